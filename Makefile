@@ -1,0 +1,99 @@
+# Plain GNU make and Python 3.11 or newer are enough. No virtual environment has to be active: everything happens in
+# .venv, which `make clean` removes.
+
+VENV   ?= .venv
+# Where the environment's own Python is: Scripts on Windows.
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+# The Python to make the environment with: the first of these that is 3.11 or newer.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+            $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+UV     := $(shell command -v uv 2>/dev/null)
+
+# The test command, here and nowhere else: .ci/run calls `make test` too. One process for each core, whole files in one
+# process, so that what a file sets up is set up once. ARGS adds to it: make test ARGS="-k pooling"
+TEST := -n auto --maxprocesses 8 --dist loadfile
+# The processes share the cores: each is not to start a thread for every core besides.
+test long: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
+test long: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
+
+.PHONY: help demo test long bench lint format clean dev torch python
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo    train a convolutional net on handwritten digits'
+	@echo 'make test    run the tests           (make test ARGS="-k pooling" runs some of them)'
+	@echo 'make long    run the tests that are too slow for every commit'
+	@echo 'make bench   compare with PyTorch on the CPU'
+	@echo 'make lint    ruff, pyright and mypy'
+	@echo 'make format  let ruff put the code in order'
+	@echo 'make clean   remove everything that these made'
+
+demo: $(VENV)/demo.stamp
+	@$(BIN)/nacre demo $(ARGS)
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest $(TEST) $(ARGS)
+
+long: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest $(TEST) -m long $(ARGS)
+
+bench: $(VENV)/dev.stamp $(VENV)/torch.stamp
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# The example plugins are other people's code, with their own settings: mypy reads a layer as its author's editor would.
+AUTHORS := $(wildcard examples/plugins/*/*/*.py)
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(if $(AUTHORS),$(BIN)/mypy $(AUTHORS),@echo 'mypy: no example plugins yet')
+
+dev: $(VENV)/dev.stamp
+torch: $(VENV)/torch.stamp
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .ci-venv dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis nacre-demo
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# --- the environment -------------------------------------------------------------------------------------------------
+# A stamp says what the environment holds; it is older than pyproject.toml when that has changed since. Installs are
+# editable, so a change of the code needs no new one.
+
+$(VENV)/demo.stamp: pyproject.toml | $(VENV)/made.stamp
+	@echo "installing nacre and what the demo needs into $(VENV) ..."
+	@$(call install,--editable '.[plots]')
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(VENV)/made.stamp
+	@echo "installing nacre and its development tools into $(VENV) ..."
+	@$(call install,--editable '.[dev]')
+	@touch $@ $(VENV)/demo.stamp
+
+# What tests and benchmarks compare with, in one exact version. By itself, since it is large: nothing fails without it.
+$(VENV)/torch.stamp: | $(VENV)/made.stamp
+	@echo "installing PyTorch, to compare with, into $(VENV) ..."
+	@$(call install,torch==2.13.0)
+	@touch $@
+
+ifeq ($(UV),)
+install = $(PIP) install $(1)
+else
+install = $(UV) pip install --quiet --python $(BIN)/python $(1)
+endif
+
+$(VENV)/made.stamp: | python
+	@$(if $(UV),$(UV) venv --quiet --allow-existing --python '$(PYTHON)' $(VENV),\
+	  $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "make: $(PYTHON) could not make a virtual environment. On Debian and Ubuntu this mends it:" >&2; \
+	    echo "    apt-get install python3-venv" >&2; exit 1; })
+	@touch $@
+
+python:
+	@test -n '$(PYTHON)' || { \
+	  echo "make: nacre needs Python 3.11 or newer; found: `python3 --version 2>&1 || echo none`." >&2; \
+	  echo "    Install one, or name it: make PYTHON=/path/to/python3.12 demo" >&2; exit 1; }

@@ -1,0 +1,105 @@
+"""nacre: a deep-learning framework in which every part is a plugin.
+
+Importing it imports neither NumPy nor any plugin; a name is looked up when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from .backend import Backend as Backend
+    from .backend import HostMemory as HostMemory
+    from .backend import Own as Own
+    from .backend import View as View
+    from .backend import open_backend as open_backend
+    from .blob import Blob as Blob
+    from .checks import Check as Check
+    from .checks import Converted as Converted
+    from .checks import Names as Names
+    from .checks import Pair as Pair
+    from .checks import Shape as Shape
+    from .checks import Sizes as Sizes
+    from .checks import Texts as Texts
+    from .checks import as_many_as as as_many_as
+    from .checks import at_least as at_least
+    from .checks import default as default
+    from .checks import every as every
+    from .checks import exactly as exactly
+    from .checks import finite as finite
+    from .checks import fraction as fraction
+    from .checks import non_negative as non_negative
+    from .checks import non_zero as non_zero
+    from .checks import one_of as one_of
+    from .checks import positive as positive
+    from .checks import spread as spread
+    from .component import Array as Array
+    from .component import Component as Component
+    from .component import Constraint as Constraint
+    from .component import Identity as Identity
+    from .component import Initializer as Initializer
+    from .component import Neuron as Neuron
+    from .component import Regularizer as Regularizer
+    from .component import Transformer as Transformer
+    from .errors import BlobError as BlobError
+    from .errors import ConfigError as ConfigError
+    from .errors import ContractError as ContractError
+    from .errors import DataError as DataError
+    from .errors import NacreError as NacreError
+    from .errors import NotFiniteError as NotFiniteError
+    from .errors import PluginError as PluginError
+    from .errors import RegistryError as RegistryError
+    from .errors import SnapshotError as SnapshotError
+    from .errors import TopologyError as TopologyError
+    from .feed import InputLayer as InputLayer
+    from .hooks import hookimpl as hookimpl
+    from .layer import Layer as Layer
+    from .layer import LayerState as LayerState
+    from .layer import SourceState as SourceState
+    from .light import lazy as lazy
+    from .net import Net as Net
+    from .parameter import Parameter as Parameter
+    from .registry import register as register
+    from .registry import register_kernel as register_kernel
+    from .registry import registry as registry
+    from .solver import Algorithm as Algorithm
+    from .solver import Callback as Callback
+    from .solver import CallbackState as CallbackState
+    from .solver import LrPolicy as LrPolicy
+    from .solver import Method as Method
+    from .solver import MethodState as MethodState
+    from .solver import MomentumPolicy as MomentumPolicy
+    from .solver import Solver as Solver
+    from .solver import Training as Training
+
+_PLACES = {
+    "backend": "Backend HostMemory Own View open_backend",
+    "blob": "Blob",
+    "checks": "Check Converted Names Pair Shape Sizes Texts as_many_as at_least default every exactly finite fraction "
+    "non_negative non_zero one_of positive spread",
+    "component": "Array Component Constraint Identity Initializer Neuron Regularizer Transformer",
+    "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
+    "SnapshotError TopologyError",
+    "feed": "InputLayer",
+    "hooks": "hookimpl",
+    "layer": "Layer LayerState SourceState",
+    "light": "lazy",
+    "net": "Net",
+    "parameter": "Parameter",
+    "registry": "register register_kernel registry",
+    "solver": "Algorithm Callback CallbackState LrPolicy Method MethodState MomentumPolicy Solver Training",
+}
+_PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
+__all__ = ["__version__", *sorted(_PLACE)]
+
+
+def __getattr__(name: str) -> Any:
+    # `registry` is a module and a function of it: the function wins, whoever imported the module first.
+    if name not in _PLACE:
+        raise AttributeError(f"module 'nacre' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,290 @@
+"""Backend: where arrays live and who computes; View: what a state may know of it, and of its net."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .blob import Blob
+from .component import Array
+from .errors import BlobError, NacreError
+from .random import Random
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .layer import Layer
+    from .parameter import Storage
+    from .schedule import Step
+
+
+class Own:
+    """A blob in the backend's own memory, for kernels: a shape at setup, a layout and memory only after `compile`.
+
+    A backend may use a subclass. `layout` is None until decided; "plain" means C order in a plain array.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.layout: str | None = None
+        self.memory: Array = None
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+class Backend:
+    """The protocol of a backend; the defaults are those of a backend whose own blobs are plain arrays.
+
+    `name` is its name; `lineage` names it and the backends whose kernels it can run, nearest first; `xp` is a namespace
+    of NumPy's functions over its plain arrays; `on_host` says that its plain arrays are NumPy arrays.
+    """
+
+    nacre_kind = "backend"
+    name: str = ""
+    lineage: tuple[str, ...] = ()
+    xp: Any = None
+    on_host: bool = False
+    elementwise: bool = False
+    """Own blobs of equal shape have equal layouts without padding, and `elements` gives them as plain arrays."""
+
+    def __init__(self) -> None:
+        self.parameters: weakref.WeakKeyDictionary[Layer, dict[str, Storage]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def unusable(cls) -> str | None:
+        """Give the reason why this backend cannot be used on this machine, or None."""
+        return None
+
+    # Plain arrays
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        """Make a plain array in C order, filled with zeros."""
+        raise NotImplementedError
+
+    def view(self, array: Array, shape: Sequence[int]) -> Array:
+        """Read the first elements of a contiguous plain array under another shape, without a copy."""
+        return array.reshape(-1)[: prod(shape)].reshape(shape)
+
+    def to_host(self, array: Array) -> np.ndarray:
+        """Copy a plain array into a NumPy array."""
+        raise NotImplementedError
+
+    def from_host(self, host: np.ndarray, array: Array) -> None:
+        """Copy a NumPy array into a plain array of the same shape."""
+        raise NotImplementedError
+
+    # Own blobs, which only kernels see
+
+    def own(self, shape: tuple[int, ...], dtype: str) -> Own:
+        """Declare a blob of the backend's own; `compile` gives it a layout and memory."""
+        return Own(shape, dtype)
+
+    def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
+        """Say whether own blobs of this shape are plain arrays; a kernel then gets an `Own` around the plain one."""
+        return True
+
+    def elements(self, blob: Own) -> Array | None:
+        """Give a plain array over all of a blob's elements, in any order; None if there is none (padding, say)."""
+        return None
+
+    def pack(self, array: Array, blob: Own) -> None:
+        """Copy a plain array into a blob."""
+        self.xp.copyto(blob.memory, array)
+
+    def unpack(self, blob: Own, array: Array) -> None:
+        """Copy a blob into a plain array."""
+        self.xp.copyto(array, blob.memory)
+
+    # Nets
+
+    def rewrite(self, graph: Any) -> Any:
+        """Give an equivalent graph (`nacre.topology.Graph`), before setup."""
+        return graph
+
+    def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
+        """Make one call of a run of this backend's own steps, in order.
+
+        `blobs` are those of the run; a blob whose layout is None gets its layout and memory here. Whatever is decided
+        goes into `plan` (JSON-able data), and a plan that has an answer already is followed. Must not run sources, sinks
+        or foreign code, nor change a parameter, a statistic or a random number.
+        """
+        for blob in blobs:
+            if blob.layout is None:
+                blob.layout = "plain"
+                blob.memory = self.empty(blob.shape, blob.dtype)
+        return loop(steps)
+
+
+class HostMemory(Backend):
+    """NumPy arrays in the machine's own memory, aligned to 64 bytes: what every backend's arrays pass through."""
+
+    name = "host"
+    lineage = ("host",)
+    on_host = True
+    _one: HostMemory | None = None
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        super().__init__()
+        self.xp = np
+
+    @classmethod
+    def shared(cls) -> HostMemory:
+        """Give the process's one."""
+        if HostMemory._one is None:
+            HostMemory._one = HostMemory()
+        return HostMemory._one
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        kind = self.xp.dtype(dtype)
+        size = prod(shape) * kind.itemsize
+        raw = self.xp.zeros(size + 64, self.xp.uint8)
+        start = -raw.ctypes.data % 64
+        return raw[start : start + size].view(kind).reshape(shape)
+
+    def to_host(self, array: Array) -> np.ndarray:
+        return array.copy()
+
+    def from_host(self, host: np.ndarray, array: Array) -> None:
+        array[...] = host
+
+
+def loop(steps: Sequence[Step]) -> Callable[[], None]:
+    """Call one step after the other."""
+    calls = [step.call for step in steps]
+    if len(calls) == 1:
+        return calls[0]
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+class Scalars:
+    """What differs between iterations, in memory that steps read: step, rows, rate, momentum, ...
+
+    A backend that records its steps keeps a copy of `values` where they can read it.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self.values: list[float] = []
+        for name in ("step", "rows", "rate", "momentum"):
+            self.declare(name)
+
+    def declare(self, name: str, value: float = 0.0) -> None:
+        """Add a scalar; nothing happens if it is there."""
+        if name not in self._places:
+            self._places[name] = len(self.values)
+            self.values.append(value)
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[self._places[name]]
+
+    def __setitem__(self, name: str, value: float) -> None:
+        self.values[self._places[name]] = value
+
+    def place(self, name: str) -> int:
+        """Give the index of a scalar in `values`."""
+        return self._places[name]
+
+
+class View:
+    """The net's own view of its backend: what a state may know of the outside world, and nothing else."""
+
+    def __init__(self, backend: Backend, *, phase: str, dtype: str, seed: int, scalars: Scalars) -> None:
+        self.backend = backend
+        self.name = backend.name
+        self.xp = backend.xp
+        self.phase = phase
+        self.dtype = dtype
+        self.seed = seed
+        self.scalars = scalars
+        self.rank = 0
+        self.ranks = 1
+        self._scratch: dict[tuple[Any, ...], Array] = {}
+
+    @property
+    def step(self) -> int:
+        """The iteration, counted from 0."""
+        return int(self.scalars["step"])
+
+    @property
+    def rows(self) -> int:
+        """How many rows of this batch are real."""
+        return int(self.scalars["rows"])
+
+    def random(self, name: str) -> Random:
+        """Give the random numbers of a layer: a function of (seed, name, step) and nothing else."""
+        return Random(self.seed, name, lambda: int(self.scalars["step"]))
+
+    def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
+        """Declare a top; the net's floating type unless said."""
+        return Blob(tuple(shape), dtype or self.dtype)
+
+    def alias(self, blob: Blob, shape: Sequence[int] | None = None) -> Blob:
+        """Declare a top that is an input under another shape or name: no memory of its own, no copy."""
+        if not isinstance(blob, Blob):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BlobError(f"alias() wants an entry of inputs, not a {type(blob).__name__}")
+        return Blob(tuple(blob.shape if shape is None else shape), blob.dtype, blob)
+
+    def empty(self, shape: Sequence[int], dtype: str | None = None) -> Array:
+        """Make a plain array of the backend, filled with zeros: scratch that a state keeps."""
+        return self.backend.empty(tuple(shape), dtype or self.dtype)
+
+    def scratch(self, shape: Sequence[int], dtype: str | None = None, slot: int = 0) -> Array:
+        """Give a plain array that holds anything, good until the end of the call: states share it.
+
+        Several arrays at once need different `slot`s.
+        """
+        key = (slot, dtype or self.dtype, *shape)
+        array = self._scratch.get(key)
+        if array is None:
+            kind = key[:2]
+            base = self._scratch.get(kind)
+            if base is None or base.shape[0] < prod(shape):
+                base = self.backend.empty((prod(shape),), key[1])
+                for old in [old for old in self._scratch if old[:2] == kind]:
+                    del self._scratch[old]
+                self._scratch[kind] = base
+            array = self._scratch[key] = self.backend.view(base, shape)
+        return array
+
+
+_opened: dict[str, Backend] = {}
+
+
+def open_backend(name: str | Backend | None = None) -> Backend:
+    """Give the process's one backend of a name; None or "auto" is NACRE_BACKEND, else the first usable of onednn, numpy.
+
+    Raises:
+        RegistryError: nobody offers the name.
+        NacreError: the backend cannot be used on this machine; the message says why.
+    """
+    import os
+
+    from .registry import registry
+
+    if isinstance(name, Backend):
+        return name
+    name = name or os.environ.get("NACRE_BACKEND") or "auto"
+    if name == "auto":
+        offered = registry().names("backend")
+        usable = [one for one in ("onednn", "numpy") if one in offered and not registry().open("backend", one).unusable()]
+        if not usable:
+            raise NacreError(f"no usable backend; installed: {', '.join(offered) or 'none'}")
+        name = usable[0]
+    if name not in _opened:
+        found: type[Backend] = registry().open("backend", name)
+        if reason := found.unusable():
+            raise NacreError(f"backend '{name}' cannot be used here: {reason}")
+        _opened[name] = found()
+    return _opened[name]

@@ -1,0 +1,49 @@
+"""Blob: what a state declares in `setup`, before the net has decided where it lies."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .errors import BlobError
+
+
+class Blob:
+    """A declared array: it has a shape and a type, and no memory before `ready`.
+
+    `of` is the blob whose memory this one reads under another shape (`backend.alias`), or None.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, of: Blob | None = None) -> None:
+        self.shape = tuple(int(length) for length in shape)
+        self.dtype = dtype
+        self.of = of
+        if min(self.shape, default=1) < 1:
+            raise BlobError(f"a blob of shape {self.shape} is empty; every axis must be 1 or longer")
+        if of is not None and self.size != of.size:
+            raise BlobError(f"shape {self.shape} has {self.size} elements, but the blob of shape {of.shape} {of.size}")
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__array"):
+            raise AttributeError(name)
+        raise BlobError(f"a declared blob has no '{name}': it has no memory before ready(), only shape and dtype")
+
+    def _untouchable(self, *_: Any) -> Any:
+        raise BlobError(f"a declared blob of shape {self.shape} was touched, but it has no memory before ready()")
+
+    __array__ = __getitem__ = __setitem__ = __add__ = __mul__ = __iter__ = __float__ = _untouchable
+    __len__ = _untouchable
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"Blob({' x '.join(map(str, self.shape))}, {self.dtype})"

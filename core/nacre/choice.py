@@ -1,0 +1,179 @@
+"""The choice of a kernel for one layer or component on one backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .discovery import FIRST_PARTY, Offer
+from .errors import PluginError, RegistryError
+
+if TYPE_CHECKING:
+    from .registry import Registry
+
+Accept = Callable[[Any, Offer], str | None]
+"""Gives the reason why a kernel class cannot serve here, or None."""
+
+Reasons = list[tuple[Offer, str]]
+
+
+@dataclass
+class Choice:
+    """The kernel for one thing on one backend, and why it is that one.
+
+    `kernel` is None where the thing's own state (for a component: the component itself) serves; `ancestor` is the
+    backend of the lineage whose kernel it is. The `declined` could not serve; the `lost` could be chosen by a pin.
+    """
+
+    thing: str
+    ancestor: str
+    why: str
+    kernel: Any = None
+    offer: Offer | None = None
+    lost: Reasons = field(default_factory=list[tuple[Offer, str]])
+    declined: Reasons = field(default_factory=list[tuple[Offer, str]])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the same for programs."""
+
+        def told(reasons: Reasons) -> list[dict[str, str]]:
+            return [{"kernel": one.target, "from": str(one.provenance), "reason": why} for one, why in reasons]
+
+        return {
+            "thing": self.thing,
+            "backend": self.ancestor,
+            "kernel": self.offer.target if self.offer else None,
+            "from": str(self.offer.provenance) if self.offer else None,
+            "why": self.why,
+            "lost": told(self.lost),
+            "declined": told(self.declined),
+        }
+
+    def __str__(self) -> str:
+        chosen = f"{self.offer.target} ({self.offer.provenance})" if self.offer else "its own code"
+        lines = [f"{self.thing} on {self.ancestor}: {chosen}, because {self.why}"]
+        for word, reasons in (("lost", self.lost), ("declined", self.declined)):
+            lines += [f"  {word}: {offer.target} ({offer.provenance}): {why}" for offer, why in reasons]
+        return "\n".join(lines)
+
+
+def pin_line(key: str, distribution: str) -> str:
+    """Give the line that settles who serves a name."""
+    return f'pin = {{ "{key}" = "{distribution}" }} under [plugins] in the net file or in nacre.toml'
+
+
+def choose(
+    registry: Registry, cls: type, kind: str, lineage: Sequence[str], accept: Accept | None, pins: Mapping[str, str]
+) -> Choice:
+    """Choose among the kernels for exactly `cls`: backend by backend of the lineage, and there rank by rank.
+
+    The ranks are: the pinned one; the backend's owner; the owner of `cls`; others. Ranks below the first that serves
+    are not opened, so a package that merely got installed is not even imported. Raises RegistryError where two kernels
+    of one rank accept, or where a pin names a distribution that offers none.
+    """
+    things = [offer for offer in registry.offers(kind) if registry.opens_to(offer, cls)]
+    prefix = "" if kind == "layer" else f"{kind}/"
+    if not things:
+        why = "no plugin offers it, and a kernel serves only what is offered"
+        return Choice(f"{prefix}{cls.__qualname__}", lineage[0], why)
+    unique = len(_meant(registry, kind, things[0].name, "", pins)) == 1
+    label = f"{prefix}{things[0].name if unique else things[0].qualified}"
+    choice = Choice(label, lineage[0], f"no kernel serves it on {', '.join(lineage)}")
+    for ancestor in lineage:
+        candidates = _candidates(registry, things, ancestor, pins, choice)
+        keys = [f"kernel:{prefix}{things[0].qualified}@{ancestor}", f"kernel:{label}@{ancestor}"]
+        pinned = registry.pinned(keys, pins)
+        if pinned and not any(offer.distribution == pinned for offer in candidates):
+            raise RegistryError(
+                f"'{keys[-1]}' is pinned to '{pinned}', which offers no such kernel", "take the pin out"
+            )
+        ranks = _ranks(registry, things, ancestor, candidates, pinned, pins)
+        while ranks:
+            why, offers = ranks.pop(0)
+            willing = _willing(registry, offers, accept, choice)
+            if len(willing) > 1:
+                raise _clash(label, keys[-1], [offer for offer, _ in willing])
+            if willing:
+                choice.offer, choice.kernel = willing[0]
+                choice.ancestor, choice.why = ancestor, why.format(choice.offer.distribution)
+                losers = [offer for _, rank in ranks for offer in rank]
+                choice.lost = [(offer, f"to choose it: {pin_line(keys[-1], offer.distribution)}") for offer in losers]
+                return choice
+    return choice
+
+
+def _meant(registry: Registry, kind: str, name: str, offering: str, pins: Mapping[str, str]) -> list[Offer]:
+    """List what a name in an offer may mean: if short, the offering distribution's own, the pinned, nacre's, any.
+
+    Nacre's comes before any: else a package with another layer of that name would take all kernels from nacre's.
+    """
+    found = registry.offers(kind, name)
+    for distribution in (offering, registry.pinned([f"{kind}:{name}"], pins), FIRST_PARTY):
+        preferred = [offer for offer in found if offer.distribution == distribution]
+        if preferred:
+            return preferred
+    return found
+
+
+def _candidates(
+    registry: Registry, things: list[Offer], ancestor: str, pins: Mapping[str, str], choice: Choice
+) -> list[Offer]:
+    candidates: list[Offer] = []
+    short_names = {offer.name for offer in things}
+    for offer in registry.offers("kernel"):
+        thing, _, backend = offer.name.rpartition("@")
+        kind, slash, name = thing.rpartition("/")
+        same_kind = (kind if slash else "layer") == things[0].kind
+        if backend == ancestor and same_kind and name.rpartition(":")[2] in short_names:
+            meant = _meant(registry, things[0].kind, name, offer.distribution, pins)
+            if len(meant) == 1 and meant[0] in things:
+                candidates.append(offer)
+            elif any(one in things for one in meant):
+                forms = " or ".join(f"'{one.qualified}'" for one in meant)
+                choice.declined.append((offer, f"'{name}' may mean {forms}: the offer has to say which"))
+    return candidates
+
+
+def _ranks(
+    registry: Registry,
+    things: list[Offer],
+    ancestor: str,
+    candidates: list[Offer],
+    pinned: str,
+    pins: Mapping[str, str],
+) -> list[tuple[str, list[Offer]]]:
+    backends = {offer.distribution for offer in _meant(registry, "backend", ancestor, "", pins)}
+    owners = {offer.distribution for offer in things}
+    ranks: list[tuple[str, list[Offer]]] = [
+        ("{} is pinned", []),
+        (f"{{}} owns the backend {ancestor}", []),
+        (f"{{}} owns the {things[0].kind}", []),
+        ("nobody else's kernel can serve", []),
+    ]
+    for offer in candidates:
+        whose = offer.distribution
+        ranks[0 if whose == pinned else 1 if whose in backends else 2 if whose in owners else 3][1].append(offer)
+    return ranks
+
+
+def _willing(registry: Registry, offers: list[Offer], accept: Accept | None, choice: Choice) -> list[tuple[Offer, Any]]:
+    willing: list[tuple[Offer, Any]] = []
+    for offer in offers:
+        try:
+            kernel = registry.open_offer(offer)
+        except PluginError as error:
+            choice.declined.append((offer, str(error.args[0])))
+            continue
+        reason = accept(kernel, offer) if accept else None
+        if reason:
+            choice.declined.append((offer, reason))
+        else:
+            willing.append((offer, kernel))
+    return willing
+
+
+def _clash(label: str, key: str, offers: list[Offer]) -> RegistryError:
+    whose = " and ".join(f"{offer.target} ({offer.provenance})" for offer in offers)
+    lines = "\n  or ".join(pin_line(key, offer.distribution) for offer in offers)
+    return RegistryError(f"{label}: two kernels of equal rank, {whose}", f"choose one: {lines}")

@@ -1,0 +1,139 @@
+"""Components: the small interchangeable parts of a net and its training, each of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar, cast
+
+from .checks import Configured
+from .errors import ConfigError, ContractError, RegistryError
+
+Array = Any
+
+
+class Component(Configured):
+    """A part of one kind, known by its class's name: `class Neuron(Component, kind="neuron")` makes a kind.
+
+    A field typed by the kind's base class takes an object; in a net file a name, or a table with `type`.
+    """
+
+    kinds: ClassVar[dict[str, type[Component]]] = {}
+
+    def __init_subclass__(cls, *, kind: str | None = None) -> None:
+        super().__init_subclass__()
+        if kind is not None:
+            cls.nacre_kind = kind
+            Component.kinds.setdefault(kind, cls)
+        elif not cls.nacre_kind:
+            raise ContractError(f"{cls.__name__}: a component needs a kind: class {cls.__name__}(Component, kind='...')")
+
+    @classmethod
+    def from_number(cls, number: float) -> Component:
+        """Make a component of a bare number, where the kind has a meaning for it; ValueError where it has not."""
+        raise ValueError
+
+    def memory(self) -> Mapping[str, Any]:
+        """Give what must survive a restart, as arrays and numbers."""
+        return {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave."""
+
+
+Kind = TypeVar("Kind", bound=Component)
+
+
+def make_component(kind: type[Kind], value: Any) -> Kind:
+    """Make a component from a name, from a table with `type`, or from a number where the kind takes one.
+
+    Raises:
+        ValueError: `value` is none of these.
+        ConfigError: the table's fields are wrong, or nobody offers the name.
+    """
+    if isinstance(value, str):
+        value = {"type": value}
+    if isinstance(value, Mapping):
+        table = {str(key): entry for key, entry in cast("Mapping[Any, Any]", value).items()}
+        if "type" not in table:
+            raise ValueError
+        from .registry import registry
+
+        try:
+            found = registry().open(kind.nacre_kind, str(table.pop("type")))
+        except RegistryError as error:
+            raise ConfigError(str(error.args[0]), error.remedy) from error
+        return cast("Kind", found(**table))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return cast("Kind", kind.from_number(value))
+    raise ValueError
+
+
+class Neuron(Component, kind="neuron"):
+    """An activation function, applied by the net to the tops of a layer, element by element.
+
+    `x` and `y` may be the same array, and so may `dy` and `dx`. Arrays are of any shape and of the backend's memory;
+    `backend` is the net's view of the backend. A neuron whose gradient is no function of its output says
+    `needs_input = True`; `x` is None for all others.
+    """
+
+    needs_input: ClassVar[bool] = False
+
+    def forward(self, backend: Any, x: Array, y: Array) -> None:
+        """Write f(x) into y."""
+        raise NotImplementedError
+
+    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        """Write dy f'(x) into dx."""
+        raise NotImplementedError
+
+
+class Identity(Neuron):
+    """f(x) = x: nothing is computed."""
+
+    def forward(self, backend: Any, x: Array, y: Array) -> None:
+        if x is not y:
+            backend.xp.copyto(y, x)
+
+    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        if dx is not dy:
+            backend.xp.copyto(dx, dy)
+
+
+class Initializer(Component, kind="initializer"):
+    """Gives a parameter its first values."""
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        """Give a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.
+
+        Axis 0 of a shape counts the outputs; the product of the others is the fan-in.
+        """
+        raise NotImplementedError
+
+
+class Regularizer(Component, kind="regularizer"):
+    """Adds the gradient of a penalty on a parameter."""
+
+    def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
+        """Add `coefficient` times the penalty's gradient at `value` to `gradient`, both flat arrays."""
+        raise NotImplementedError
+
+
+class Constraint(Component, kind="constraint"):
+    """Moves a parameter back to where it may be, after an update."""
+
+    def constrain(self, backend: Any, value: Array) -> None:
+        """Change `value`, of the parameter's shape, in place."""
+        raise NotImplementedError
+
+
+class Transformer(Component, kind="transformer"):
+    """Changes a batch on its way from a source into the net."""
+
+    def transform(self, batch: Array, random: Any, phase: str) -> None:
+        """Change `batch`, a NumPy array of the blob's shape, in place."""
+        raise NotImplementedError
+
+
+def describe(things: Iterable[Any]) -> list[str]:
+    """Give the short text of each component: its name, or its call where fields were given."""
+    return [repr(thing) for thing in things]

@@ -1,0 +1,395 @@
+"""Finds the installed plugins, switches off what shall not run, and reads what the others offer, each guarded."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from .errors import PluginError, RegistryError, nearest
+
+if TYPE_CHECKING:
+    import pluggy
+    from importlib_metadata import EntryPoint
+
+API = "1"
+"""What the core offers to plugins, "major.minor". A light module states what it needs as `nacre_api`."""
+
+FIRST_PARTY = "nacre"
+GROUP = "nacre.plugins"
+KIND_OF_HOOK = {
+    "offer_layers": "layer",
+    "offer_kernels": "kernel",
+    "offer_backends": "backend",
+    "offer_components": "",  # says its kinds itself
+    "offer_commands": "command",
+}
+
+_NAME = r"[A-Za-z][A-Za-z0-9_.-]*"
+_NAMES = re.compile(_NAME)
+_KERNELS = re.compile(rf"(?:[a-z_]+/)?(?:{_NAME}:)?{_NAME}@{_NAME}")
+_KINDS = re.compile(r"[a-z_]+")
+_TARGETS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where an offer comes from. `file` is that of the light module; "" as long as it has not been imported."""
+
+    distribution: str
+    version: str
+    file: str
+    editable: bool
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".rstrip()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One thing that one distribution offers. A kernel's name is `thing@backend`."""
+
+    kind: str
+    name: str
+    target: str
+    provenance: Provenance
+    thing: object = field(default=None, compare=False, repr=False)
+    """The class itself, where it was offered instead of a string."""
+
+    @property
+    def distribution(self) -> str:
+        return self.provenance.distribution
+
+    @property
+    def qualified(self) -> str:
+        """The name that is never ambiguous."""
+        return f"{self.distribution}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something of a plugin that did not work.
+
+    `stage` is find, switch, import, api, hook or offer; `file` "" and `line` 0 mean unknown.
+    """
+
+    distribution: str
+    version: str
+    stage: str
+    reason: str
+    file: str
+    line: int
+    remedy: str
+
+    def __str__(self) -> str:
+        place = f" [{self.file}:{self.line}]" if self.file else ""
+        return f"{self.distribution} {self.version}".rstrip() + f" ({self.stage}): {self.reason}{place}"
+
+
+@dataclass
+class Plugin:
+    """One entry point. `name` is its distribution's, with ":" and the entry point's where a distribution has several.
+
+    `status` is "active", "disabled: <which rule>" or "failed": nothing of it can be used.
+    """
+
+    name: str
+    entry: str
+    provenance: Provenance
+    status: str = "active"
+    offers: list[Offer] = field(default_factory=list[Offer])
+
+    def problem(self, stage: str, reason: str, place: tuple[str, int] = ("", 0), remedy: str = "") -> Problem:
+        """Describe what went wrong at a place, or somewhere in the light module, and what would do."""
+        where = self.provenance
+        advice = f"{remedy}, or {removal(where)}" if remedy else removal(where)
+        return Problem(where.distribution, where.version, stage, reason, place[0] or where.file, place[1], advice)
+
+
+def removal(provenance: Provenance) -> str:
+    """Say how to get rid of a plugin."""
+    if provenance.distribution == FIRST_PARTY:
+        return f"set NACRE_DISABLE_PLUGINS={provenance.module}"
+    if not provenance.version:  # a file, or registered by hand
+        return f"mend or leave out {provenance.file or provenance.module}"
+    return f"pip uninstall {provenance.distribution}, or set NACRE_DISABLE_PLUGINS={provenance.distribution}"
+
+
+def normalised(name: str) -> str:
+    """Give a distribution's name as the package index compares it: `Acme_Layers` is `acme-layers`."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def discover(
+    entry_points: Iterable[EntryPoint] | None, environ: Mapping[str, str], manager: pluggy.PluginManager
+) -> tuple[list[Plugin], list[Problem]]:
+    """Find, switch off, import and ask all plugins. What is switched off is not imported."""
+    plugins, problems = find_plugins(entry_points)
+    problems += switch_off(plugins, environ)
+    for plugin in plugins:
+        if plugin.status == "active":
+            problems += load(plugin, manager)
+    return plugins, problems
+
+
+def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin], list[Problem]]:
+    """List the entry points, the first on `sys.path` of each, in an order that does not depend on folders."""
+    problems: list[Problem] = []
+    identities: dict[int, tuple[str, str, bool]] = {}
+    found: dict[tuple[str, str], Plugin] = {}
+    for entry in _installed(problems) if entry_points is None else entry_points:
+        try:
+            key = id(entry.dist)  # all entry points of a distribution share the object; its metadata is slow to read
+            if key not in identities or entry.dist is None:
+                identities[key] = _identity(entry)
+            name, version, editable = identities[key]
+            plugin = Plugin(name, entry.name, Provenance(name, version, "", editable, entry.module))
+            found.setdefault((name, entry.name), plugin)
+        except Exception as error:
+            remedy = "reinstall the distribution that has this entry point"
+            problems.append(Problem(entry.name, "", "find", described(error), "", 0, remedy))
+    plugins = [found[key] for key in sorted(found)]
+    names = [plugin.name for plugin in plugins]
+    for plugin in plugins:
+        if names.count(plugin.provenance.distribution) > 1:
+            plugin.name = f"{plugin.provenance.distribution}:{plugin.entry}"
+    return plugins, problems
+
+
+def _installed(problems: list[Problem]) -> list[EntryPoint]:
+    import importlib_metadata
+
+    metadata: Any = importlib_metadata  # its functions take untyped arguments
+    try:
+        return list(metadata.entry_points(group=GROUP))
+    except Exception:  # one unreadable file hides all plugins: leave out only its own distribution
+        found: list[EntryPoint] = []
+        for distribution in metadata.distributions():
+            try:
+                found += distribution.entry_points.select(group=GROUP)
+            except Exception as error:
+                reason = f"entry points cannot be read: {described(error)}"
+                problems.append(Problem(str(distribution.name), "", "find", reason, "", 0, "reinstall it"))
+        return found
+
+
+def _identity(entry: EntryPoint) -> tuple[str, str, bool]:
+    if entry.dist is None:
+        return normalised(entry.module.partition(".")[0]), "", False
+    metadata = entry.dist.metadata
+    origin: Any = getattr(entry.dist, "origin", None)  # direct_url.json
+    editable = bool(getattr(getattr(origin, "dir_info", None), "editable", False))
+    return normalised(metadata["Name"]), metadata["Version"], editable
+
+
+def switch_off(plugins: list[Plugin], environ: Mapping[str, str]) -> list[Problem]:
+    """Apply NACRE_PLUGINS=a,b (only these), NACRE_DISABLE_PLUGINS=a,b and NACRE_NO_PLUGINS=1.
+
+    A name is that of a distribution, else that of an entry point or its module. The first party stays unless it is
+    named as disabled.
+    """
+    problems: list[Problem] = []
+
+    def named(variable: str) -> list[Plugin]:
+        names = [name.strip() for name in environ.get(variable, "").split(",") if name.strip()]
+        return [plugin for name in names for plugin in _called(name, plugins, variable, problems)]
+
+    only, not_these = named("NACRE_PLUGINS"), named("NACRE_DISABLE_PLUGINS")
+    locked = bool(environ.get("NACRE_PLUGINS", "").strip())
+    for plugin in plugins:
+        third_party = plugin.provenance.distribution != FIRST_PARTY
+        if plugin in not_these:
+            plugin.status = "disabled: NACRE_DISABLE_PLUGINS"
+        elif third_party and environ.get("NACRE_NO_PLUGINS", "").strip() not in ("", "0"):
+            plugin.status = "disabled: NACRE_NO_PLUGINS"
+        elif third_party and locked and plugin not in only:
+            plugin.status = "disabled: not in NACRE_PLUGINS"
+    return problems
+
+
+def _called(name: str, plugins: list[Plugin], variable: str, problems: list[Problem]) -> list[Plugin]:
+    wanted = normalised(name)
+    found = [plugin for plugin in plugins if plugin.provenance.distribution == wanted]
+    found = found or [plugin for plugin in plugins if wanted in [normalised(alias) for alias in _aliases(plugin)]]
+    if not found:
+        known = {plugin.provenance.distribution for plugin in plugins} | {plugin.entry for plugin in plugins}
+        reason = f"{variable} names '{name}', but no such plugin is installed{nearest(name, sorted(known))}"
+        problems.append(Problem(name, "", "switch", reason, "", 0, f"correct the name, or take it out of {variable}"))
+    return found
+
+
+def _aliases(plugin: Plugin) -> tuple[str, str, str]:
+    return plugin.name, plugin.entry, plugin.provenance.module
+
+
+def new_manager() -> pluggy.PluginManager:
+    """Make a plugin manager that knows nacre's hooks."""
+    import pluggy
+
+    from . import hooks
+
+    manager = pluggy.PluginManager("nacre")
+    manager.add_hookspecs(hooks)
+    return manager
+
+
+def load(plugin: Plugin, manager: pluggy.PluginManager) -> list[Problem]:
+    """Import a plugin's light module and read its offers."""
+    try:
+        module = importlib.import_module(plugin.provenance.module)
+    except Exception as error:
+        plugin.status = "failed"
+        return [plugin.problem("import", described(error), place_of(error, plugin.provenance.module))]
+    return read_module(plugin, module, manager)
+
+
+def read_module(plugin: Plugin, module: ModuleType, manager: pluggy.PluginManager) -> list[Problem]:
+    """Read the offers of an imported light module, one hook and one item at a time."""
+    plugin.provenance = replace(plugin.provenance, file=module.__file__ or "")
+    too_new = _refused(module)
+    if too_new:
+        plugin.status = "failed"
+        return [plugin.problem("api", f"{plugin.provenance} {too_new}", remedy="pip install --upgrade nacre")]
+    try:
+        manager.register(module, name=plugin.name)
+        callers = manager.get_hookcallers(module) or []
+    except Exception as error:
+        plugin.status = "failed"
+        return [plugin.problem("hook", described(error))]
+    problems = [
+        plugin.problem("hook", f"{name} is not marked @hookimpl", _place_of_function(vars(module)[name]))
+        for name in KIND_OF_HOOK
+        if callable(vars(module).get(name)) and name not in [caller.name for caller in callers]
+    ]
+    for caller in callers:
+        for impl in caller.get_hookimpls():
+            if impl.plugin is module and not (impl.optionalhook and caller.name not in KIND_OF_HOOK):
+                problems += _ask(plugin, caller.name, impl.function)
+    if not callers and not problems:
+        problems = [plugin.problem("hook", f"{module.__name__} has no function marked @hookimpl")]
+    if problems and not plugin.offers:
+        plugin.status = "failed"
+    return problems
+
+
+def _refused(module: ModuleType) -> str:
+    needed: object = getattr(module, "nacre_api", "1")
+    numbers = str(needed).split(".")
+    if not all(number.isdecimal() for number in numbers):
+        return f'says nacre_api = {needed!r}, but it must be like "1" or "1.2"'
+    if _version(numbers) > _version(API.split(".")):
+        return f"needs the plugin interface {needed}, but this nacre has {API}"
+    return ""
+
+
+def _version(numbers: Sequence[str]) -> tuple[int, int]:
+    return int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
+
+
+def _ask(plugin: Plugin, hook: str, function: Callable[[], object]) -> list[Problem]:
+    place = _place_of_function(function)
+    if hook not in KIND_OF_HOOK:
+        return [plugin.problem("hook", f"there is no hook {hook}{nearest(hook, KIND_OF_HOOK)}", place)]
+    try:
+        read = list(read_offers(hook, function(), plugin.provenance))
+    except Exception as error:
+        raised_at = place_of(error, plugin.provenance.module)
+        return [plugin.problem("hook", f"{hook} raised {described(error)}", raised_at if raised_at[0] else place)]
+    plugin.offers += [offer for offer in read if isinstance(offer, Offer)]
+    return [plugin.problem("offer", f"{hook}: {reason}", place) for reason in read if isinstance(reason, str)]
+
+
+def read_offers(hook: str, given: object, provenance: Provenance) -> Iterator[Offer | str]:
+    """Turn what a hook gave into offers, and into a sentence for each item that is none."""
+    if not isinstance(given, Mapping):
+        yield f"gave {type(given).__name__}, but must give a dict"
+        return
+    for key, value in cast("Mapping[object, object]", given).items():
+        if hook != "offer_components":
+            yield _offer_or_reason(KIND_OF_HOOK[hook], key, value, provenance)
+        elif not isinstance(value, Mapping):
+            yield f"{key!r} gives {value!r}, but must give a dict from names to classes"
+        else:
+            for name, target in cast("Mapping[object, object]", value).items():
+                yield _offer_or_reason(key, name, target, provenance)
+
+
+def _offer_or_reason(kind: object, key: object, value: object, provenance: Provenance) -> Offer | str:
+    try:
+        if kind == "kernel":
+            if not (isinstance(key, tuple) and [type(part) for part in cast("tuple[object, ...]", key)] == [str, str]):
+                return f"{key!r}: a kernel's key must be two strings, (layer, backend)"
+            key = "@".join(cast("tuple[str, str]", key))
+        return make_offer(kind, key, value, provenance)
+    except RegistryError as error:
+        return str(error)
+
+
+def make_offer(kind: object, name: object, value: object, provenance: Provenance) -> Offer:
+    """Check one offer and make it. Raises RegistryError with what is wrong with it."""
+    if not isinstance(kind, str) or not _KINDS.fullmatch(kind):
+        raise RegistryError(f"kind {kind!r}: must be lower-case letters and '_'")
+    syntax = _KERNELS if kind == "kernel" else _NAMES
+    if not isinstance(name, str) or not syntax.fullmatch(name):
+        raise RegistryError(f"{kind} {name!r}: a name must be letters, digits and '_.-', and start with a letter")
+    if isinstance(value, str):
+        if not _TARGETS.fullmatch(value):
+            raise RegistryError(f"{kind} {name}: {value!r}, but it must be like 'package.module:Class'")
+        return Offer(kind, name, value, provenance)
+    if not isinstance(value, type) and not (kind == "command" and callable(value)):
+        raise RegistryError(
+            f"{kind} {name}: {value!r}, but it must be a class, or a string like 'package.module:Class'"
+        )
+    attribute = getattr(value, "__qualname__", type(value).__qualname__)
+    return Offer(kind, name, f"{value.__module__}:{attribute}", provenance, value)
+
+
+def described(error: BaseException) -> str:
+    """Give an exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def place_of(error: BaseException, module: str) -> tuple[str, int]:
+    """Give file and line where `error` left the package of `module`, or ("", 0)."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0
+    place, step = ("", 0), error.__traceback__
+    while step is not None:
+        frame = step.tb_frame
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == module.partition(".")[0]:
+            place = (frame.f_code.co_filename, step.tb_lineno)
+        step = step.tb_next
+    return place
+
+
+def _place_of_function(function: object) -> tuple[str, int]:
+    code = getattr(function, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
+
+
+def import_file(file: Path) -> ModuleType:
+    """Import a Python file under a name that no installed module has. Raises PluginError with file and line."""
+    import zlib
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec, spec_from_loader
+
+    name = f"nacre_file_{re.sub(r'[^A-Za-z0-9_]', '_', file.stem)}_{zlib.crc32(str(file).encode()):08x}"
+    spec = spec_from_loader(name, SourceFileLoader(name, str(file)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        place, line = place_of(error, name)
+        raise PluginError(f"{place or file}:{line}: {described(error)}") from error
+    return module

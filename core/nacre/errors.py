@@ -1,0 +1,63 @@
+"""Every error that nacre raises on purpose."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NacreError(Exception):
+    """A mistake that the user can mend: one clear sentence, and what would do.
+
+    `remedy` is what to do about it, or "" where the sentence says it already. Programs get both by `--json`.
+    """
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        message = str(self.args[0])
+        return f"{message}\n  {self.remedy}" if self.remedy else message
+
+
+class ConfigError(NacreError):
+    """A layer, a component or a net file says something that cannot be."""
+
+
+class ContractError(NacreError):
+    """A plugin's class breaks a promise of its class line, or a state one of its life cycle."""
+
+
+class TopologyError(NacreError):
+    """The layers cannot be wired to a net. The message names layers and blobs."""
+
+
+class RegistryError(NacreError):
+    """A name cannot be resolved: nobody offers it, or several distributions do."""
+
+
+class PluginError(NacreError):
+    """An offer is there, but opening it failed."""
+
+
+class BlobError(NacreError):
+    """A blob was read that has no memory yet, or whose memory holds something else by now."""
+
+
+class DataError(NacreError):
+    """A data source, an array or a label is not what it should be. The message names file, record and reason."""
+
+
+class SnapshotError(NacreError):
+    """A snapshot is damaged, locked, or belongs to another net."""
+
+
+class NotFiniteError(NacreError):
+    """A loss, a gradient or a parameter is not finite. The message names layer and blob."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Give ` (did you mean 'x'?)` for the known name nearest to `name`, or "" where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" (did you mean '{near[0]}'?)" if near else ""

@@ -1,0 +1,38 @@
+"""InputLayer: blobs that are written from outside, by `net.write`; `predict` feeds nets through it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from .checks import Names, Shape, at_least, default, positive
+from .layer import Layer, SourceState
+
+
+class InputLayer(Layer, is_source=True):
+    """Give a net blobs that are written from outside: `net.write("data", x)`.
+
+    Every top has the shape (batch_size, *shape). What was written stays until something else is written.
+    """
+
+    tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data",))
+    shape: Annotated[Shape, positive, "shape of one record"] = default(())
+    batch_size: Annotated[int, positive, "records in a batch"] = 1
+    dtype: Annotated[str, "type of the blobs; the net's floating type unless given"] = ""
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InputState:
+        return InputState(self, backend, inputs, diffs)
+
+
+class InputState(SourceState):
+    """The state of `InputLayer`: it leaves its blobs as they are."""
+
+    def __init__(self, layer: InputLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.rows = layer.batch_size
+        self.blobs = [backend.blob((layer.batch_size, *layer.shape), layer.dtype or None) for _ in layer.tops]
+
+    def forward(self, inputs: list[Any]) -> None:
+        """Leave what was written."""
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

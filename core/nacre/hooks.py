@@ -1,0 +1,63 @@
+"""The hooks by which a plugin offers things.
+
+An entry point of the group `nacre.plugins` names a light module; its functions marked `@hookimpl` are these hooks. All
+are optional and take nothing. What they give is read once, when somebody first asks the registry:
+
+    from nacre import hookimpl
+
+    nacre_api = "1"
+
+    @hookimpl
+    def offer_layers():
+        return {"Swirl": "nacre_swirl.swirl:SwirlLayer"}
+
+A name is letters, digits and `_.-`, starts with a letter, and is unique within its kind. An offer is the string
+`"package.module:Attribute"`, which imports nothing; in scripts and tests it may be the class itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pluggy
+
+hookspec = pluggy.HookspecMarker("nacre")
+hookimpl = pluggy.HookimplMarker("nacre")
+
+
+@hookspec
+def offer_layers() -> Mapping[str, str | type]:
+    """Offer layers: name -> subclass of `Layer`."""
+    raise NotImplementedError
+
+
+@hookspec
+def offer_kernels() -> Mapping[tuple[str, str], str | type]:
+    """Offer kernels: (layer or component, backend) -> a faster state, or a faster component, on that backend.
+
+    A layer is `"Pooling"` or `"distribution:Pooling"`, a component `"neuron/GELU"` or `"neuron/distribution:GELU"`. A
+    short name means the offering distribution's own thing of that name, else nacre's, else the only one installed. A
+    kernel serves exactly the class that this name opens to, never a subclass.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def offer_backends() -> Mapping[str, str | type]:
+    """Offer backends: name -> class with the `Backend` protocol. Kernels find the backend by this name."""
+    raise NotImplementedError
+
+
+@hookspec
+def offer_components() -> Mapping[str, Mapping[str, str | type]]:
+    """Offer everything else: kind -> name -> class, as `{"neuron": {"GELU": "nacre_gelu:GELU"}}`.
+
+    A kind is lower-case letters and `_`; a new one needs no change in the core.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def offer_commands() -> Mapping[str, str | type]:
+    """Offer commands of the command line: name -> a click command."""
+    raise NotImplementedError

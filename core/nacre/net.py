@@ -1,0 +1,579 @@
+"""Net: layers wired by the names of their blobs, at work on one backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .backend import Backend, HostMemory, Scalars, View, open_backend
+from .blob import Blob
+from .component import Array, Neuron
+from .errors import BlobError, ConfigError, ContractError, DataError, NacreError, TopologyError, nearest
+from .feed import InputLayer
+from .layer import PHASES, Layer, LayerState, SourceState, is_identity, layer_type
+from .parameter import Parameter, ParameterHandle
+from .placement import Slot, place_parameters
+from .schedule import Op, Schedule, Step, Value, compile_steps, plain_space, settle
+from .topology import Graph, Node, Wiring, ancestors, back_propagates, check_bp_topology, sort, wanted_gradients, wire
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Net:
+    """A net of layers in one phase, on one backend.
+
+    Args:
+        name: for people.
+        layers: in any order; those that exclude the phase are left out.
+        backend: a `Backend`, its name, or None for NACRE_BACKEND or the first usable of onednn, numpy.
+        phase: train, validation, test or predict.
+        seed: of the first weights, masks and orders; see `nacre.random`.
+        dtype: float32 or float64, of all blobs that do not say otherwise.
+        compute: a narrower type to compute in, where the backend has one.
+        deterministic: refuse whatever gives other bits from run to run.
+        keep: names of blobs that stay readable after a step; "all" keeps all, and switches off sharing and rewriting.
+        input_gradients: names of blobs of sources whose gradients are wanted.
+        insert_splits: let the net add up the gradients of a blob that feeds several layers.
+        share: another net on this backend, whose parameters are taken for layers of the same name.
+        plan: what an earlier `compile` decided, to be followed.
+        pins: settled choices of the registry, such as {"kernel:Pooling@numpy": "nacre-numba"}.
+        fallback: "warn" runs layers without a kernel through their own state; "error" refuses.
+        allocate: False only plans: shapes, parameters and bytes are known, nothing can run.
+
+    Raises:
+        TopologyError: the layers cannot be wired.
+        ConfigError, ContractError, RegistryError: a layer cannot be set up.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        layers: Iterable[Layer],
+        *,
+        backend: str | Backend | None = None,
+        phase: str = "train",
+        seed: int = 0,
+        dtype: str = "float32",
+        compute: str | None = None,
+        deterministic: bool = False,
+        keep: str | Sequence[str] = (),
+        input_gradients: Sequence[str] = (),
+        insert_splits: bool = False,
+        share: Net | None = None,
+        plan: Mapping[str, Any] | None = None,
+        pins: Mapping[str, str] | None = None,
+        fallback: str = "warn",
+        allocate: bool = True,
+    ) -> None:
+        if phase not in PHASES:
+            raise ConfigError(f"net '{name}': phase={phase!r}, but it must be one of {', '.join(PHASES)}")
+        if dtype not in ("float32", "float64"):
+            raise ConfigError(f"net '{name}': dtype={dtype!r}, but it must be float32 or float64")
+        if compute not in (None, dtype):
+            raise ConfigError(f"net '{name}': compute={compute!r}, but this backend computes in {dtype} only")
+        self.name = name
+        self.layers = tuple(layers)
+        self.backend = open_backend(backend)
+        self.phase = phase
+        self.seed = seed
+        self.dtype = dtype
+        self.deterministic = deterministic
+        self.pins = dict(pins or {})
+        self.plan: dict[str, Any] = dict(plan or {})
+        self.scalars = Scalars()
+        self.frozen: set[str] = set()
+        self.allocated = False
+        self._keep = keep
+        self._input_gradients = tuple(input_gradients)
+        self._insert_splits = insert_splits
+        self._fallback = fallback
+        self._views: dict[str, View] = {}
+        self._pending: dict[str, np.ndarray] = {}
+        self._predictors: dict[Any, Net] = {}
+        self._closed = False
+
+        graph = sort(Graph.of(layer for layer in self.layers if phase not in layer.exclude))
+        if keep != "all":
+            graph = sort(self.backend.rewrite(graph))
+        self.wiring: Wiring = wire(graph)
+        self._check_names()
+        wanted = wanted_gradients(self.wiring, self._input_gradients)
+        self._bp_problem = self._why_no_backward(wanted)
+        self.trains = self._bp_problem is None
+        self._set_up(wanted if self.trains else [False] * len(self.wiring.wires))
+        self._schedule(share, allocate)
+
+    # Making the net
+
+    def _check_names(self) -> None:
+        known = {wire.name for wire in self.wiring.wires}
+        for name in (*(() if self._keep == "all" else self._names(self._keep)), *self._input_gradients):
+            if name not in known:
+                raise TopologyError(f"net '{self.name}' has no blob '{name}'{nearest(name, known)}")
+
+    @staticmethod
+    def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+        return (names,) if isinstance(names, str) else tuple(names)
+
+    def _why_no_backward(self, wanted: list[bool]) -> NacreError | None:
+        if self.phase != "train":
+            return TopologyError(f"net '{self.name}' is in phase '{self.phase}', so it goes forward only")
+        try:
+            check_bp_topology(self.wiring, wanted, insert_splits=self._insert_splits)
+        except TopologyError as error:
+            return error
+        return None
+
+    def view(self, backend: Backend) -> View:
+        """Give this net's view of a backend."""
+        if backend.name not in self._views:
+            self._views[backend.name] = View(
+                backend, phase=self.phase, dtype=self.dtype, seed=self.seed, scalars=self.scalars
+            )
+        return self._views[backend.name]
+
+    def _set_up(self, wanted: Sequence[bool]) -> None:
+        """Make the state of every layer, and of every neuron that is not fused, in order."""
+        self.ops: list[Op] = []
+        self.node_ops: dict[str, Op] = {}
+        self.wires: list[Value | None] = [None] * len(self.wiring.wires)
+        for index, node in enumerate(self.wiring.nodes):
+            inputs = [self._value(number) for number in self.wiring.inputs[index]]
+            op = self._make_op(node, inputs)
+            op.backward = self.trains and back_propagates(self.wiring, wanted, index)
+            for place, number in enumerate(self.wiring.outputs[index]):
+                self.wires[number] = self._add_neuron(node, op, place, wanted=wanted[number])
+
+    def _value(self, number: int) -> Value:
+        value = self.wires[number]
+        assert value is not None
+        return value
+
+    def _make_op(self, node: Node, inputs: list[Value]) -> Op:
+        from .registry import registry
+
+        layer = node.layer
+        blobs: list[Any] = [value.blob for value in inputs]
+        diffs: list[Any] = [None if value.gradient is None else Blob(value.shape, value.dtype) for value in inputs]
+        choice = registry().choose(type(layer), "layer", self._lineage(), self._accept(layer, blobs), self.pins)
+        backend = open_backend(choice.ancestor) if choice.kernel is not None else self.backend
+        if choice.kernel is not None:
+            state = choice.kernel(layer, self.view(backend), blobs, diffs)
+        else:
+            host = HostMemory.shared()
+            state = layer.setup(self.view(self.backend), blobs, diffs)
+            if type(state).host_only and not self.backend.on_host:
+                state = layer.setup(self.view(host), blobs, diffs)
+        op = Op(
+            node.name,
+            state,
+            backend,
+            kernel=choice.kernel is not None,
+            inputs=inputs,
+            in_place=layer.is_inplace,
+            is_source=layer.is_source,
+        )
+        op.choice, op.input_arrays, op.diff_arrays, op.layer = choice, blobs, diffs, node.user
+        _check_state(node, state)
+        for place, top in enumerate(node.tops):
+            op.outputs.append(self._declare(op, top, state.blobs[place]))
+        self.ops.append(op)
+        self.node_ops[node.name] = op
+        return op
+
+    def _lineage(self) -> tuple[str, ...]:
+        return self.backend.lineage or (self.backend.name,)
+
+    def _accept(self, layer: Any, inputs: list[Any]) -> Callable[[Any, Any], str | None]:
+        def accept(kernel: Any, offer: Any) -> str | None:
+            types = kernel.dtypes
+            if types and self.dtype not in types:
+                return f"computes in {', '.join(types)}, not {self.dtype}"
+            return kernel.supports(layer, inputs)
+
+        return accept
+
+    def _declare(self, op: Op, name: str, blob: Any) -> Value:
+        if isinstance(blob, Blob):
+            value = Value(name, blob.shape, blob.dtype, ("", ""))
+            value.blob = blob
+            value.space = op.space(value)
+            below = next((one for one, given in zip(op.inputs, op.input_arrays, strict=True) if given is blob.of), None)
+            if blob.of is not None:
+                if below is None:
+                    raise ContractError(f"{op.name}: top '{name}' is an alias of a blob that is none of its inputs")
+                op.aliases.append((below, value))
+        else:
+            value = Value(name, tuple(blob.shape), str(blob.dtype), plain_space(self.backend))
+            value.blob = Blob(value.shape, value.dtype)
+            value.group.fixed = blob
+        return value
+
+    def _add_neuron(self, node: Node, op: Op, place: int, *, wanted: bool) -> Value:
+        """Put the neuron of a layer behind one of its tops, unless there is none or its kernel applies it."""
+        value = op.outputs[place]
+        if wanted:
+            value.gradient = Value(value.name, value.shape, value.dtype, value.space)
+        if not node.layer.has_neuron:
+            return value
+        neuron: Neuron = node.layer.neuron
+        if is_identity(neuron) or op.kernel and type(neuron).__name__ in type(op.state).fuses:
+            return value
+        blobs: list[Any] = [value.blob]
+        diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
+        from .registry import registry
+
+        choice = registry().choose(type(neuron), "neuron", self._lineage(), self._accept(neuron, blobs), self.pins)
+        backend = open_backend(choice.ancestor) if choice.kernel is not None else self.backend
+        make = choice.kernel or NeuronState
+        state: LayerState = make(neuron, self.view(backend), blobs, diffs)
+        name = f"{node.name}/{type(neuron).__name__}"
+        after = Op(name, state, backend, kernel=choice.kernel is not None, inputs=[value], in_place=True)
+        after.choice, after.input_arrays, after.diff_arrays, after.layer = choice, blobs, diffs, node.user
+        after.backward = wanted
+        after.outputs.append(self._declare(after, value.name, state.blobs[0]))
+        if wanted:
+            after.outputs[0].gradient = Value(value.name, value.shape, value.dtype, after.outputs[0].space)
+        self.ops.append(after)
+        return after.outputs[0]
+
+    def _schedule(self, share: Net | None, allocate: bool) -> None:
+        final = {wire.name: wire for wire in self.wiring.wires}
+        losses = {name for node in self.wiring.nodes if node.layer.has_loss for name in node.bottoms}
+        unread = {name for name, wire in final.items() if not wire.consumers}
+        keep = None if self._keep == "all" else {*self._names(self._keep), *losses, *unread, *self._input_gradients}
+        self.schedule = Schedule(self.ops, self.backend, keep)
+        self.slots: list[Slot] = place_parameters(self, share, allocate=allocate)
+        self.parameters: dict[str, ParameterHandle] = {
+            slot.name: ParameterHandle(slot.parameters[0], slot.storage, self._read, self._write_array)
+            for slot in sorted(self.slots, key=lambda slot: slot.order)
+        }
+        self._steps: dict[str, list[Step]] = {
+            "feed": [*self.schedule.forward_steps(sources=True), Step("rows", self.name, self._count_rows)],
+            "forward": self.schedule.forward_steps(sources=False),
+            "backward": self.schedule.backward_steps(self._after_backward) if self.trains else [],
+        }
+        if self._fallback == "error":
+            self._refuse_fallback()
+        if not allocate:
+            return
+        self.schedule.allocate()
+        whole = [step for steps in self._steps.values() for step in steps]
+        compile_steps(whole, self.plan)
+        for op in self.ops:
+            for values in (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff):
+                settle(values)
+        self.allocated = True
+        for op in self.ops:
+            op.state.ready()
+        self._calls = {name: compile_steps(steps, self.plan) for name, steps in self._steps.items()}
+
+    def _after_backward(self, op: Op) -> list[Step]:
+        """Give the steps that add up the gradients of a shared parameter, once an op has written its own."""
+        steps: list[Step] = []
+        for slot in self.slots:
+            for parameter in slot.parameters:
+                if any(parameter is one for one in op.state.parameters) and parameter in slot.parts:
+                    steps.append(Step("accumulate", slot.name, slot.adder(parameter, self.backend)))
+        return steps
+
+    def _refuse_fallback(self) -> None:
+        missing = [op.name for op in self.ops if not op.kernel and not op.is_source]
+        if missing:
+            raise NacreError(f"fallback='error', but no kernel of backend '{self.backend.name}' serves {', '.join(missing)}")
+
+    def _count_rows(self) -> None:
+        rows = [op.state.rows for op in self.ops if op.is_source and isinstance(op.state, SourceState)]
+        if rows:
+            self.scalars["rows"] = min(rows)
+
+    # Passes
+
+    def steps(self, name: str) -> list[Step]:
+        """Give the steps of a pass, for an algorithm: "feed" (the sources), "forward" or "backward".
+
+        Raises:
+            TopologyError: back-propagation cannot go through this net.
+        """
+        if name == "backward" and self._bp_problem is not None:
+            raise self._bp_problem
+        return list(self._steps[name])
+
+    def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
+        """Make one call of a list of steps."""
+        return compile_steps(steps, self.plan)
+
+    def feed(self) -> None:
+        """Let the sources give the next batch; blobs written by hand since the last pass stay as written."""
+        self._need_memory()
+        self._calls["feed"]()
+        for name, array in self._pending.items():
+            self._put(name, array)
+        self._pending.clear()
+
+    def forward(self) -> float:
+        """Run the sources and the layers on the next batch; give the loss (0 where there is none)."""
+        self.feed()
+        self._calls["forward"]()
+        return self.loss()
+
+    def backward(self) -> None:
+        """Compute the gradients of the loss of the last `forward`.
+
+        Raises:
+            TopologyError: back-propagation cannot go through this net.
+        """
+        self._need_memory()
+        if self._bp_problem is not None:
+            raise self._bp_problem
+        self._calls["backward"]()
+
+    def loss(self) -> float:
+        """Fetch the sum of the losses of the last forward pass."""
+        return sum(self.losses().values())
+
+    def losses(self) -> dict[str, float]:
+        """Fetch the loss of each loss layer, by layer name, weighted as in the sum."""
+        return {op.name: float(op.state.loss) for op in self.ops if getattr(op.layer, "has_loss", False) and _is_node(op)}
+
+    def forward_epoch(self) -> float:
+        """Run forward over every record of the sources once; give the mean loss a record.
+
+        Statistics are not reset before; the sources begin a new pass.
+
+        Raises:
+            DataError: no source of this net has an end.
+        """
+        self._need_memory()
+        sources = [op.state for op in self.ops if isinstance(op.state, SourceState) and not isinstance(op.layer, InputLayer)]
+        if not sources:
+            raise DataError(f"net '{self.name}' has no source with an end, so it has no passes over its data")
+        for source in sources:
+            source.rewind()
+        start, total, rows = sources[0].epoch, 0.0, 0
+        while sources[0].epoch == start:
+            loss = self.forward()
+            total += loss * int(self.scalars["rows"])
+            rows += int(self.scalars["rows"])
+        return total / rows
+
+    @property
+    def epoch(self) -> int:
+        """How many passes over its data the first source has ended."""
+        return next((op.state.epoch for op in self.ops if isinstance(op.state, SourceState)), 0)
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Give the statistics since the last reset: {layer: {statistic: value}}."""
+        return {op.name: op.state.dump_statistics() for op in self.ops if _is_node(op) and op.layer.has_stats}
+
+    def reset_statistics(self) -> None:
+        """Start all statistics anew."""
+        for op in self.ops:
+            if _is_node(op) and op.layer.has_stats:
+                op.state.reset_statistics()
+
+    # Blobs and parameters from outside
+
+    def blob(self, name: str) -> np.ndarray:
+        """Give a read-only copy of a blob as the last pass left it.
+
+        Raises:
+            BlobError: the net has no such blob, or does not keep it.
+        """
+        value = self._known(name)
+        if not value.pinned:
+            raise BlobError(
+                f"blob '{name}' is not kept after a step: its memory may hold something else by now",
+                f"make the net with keep=('{name}',), or keep='all'",
+            )
+        return self._read(self.schedule.array(value, plain_space(self.backend)))
+
+    def gradient(self, name: str) -> np.ndarray:
+        """Give a read-only copy of the gradient of a blob, as the last backward pass left it.
+
+        Raises:
+            BlobError: the blob has no gradient, or the net does not keep it.
+        """
+        value = self._known(name)
+        if value.gradient is None:
+            hint = f"make the net with input_gradients=('{name}',)" if self.trains else ""
+            raise BlobError(f"nobody wants the gradient of blob '{name}', so it is not computed", hint)
+        if not value.gradient.pinned:
+            raise BlobError(
+                f"the gradient of blob '{name}' is not kept after a step: its memory may hold something else by now",
+                f"make the net with keep=('{name}',), or keep='all'",
+            )
+        return self._read(self.schedule.array(value.gradient, plain_space(self.backend)))
+
+    def write(self, name: str, array: Any) -> None:
+        """Write a blob of a source, for the next forward pass; fewer rows than the batch are filled up with the last.
+
+        Raises:
+            BlobError: no source of the net writes this blob.
+            DataError: the shape does not fit.
+        """
+        import numpy as np
+
+        value = self._known(name)
+        op = next(op for op in self.ops if any(one is value for one in op.outputs))
+        if not op.is_source:
+            raise BlobError(f"blob '{name}' is computed by layer '{op.name}'; only blobs of sources can be written")
+        given = np.asarray(array)
+        rows = given.shape[0] if given.ndim else 0
+        if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
+            raise DataError(f"blob '{name}' has the shape {value.shape}, but the array written has {given.shape}")
+        full = np.empty(value.shape, value.dtype)
+        full[:rows] = given
+        full[rows:] = given[-1]
+        if isinstance(op.layer, InputLayer):
+            op.state.rows = rows
+        self._pending[name] = full
+        if self.allocated:
+            self._put(name, full)
+
+    def _put(self, name: str, full: np.ndarray) -> None:
+        value = self._known(name)
+        self.backend.from_host(full, self.schedule.array(value, plain_space(self.backend)))
+
+    def _known(self, name: str) -> Value:
+        self._need_memory()
+        if name not in self.schedule.final:
+            raise BlobError(f"net '{self.name}' has no blob '{name}'{nearest(name, self.schedule.final)}")
+        return self.schedule.final[name]
+
+    def _need_memory(self) -> None:
+        if not self.allocated:
+            raise BlobError(f"net '{self.name}' was made with allocate=False: it has shapes, but no memory")
+        if self._closed:
+            raise BlobError(f"net '{self.name}' is shut down")
+
+    def _read(self, array: Array) -> np.ndarray:
+        host = self.backend.to_host(array)
+        host.flags.writeable = False
+        return host
+
+    def _write_array(self, value: Any, array: Array, where: str) -> None:
+        import numpy as np
+
+        host = np.asarray(value, dtype=str(array.dtype))
+        if host.shape != tuple(array.shape):
+            raise DataError(f"{where} has the shape {tuple(array.shape)}, but the array written has {host.shape}")
+        self.backend.from_host(np.ascontiguousarray(host), array)
+
+    def freeze(self, *names: str) -> None:
+        """Let layers keep their parameters: the solver leaves them, and their gradients are not used."""
+        self._set_frozen(names, self.frozen | set(names))
+
+    def unfreeze(self, *names: str) -> None:
+        """Let frozen layers learn again."""
+        self._set_frozen(names, self.frozen - set(names))
+
+    def _set_frozen(self, names: Sequence[str], frozen: set[str]) -> None:
+        for name in names:
+            if name not in self.node_ops:
+                raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
+        self.frozen = frozen
+
+    # Derived nets
+
+    def predict(self, data: Any, output: str | Sequence[str] = "", *, batch_size: int = 0) -> Any:
+        """Run any number of records through the layers that `output` needs, in phase `predict`.
+
+        Sources are replaced by `data`, which passes the same transformers; parameters are shared.
+
+        Args:
+            data: an array (records, ...), or {blob: array} where the net needs several.
+            output: name of a blob, or several; the blobs that nobody reads unless given.
+            batch_size: records at a time; as in this net unless given.
+
+        Returns:
+            A NumPy array with one row for each record; {blob: array} for several outputs.
+
+        Raises:
+            DataError: the data do not fit the net.
+            TopologyError: no layer writes the output in phase `predict`.
+        """
+        from .predict import predict
+
+        return predict(self, data, output, batch_size, self._predictors)
+
+    # Showing and ending
+
+    def shutdown(self) -> None:
+        """Shut down every state; the net cannot run any more. May be called twice."""
+        for op in self.ops:
+            op.state.shutdown()
+        for net in self._predictors.values():
+            net.shutdown()
+        self._closed = True
+
+    def __enter__(self) -> Net:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def __str__(self) -> str:
+        from .show import text
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        return f"<Net '{self.name}', {len(self.wiring.nodes)} layers, {self.phase}, on {self.backend.name}>"
+
+
+class NeuronState(LayerState, reads="blobs", elementwise=True):
+    """A neuron at work behind one top, through its own `forward` and `backward`."""
+
+    def __init__(self, layer: Neuron, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape, inputs[0].dtype)]
+        if layer.needs_input:
+            self.reads = "inputs blobs"
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.layer.forward(self.backend, inputs[0], self.blobs[0])
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        x = inputs[0] if self.layer.needs_input else None
+        self.layer.backward(self.backend, x, self.blobs[0], self.blobs_diff[0], diffs[0])
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def _is_node(op: Op) -> bool:
+    return "/" not in op.name
+
+
+def _check_state(node: Node, state: Any) -> None:
+    """Check what the traits of a layer demand of its state.
+
+    Raises:
+        ContractError: names the class, the trait and what is missing.
+    """
+    layer, kind = node.layer, type(state).__name__
+    if not isinstance(state, LayerState):
+        raise ContractError(f"{layer_type(type(layer))}.setup must give a LayerState, not a {kind}")
+    base: type = SourceState if isinstance(state, SourceState) else LayerState
+    for method in ("forward", "backward", "shutdown"):
+        if getattr(type(state), method) is getattr(LayerState, method):
+            raise ContractError(f"{kind} does not define {method}; all of forward, backward and shutdown are needed")
+    if layer.is_source and base is not SourceState:
+        raise ContractError(f"{node.name}: {kind} belongs to a source, so it must be a SourceState")
+    if len(state.blobs) != len(node.tops):
+        raise ContractError(f"{node.name}: {kind} declares {len(state.blobs)} blobs for {len(node.tops)} tops")
+    if layer.has_param and not isinstance(getattr(state, "parameters", None), list):
+        raise ContractError(f"{node.name}: the class says has_param, but {kind} has no list 'parameters'")
+    if state.parameters and not layer.has_param:
+        raise ContractError(f"{node.name}: {kind} has parameters, but {type(layer).__name__} does not say has_param")
+    if layer.has_loss and not hasattr(state, "loss"):
+        raise ContractError(f"{node.name}: the class says has_loss, but {kind} has no 'loss'")
+    if layer.has_stats:
+        for method in ("dump_statistics", "reset_statistics"):
+            if getattr(type(state), method) is getattr(LayerState, method):
+                raise ContractError(f"{node.name}: the class says has_stats, but {kind} does not define {method}")
+    for parameter in state.parameters:
+        if not isinstance(parameter, Parameter):
+            raise ContractError(f"{node.name}: {kind}.parameters holds a {type(parameter).__name__}")

@@ -1,0 +1,137 @@
+"""Parameter: what a layer learns. The layer computes gradients; all else is the net's and the solver's work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .component import Array, Constraint, Initializer, Regularizer
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Parameter:
+    """A parameter, declared in `setup`: `Parameter("weight", (500, 800), init=Xavier())`.
+
+    From `ready()` on, `blob` is the array of the backend that holds the value, and `gradient` the one that the
+    layer's `backward` writes; None where nobody wants it (no training, or frozen).
+
+    Args:
+        name: unique within the layer.
+        shape: axis 0 counts the outputs.
+        init: gives the first values.
+        regu, cons: regulariser and constraint, or None.
+        lr: multiplies the learning rate.
+        trainable: False makes it a buffer, shared and saved like a parameter, but never touched by the solver.
+        tied: "layer/parameter" of another layer of the net, whose value this one reads, and adds its gradient to.
+        transposed: a tied parameter reads the other's transpose.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        init: Initializer | None = None,
+        regu: Regularizer | None = None,
+        cons: Constraint | None = None,
+        lr: float = 1.0,
+        trainable: bool = True,
+        tied: str = "",
+        transposed: bool = False,
+    ) -> None:
+        if init is None and not tied:
+            raise ConfigError(f"parameter '{name}' needs an initializer (init=...)")
+        self.name = name
+        self.shape = tuple(shape)
+        self.init = init
+        self.regu = regu
+        self.cons = cons
+        self.lr = lr
+        self.trainable = trainable
+        self.tied = tied
+        self.transposed = transposed
+        self.blob: Array = None
+        self.gradient: Array | None = None
+        self.storage: Storage | None = None
+        self.order = 0  # of its layer in the net
+
+    @classmethod
+    def of(cls, layer: Any, name: str, shape: tuple[int, ...]) -> Parameter:
+        """Declare the parameter that the layer's fields `<name>_init`, `_regu`, `_cons` and `_lr` describe."""
+        return cls(
+            name,
+            shape,
+            init=getattr(layer, f"{name}_init"),
+            regu=getattr(layer, f"{name}_regu"),
+            cons=getattr(layer, f"{name}_cons"),
+            lr=getattr(layer, f"{name}_lr"),
+        )
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name!r}, {self.shape})"
+
+
+class Storage:
+    """The memory of one parameter, shared by all that read it: the layers of a net, and the nets of a layer.
+
+    `version` rises with every update, so that whoever keeps a packed or narrower copy knows when it is old.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.array: Array = None
+        self.arena: Array = None
+        self.offset = 0
+        self.version = 0
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+class ParameterHandle:
+    """A parameter of a net as seen from outside: `value` and `gradient` are NumPy arrays, written by assignment."""
+
+    def __init__(self, parameter: Parameter, storage: Storage, read: Callable[[Array], np.ndarray], write: Any) -> None:
+        self.parameter = parameter
+        self.storage = storage
+        self._read = read
+        self._write = write
+
+    @property
+    def name(self) -> str:
+        return self.storage.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.storage.shape
+
+    @property
+    def value(self) -> np.ndarray:
+        """A read-only copy of the value."""
+        return self._read(self.storage.array)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._write(value, self.storage.array, f"parameter '{self.name}'")
+        self.storage.version += 1
+
+    @property
+    def gradient(self) -> np.ndarray | None:
+        """A read-only copy of the gradient, or None where there is none."""
+        gradient = self.parameter.gradient
+        return None if gradient is None else self._read(gradient)
+
+    def __repr__(self) -> str:
+        kind = "parameter" if self.parameter.trainable else "buffer"
+        return f"<{kind} {self.name} {' x '.join(map(str, self.shape))}>"

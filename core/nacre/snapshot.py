@@ -1,0 +1,319 @@
+"""What a snapshot holds, and the folder that never loses one.
+
+A file is written beside its name, made durable, given its name, and the name made durable, in this order. So at every
+moment, whether the process is killed or the power fails, the newest snapshot in the folder is a whole one. The bytes
+come from a `store`, whose digest tells a damaged file from a whole one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from .durable import FolderLock, atomic_write, make_folder, remove, told
+from .errors import ConfigError, ContractError, SnapshotError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BEST, RUN = "best.json", "run.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """All that a training needs to go on, bit for bit.
+
+    `iteration` is the number of batches trained. `arrays` are numbers or booleans under names like
+    "history/momentum/ip1/weight": parts joined by "/", and no name may be a folder of another. `state` is what JSON
+    can say: numbers, text, None, lists and dicts whose keys are text. Raises `SnapshotError` where this does not hold.
+    """
+
+    iteration: int
+    arrays: dict[str, np.ndarray[Any, Any]]
+    state: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if type(self.iteration) is not int or self.iteration < 0:
+            raise SnapshotError(f"iteration={self.iteration!r}, but it must be a whole number from 0")
+        _check_names(self.arrays)
+        for name, array in self.arrays.items():
+            if array.dtype.kind not in "biufc":
+                raise SnapshotError(f"array {name!r} holds {array.dtype}, but a snapshot holds numbers and booleans")
+        _check_state(self.state, "state")
+
+
+class Store(Protocol):
+    """One file format for snapshots."""
+
+    suffix: str
+
+    def encode(self, snapshot: Snapshot) -> bytes:
+        """Give the whole file; the same snapshot gives the same bytes."""
+        ...
+
+    def decode(self, data: bytes | memoryview, where: str) -> Snapshot:
+        """Read a whole file; raise `SnapshotError` beginning with `where` if a single bit of it is wrong."""
+        ...
+
+
+class SnapshotFolder:
+    """The snapshots of one training: the `keep` newest, the best, and `run.json`, which says how they were made.
+
+    Reading needs no lock. Writing is for `with folder:` (or between `lock` and `unlock`), one process at a time.
+    """
+
+    def __init__(self, path: str | Path, store: Store, keep: int = 3) -> None:
+        if keep < 1:
+            raise ConfigError(f"snapshot folder {path}: keep={keep}, but at least 1 must be kept")
+        self.path = Path(path)
+        self.store = store
+        self.keep = keep
+        self._lock: FolderLock | None = None
+
+    @property
+    def locked(self) -> bool:
+        """Whether this process may write here; a fork of it may not."""
+        return self._lock is not None and self._lock.held
+
+    def lock(self) -> SnapshotFolder:
+        """Make the folder if need be, take it for this process alone, and remove what a killed one left half-written.
+
+        The system ends the lock with the process, however it ends. Raises `SnapshotError` naming who has it.
+        """
+        if not self.locked:
+            with told(self.path, "cannot be used for snapshots"):
+                make_folder(self.path)
+            self._lock = FolderLock(self.path)
+            try:
+                self._settle_best()
+                self._remove_litter()
+            except BaseException:
+                self.unlock()
+                raise
+        return self
+
+    def unlock(self) -> None:
+        """Give the folder back; twice does no harm."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> SnapshotFolder:
+        return self.lock()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unlock()
+
+    def save(
+        self, snapshot: Snapshot, best: bool = False, value: float | None = None, run: dict[str, Any] | None = None
+    ) -> Path:
+        """Write a snapshot, durable on return, then remove those no longer kept. Nothing is removed before.
+
+        `best` marks it as the one to keep for good, until a better one comes; `value` is what it is best in. `run` is
+        for `write_run`. Snapshots of later iterations, of a training that was taken up again before them, stay.
+        """
+        self._demand_lock()
+        path = self.path / f"snapshot-{snapshot.iteration:06d}{self.store.suffix}"
+        data = self.store.encode(snapshot)
+        if best:  # before the snapshot: a training killed in between would go on from it and never mark it
+            previous = self._best()
+            if previous is not None:
+                previous["previous"] = None  # two are enough: this one is there
+            marker = {"file": path.name, "iteration": snapshot.iteration, "value": value, "previous": previous}
+            self._write_json(BEST, marker)
+        atomic_write(path, data, SnapshotError)
+        if run is not None:
+            self.write_run(run)
+        self._remove_old(snapshot.iteration)
+        return path
+
+    def write_run(self, run: dict[str, Any]) -> None:
+        """Note how this training is run (command, net, plugins and kernels, versions, processor) in `run.json`."""
+        self._demand_lock()
+        self._write_json(RUN, run)
+
+    def read_run(self) -> dict[str, Any] | None:
+        """Give what `write_run` noted, or None."""
+        return _read_json(self.path / RUN)
+
+    def best(self) -> Path | None:
+        """Give the file of the best snapshot, or None if none was marked."""
+        marker = self._best()
+        return self.path / marker["file"] if marker else None
+
+    def files(self) -> list[Path]:
+        """Give the snapshot files, by iteration, oldest first."""
+        with told(self.path, "cannot be read"):
+            names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
+        numbered = [(number, name) for name in names if (number := self._number(name)) is not None]
+        return [self.path / name for _, name in sorted(numbered)]
+
+    def newest(self, warn: Callable[[str], object]) -> Snapshot | None:
+        """Read the newest snapshot that is whole, or give None if there is no file.
+
+        `warn` is told of every damaged one on the way. Raises `SnapshotError` if there are files and all are damaged.
+        """
+        files = self.files()
+        for path in reversed(files):
+            try:
+                return self.load(path)
+            except SnapshotError as error:
+                warn(f"{error}\n  it is passed over for the snapshot before it")
+        if files:
+            raise SnapshotError(
+                f"{self.path}: not one of {len(files)} snapshots can be read",
+                "start afresh in another folder, or bring back a whole snapshot",
+            )
+        return None
+
+    def load(self, path: str | Path) -> Snapshot:
+        """Read one snapshot file, or raise `SnapshotError` naming file and reason."""
+        return _load_file(Path(path), self.store)
+
+    def _demand_lock(self) -> None:
+        if not self.locked:
+            raise ContractError(f"{self.path}: a snapshot folder must be locked for writing: `with folder:`")
+
+    def _best(self) -> dict[str, Any] | None:
+        """Give the marker of the best snapshot, or the one before where that snapshot was never written."""
+        marker: Any = _read_json(self.path / BEST)
+        while isinstance(marker, dict):
+            table = cast("dict[str, Any]", marker)
+            name = table.get("file")
+            if not isinstance(name, str) or self._number(name) is None:
+                raise SnapshotError(f"{self.path / BEST}: damaged: it marks no snapshot", "remove this file")
+            if (self.path / name).exists():
+                return table
+            marker = table.get("previous")
+        return None
+
+    def _settle_best(self) -> None:
+        """Forget the mark of a snapshot that was never written: another training may write one of its name."""
+        best = self._best()
+        if best is None:
+            remove(self.path / BEST)
+        elif best != _read_json(self.path / BEST):
+            self._write_json(BEST, best)
+
+    def _number(self, name: str) -> int | None:
+        match = re.fullmatch(rf"snapshot-([0-9]{{6,18}}){re.escape(self.store.suffix)}", name)
+        return int(match[1]) if match else None
+
+    def _write_json(self, name: str, content: dict[str, Any]) -> None:
+        _check_state(content, name)
+        atomic_write(self.path / name, json.dumps(content, indent=2).encode() + b"\n", SnapshotError)
+
+    def _remove_old(self, iteration: int) -> None:
+        best = self.best()
+        past = [path for path in self.files() if (self._number(path.name) or 0) <= iteration]
+        for path in past[: -self.keep]:
+            if path != best:
+                remove(path)
+
+    def _remove_litter(self) -> None:
+        for path in self.path.glob(".*.tmp"):
+            name = path.name[1:-4]
+            if name in (BEST, RUN) or self._number(name) is not None:
+                remove(path)
+
+
+def load_snapshot(path: str | Path, store: Store, warn: Callable[[str], object]) -> Snapshot:
+    """Read one snapshot file, or the newest whole one of a folder; raise `SnapshotError` naming file and reason."""
+    path = Path(path)
+    if not path.is_dir():
+        return _load_file(path, store)
+    snapshot = SnapshotFolder(path, store).newest(warn)
+    if snapshot is None:
+        raise SnapshotError(f"{path}: no snapshot-*{store.suffix} in this folder")
+    return snapshot
+
+
+def environment() -> dict[str, Any]:
+    """Say on what this process computes: bit-for-bit resume is promised for the same."""
+    from importlib import metadata  # both here, because this module is light
+
+    import numpy as np
+
+    try:
+        nacre = metadata.version("nacre")
+    except metadata.PackageNotFoundError:
+        nacre = "not installed"
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    variables = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "nacre": nacre,
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cpu_count": os.cpu_count(),
+        "threads": usable,
+        "thread_variables": {name: os.environ[name] for name in variables if name in os.environ},
+    }
+
+
+def _check_names(names: Iterable[str]) -> None:
+    known = set(names)
+    for name in known:
+        parts = name.split("/")
+        if "\0" in name or not {"", ".", ".."}.isdisjoint(parts) or not name.isprintable():
+            raise SnapshotError(f"array name {name!r} must be printable parts joined by '/'")
+        for end in range(1, len(parts)):
+            if (folder := "/".join(parts[:end])) in known:
+                raise SnapshotError(f"array {folder!r} is in the way of array {name!r}", "rename one of the two")
+
+
+def _check_state(value: object, where: str) -> None:
+    """Refuse what JSON would refuse, and what it would silently bring back as something else."""
+    if isinstance(value, dict):
+        for key, entry in cast("dict[object, object]", value).items():
+            if not isinstance(key, str):
+                raise SnapshotError(f"{where}: key {key!r} is no text", "JSON would bring it back as text")
+            _check_state(entry, f"{where}/{key}")
+    elif isinstance(value, list | tuple):
+        for position, entry in enumerate(cast("list[object]", value)):
+            _check_state(entry, f"{where}/{position}")
+    elif not (value is None or isinstance(value, str | int | float)):
+        raise SnapshotError(f"{where}: {type(value).__name__} cannot be said in JSON", "make it an array or a number")
+
+
+def _load_file(path: Path, store: Store) -> Snapshot:
+    try:
+        if not path.is_file():  # a pipe or a device would be read for ever
+            raise SnapshotError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error
+    except MemoryError as error:
+        raise SnapshotError(f"{path}: does not fit into memory") from error
+    return store.decode(data, str(path))
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise SnapshotError(f"{path}: cannot be read: {error}", "remove this file") from error
+    if not isinstance(content, dict):
+        raise SnapshotError(f"{path}: damaged: it holds no table", "remove this file")
+    return cast("dict[str, Any]", content)
+
+
+def _processor() -> str:
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,228 @@
+"""From the names of blobs to a sorted graph, and the errors on the way: pure functions over frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from .errors import TopologyError, nearest
+from .layer import Layer, bottoms_of, tops_of
+
+
+@dataclass(frozen=True)
+class Node:
+    """One layer of a graph: `layer` is what runs, `user` the layer it came from; names and sharing go by `user`."""
+
+    layer: Layer
+    user: Layer
+
+    @property
+    def name(self) -> str:
+        return self.user.name
+
+    @property
+    def bottoms(self) -> tuple[str, ...]:
+        return bottoms_of(self.layer)
+
+    @property
+    def tops(self) -> tuple[str, ...]:
+        return tops_of(self.layer)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The layers of a net, in some order. A rewrite gives another graph, with `with_nodes` or `replaced`."""
+
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, layers: Iterable[Layer]) -> Graph:
+        return cls(tuple(Node(layer, layer) for layer in layers))
+
+    def with_nodes(self, nodes: Iterable[Node]) -> Graph:
+        return Graph(tuple(nodes))
+
+    def replaced(self, node: Node, layer: Layer) -> Graph:
+        """Put another layer in a node's place; the node remembers the user's."""
+        return Graph(tuple(replace(one, layer=layer) if one is node else one for one in self.nodes))
+
+
+@dataclass
+class Wire:
+    """One version of a blob: a producer writes it, consumers read it; an in-place layer makes the next version."""
+
+    name: str
+    producer: int
+    top: int
+    consumers: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    last: bool = True
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """A sorted graph and its wires; `inputs[i]` and `outputs[i]` are the wires of node i."""
+
+    nodes: tuple[Node, ...]
+    wires: tuple[Wire, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+
+
+def sort(graph: Graph) -> Graph:
+    """Sort a graph so that every layer comes after those whose tops it reads.
+
+    Layers keep their order where the blobs leave a choice; in-place layers come before the other readers of their blob.
+
+    Raises:
+        TopologyError: two layers have one name, two write one blob, a blob is missing, or there is a cycle.
+    """
+    nodes = graph.nodes
+    producer = _producers(nodes)
+    in_place: dict[str, list[int]] = {}
+    for index, node in enumerate(nodes):
+        for bottom in node.bottoms:
+            if bottom not in producer:
+                known = nearest(bottom, producer)
+                raise TopologyError(f"layer '{node.name}' reads blob '{bottom}', which no layer writes{known}")
+            if node.layer.is_inplace:
+                in_place.setdefault(bottom, []).append(index)
+    before: list[set[int]] = [set() for _ in nodes]
+    for index, node in enumerate(nodes):
+        for bottom in node.bottoms:
+            writers = [producer[bottom], *in_place.get(bottom, [])]
+            if node.layer.is_inplace:
+                writers = writers[: writers.index(index)]
+            before[index].update(writers)
+    order: list[int] = []
+    waiting = list(range(len(nodes)))
+    while waiting:
+        index = next((index for index in waiting if before[index] <= set(order)), None)
+        if index is None:
+            names = ", ".join(f"'{nodes[index].name}'" for index in waiting)
+            raise TopologyError(f"the layers {names} wait for each other's blobs: the net has a cycle")
+        order.append(index)
+        waiting.remove(index)
+    return Graph(tuple(nodes[index] for index in order))
+
+
+def _producers(nodes: Sequence[Node]) -> dict[str, int]:
+    producer: dict[str, int] = {}
+    names: set[str] = set()
+    for index, node in enumerate(nodes):
+        if node.name in names:
+            raise TopologyError(f"two layers are called '{node.name}'; give each a name of its own")
+        names.add(node.name)
+        if node.layer.is_inplace:
+            continue
+        for top in node.tops:
+            if top in producer:
+                one, other = nodes[producer[top]].name, node.name
+                where = f"layer '{one}' twice" if one == other else f"the layers '{one}' and '{other}' both"
+                raise TopologyError(f"blob '{top}' is written by {where if one != other else where}")
+            producer[top] = index
+    return producer
+
+
+def wire(graph: Graph) -> Wiring:
+    """Give the wires of a sorted graph."""
+    wires: list[Wire] = []
+    current: dict[str, int] = {}
+    inputs: list[tuple[int, ...]] = []
+    outputs: list[tuple[int, ...]] = []
+    for index, node in enumerate(graph.nodes):
+        inputs.append(tuple(current[bottom] for bottom in node.bottoms))
+        for place, number in enumerate(inputs[-1]):
+            wires[number].consumers.append((index, place))
+        made: list[int] = []
+        for place, top in enumerate(node.tops):
+            if top in current:
+                wires[current[top]].last = False
+            made.append(len(wires))
+            current[top] = len(wires)
+            wires.append(Wire(top, index, place))
+        outputs.append(tuple(made))
+    return Wiring(graph.nodes, tuple(wires), tuple(inputs), tuple(outputs))
+
+
+def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> list[bool]:
+    """Say of each wire whether back-propagation needs its gradient.
+
+    A layer back-propagates if it can, and has parameters or a bottom whose gradient is needed.
+    """
+    wanted = [wire.last and wire.name in input_gradients for wire in wiring.wires]
+    for index, node in enumerate(wiring.nodes):
+        if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in wiring.inputs[index])):
+            for number in wiring.outputs[index]:
+                wanted[number] = True
+    return wanted
+
+
+def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
+    """Say whether `backward` of a node is called."""
+    layer = wiring.nodes[index].layer
+    return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in wiring.inputs[index]))
+
+
+def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: bool = False) -> None:
+    """Check that back-propagation can go through a net.
+
+    Raises:
+        TopologyError: a blob feeds several back-propagating layers, or needs a gradient but reaches no loss.
+    """
+    if not any(node.layer.has_loss and node.layer.can_do_bp for node in wiring.nodes):
+        raise TopologyError("the net has no loss layer, so there is nothing to back-propagate")
+    for number, one in enumerate(wiring.wires):
+        users = [index for index, _ in one.consumers if back_propagates(wiring, wanted, index)]
+        if wanted[number] and len(users) > 1 and not insert_splits:
+            names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
+            raise TopologyError(
+                f"blob '{one.name}' feeds several layers that back-propagate: {names}",
+                "give each a top of a SplitLayer, or make the net with insert_splits=True",
+            )
+    reached = [False] * len(wiring.wires)
+    for index in reversed(range(len(wiring.nodes))):
+        node = wiring.nodes[index]
+        if not back_propagates(wiring, wanted, index):
+            continue
+        if not (node.layer.has_loss and node.layer.is_sink):
+            for number in wiring.outputs[index]:
+                if not reached[number]:
+                    raise TopologyError(
+                        f"blob '{wiring.wires[number].name}' of layer '{node.name}' needs a gradient but reaches no loss",
+                        f"feed it to a loss, or leave '{node.name}' out in this phase (exclude = ['train'])",
+                    )
+        for number in wiring.inputs[index]:
+            reached[number] = True
+
+
+def ancestors(graph: Graph, names: Sequence[str], given: Sequence[str] = ()) -> list[Node]:
+    """Give the nodes that the blobs `names` depend on, where the blobs `given` need no producer, in the graph's order.
+
+    Raises:
+        TopologyError: nobody writes one of the names.
+    """
+    writers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for top in node.tops:
+            writers.setdefault(top, []).append(node)
+    needed: set[int] = set()
+    todo = list(names)
+    seen = set(given)
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name not in writers:
+            raise TopologyError(f"no layer writes blob '{name}' in this phase{nearest(name, writers)}")
+        for node in writers[name]:
+            needed.add(id(node))
+            todo.extend(node.bottoms)
+    for node in graph.nodes:  # in-place layers on a given blob act on it as well
+        if node.layer.is_inplace and set(node.bottoms) <= set(given) & (set(names) | _read(graph, needed)):
+            needed.add(id(node))
+    return [node for node in graph.nodes if id(node) in needed]
+
+
+def _read(graph: Graph, needed: set[int]) -> set[str]:
+    return {bottom for node in graph.nodes if id(node) in needed for bottom in node.bottoms}

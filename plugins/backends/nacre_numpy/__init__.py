@@ -1,0 +1,28 @@
+"""The numpy backend: always there, and the definition of what every other backend computes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nacre import hookimpl, lazy
+
+if TYPE_CHECKING:
+    from .backend import NumpyBackend as NumpyBackend
+
+nacre_api = "1"
+
+BACKENDS = {"numpy": "nacre_numpy.backend:NumpyBackend"}
+KERNELS: dict[tuple[str, str], str] = {}
+
+
+@hookimpl
+def offer_backends() -> dict[str, str]:
+    return BACKENDS
+
+
+@hookimpl
+def offer_kernels() -> dict[tuple[str, str], str]:
+    return KERNELS
+
+
+__getattr__ = lazy(__name__, BACKENDS, KERNELS)

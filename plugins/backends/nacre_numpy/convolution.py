@@ -1,0 +1,413 @@
+"""Convolution of images that lie as (images, rows, columns, channels), by products of matrices over chunks in cache.
+
+Every pass is a list of steps over views made once (see `threads.run`), for a piece of the batch and a worker: a
+scheduler may chain the steps of several layers for one piece without waiting for the other pieces in between.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from nacre_numpy.threads import Pool, Step, run
+
+Array = Any
+Pair = tuple[int, int]
+
+CHUNK_BYTES = 1 << 21
+"""The most that the matrix of windows takes (measured: half is as fast for one thread, but two get in each other's way)."""
+
+
+def gate_steps(y: Array, dy: Array, gated: Array, scratch: Array) -> list[Step]:
+    """Steps for `gated = dy where y > 0 else 0`, the gradient below a ReLU; `scratch` has the bytes of two `y`.
+
+    A product of integers with 0 or 1 is exact for every float, NaN too, and faster than a masked copy.
+    """
+    integer = np.dtype(f"i{y.dtype.itemsize}")
+    positive = scratch[: y.size].view(np.bool_).reshape(y.shape)
+    factor = scratch[y.nbytes : 2 * y.nbytes].view(integer).reshape(y.shape)
+    return [
+        (np.greater, (y, 0, positive)),
+        (np.copyto, (factor, positive.view(np.int8))),
+        (np.multiply, (dy.view(integer), factor, gated.view(integer))),
+    ]
+
+
+class _Windows:
+    """What a kernel sees in some images, copied into the rows of a matrix: (positions, groups, window [+ a one])."""
+
+    def __init__(
+        self, images: int, shape: tuple[int, int, int], kernel: Pair, stride: Pair, pad: Pair, dilation: Pair,
+        groups: int, dtype: Any, ones: bool, rows: int, columns: int, band: int,
+    ) -> None:  # fmt: skip
+        height, width, channels = shape
+        self.shape, self.kernel, self.stride, self.pad, self.dilation = shape, kernel, stride, pad, dilation
+        self.groups, self.columns = groups, columns
+        self.taps = kernel[0] * kernel[1] * channels // groups
+        self.padded = None
+        if any(pad):
+            self.padded = np.zeros((images, height + 2 * pad[0], width + 2 * pad[1], channels), dtype)
+        positions = images * band * columns
+        if channels == 1:  # runs along the image are longer than runs along the window
+            self.matrix = np.ones((1, self.taps + ones, positions), dtype).transpose(2, 0, 1)
+        else:
+            self.matrix = np.ones((positions, groups, self.taps + ones), dtype)
+
+    def pad_steps(self, x: Array) -> tuple[Array, list[Step]]:
+        """`x` with its border of zeros, and the steps that copy it there."""
+        if self.padded is None:
+            return x, []
+        (above, left), (height, width, _) = self.pad, self.shape
+        padded = self.padded[: len(x)]
+        return padded, [(np.copyto, (padded[:, above : above + height, left : left + width], x))]
+
+    def steps(self, padded: Array, top: int, bottom: int) -> tuple[Array, list[Step]]:
+        """The matrix for rows `top` to `bottom` of the result, and the steps that fill it."""
+        images, channels = len(padded), self.shape[2] // self.groups
+        image, row, column, channel = padded.strides
+        shape = (images, bottom - top, self.columns, self.groups, *self.kernel, channels)
+        windows = as_strided(
+            padded[:, top * self.stride[0] :],
+            shape,
+            (image, row * self.stride[0], column * self.stride[1], channel * channels,
+             row * self.dilation[0], column * self.dilation[1], channel),
+        )  # fmt: skip
+        matrix = self.matrix[: images * (bottom - top) * self.columns]
+        return matrix, [(np.copyto, (matrix[:, :, : self.taps].reshape(shape), windows))]
+
+
+class Convolution2D:
+    """Convolution over a batch of fixed shape, its scratch memory and its steps.
+
+    `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, filters), all C-contiguous; `weight`,
+    `dweight` (filters, channels / groups, *kernel), `bias`, `dbias` (filters,). With `relu`, y = max(x * W + b, 0).
+
+    Give the arrays once with `bind`, then, at every pass, run `prepare_steps()` (once, after the weights have changed),
+    `forward_steps(start, stop, worker)` for every piece, `backward_steps(start, stop, worker)` for every piece, and
+    `finish_steps(pieces)` once. `forward` and `backward` do all that on the pool's threads. Results are written, not added.
+    """
+
+    def __init__(
+        self, batch: int, height: int, width: int, channels: int, filters: int, kernel: Pair, stride: Pair = (1, 1),
+        pad: Pair = (0, 0), groups: int = 1, dtype: Any = np.float32, pool: Pool | None = None, relu: bool = False,
+        dilation: Pair = (1, 1),
+    ) -> None:  # fmt: skip
+        self.batch, self.height, self.width, self.channels, self.filters = batch, height, width, channels, filters
+        self.kernel, self.stride, self.pad, self.dilation, self.groups = kernel, stride, pad, dilation, groups
+        self.dtype, self.pool, self.relu = np.dtype(dtype), pool or Pool(1), relu
+        self.extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+        self.rows = (height + 2 * pad[0] - self.extent[0]) // stride[0] + 1
+        self.columns = (width + 2 * pad[1] - self.extent[1]) // stride[1] + 1
+        if self.rows < 1 or self.columns < 1 or channels % groups or filters % groups:
+            raise ValueError(f"no convolution of {height}x{width}x{channels} by {filters} {kernel} in {groups} groups")
+        self.direct = kernel == (1, 1) and stride == (1, 1) and pad == (0, 0)  # the image is its own matrix
+        self.taps = kernel[0] * kernel[1] * channels // groups
+        # With stride 1 the gradient of x is a convolution of dy, whose windows serve for the gradient of the weights too:
+        # better than adding up windows, unless dy has to be made much larger for it.
+        self.mirrored = (
+            not self.direct
+            and stride == (1, 1)
+            and all(p < e for p, e in zip(pad, self.extent, strict=True))
+            and height * width * filters <= 1.3 * self.rows * self.columns * max(filters, channels)
+        )
+        most = max(stop - start for start, stop in self.pool.pieces(batch))
+        self.images, self.band = self._chunk(most, self.rows, self.columns, groups * (self.taps + 1))
+        per_group = filters // groups
+        self.mirror_taps = kernel[0] * kernel[1] * per_group
+        self.mirror_images, self.mirror_band = self._chunk(most, height, width, groups * self.mirror_taps)
+        self.packed = np.zeros((groups, self.taps + (not self.direct), per_group), self.dtype)
+        self.mirror_packed = np.zeros((groups, self.mirror_taps, channels // groups), self.dtype) if self.mirrored else None
+        self._scratch: dict[tuple[str, int], Array] = {}
+        self._forward: dict[tuple[int, int, int], list[Step]] = {}
+        self._backward: dict[tuple[int, int, int], list[Step]] = {}
+        self._partial: dict[int, tuple[Array, Array]] = {}
+        self._bound: tuple[Array, ...] = (None,) * 8
+
+    def _chunk(self, most: int, rows: int, columns: int, width: int) -> Pair:
+        """How many images, of how many rows of the result each, are worked on at a time."""
+        row_bytes = columns * width * self.dtype.itemsize
+        images = min(most, max(1, CHUNK_BYTES // (rows * row_bytes)))
+        images = -(-most // -(-most // images))  # chunks of equal size
+        return images, min(rows, max(1, CHUNK_BYTES // row_bytes)) if images == 1 else rows
+
+    # The arrays, and the passes on the pool's threads
+
+    def bind(
+        self, x: Array, weight: Array, bias: Array | None, y: Array, dy: Array | None = None, dweight: Array | None = None,
+        dbias: Array | None = None, dx: Array | None = None,
+    ) -> None:  # fmt: skip
+        """Fix the arrays that the steps work on. What is `None` is not there, or not wanted."""
+        arrays = (x, weight, bias, y, dy, dweight, dbias, dx)
+        if all(new is old for new, old in zip(arrays, self._bound, strict=True)):
+            return
+        self._bound = arrays
+        self._forward.clear()
+        self._backward.clear()
+        self._partial.clear()
+
+    def forward(self, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
+        """Write y."""
+        self.bind(x, weight, bias, y, *(self._bound[4:] if self._bound[0] is x and self._bound[3] is y else ()))
+        run(self.prepare_steps())
+        self.pool.parallel(self.forward_piece, self.batch)
+
+    def backward(
+        self, x: Array, dy: Array, weight: Array, dweight: Array | None, dbias: Array | None, dx: Array | None, y: Array | None = None
+    ) -> None:  # fmt: skip
+        """Write the gradients that are wanted. `y`, which only `relu` reads, is that of the last `forward` unless given."""
+        y = self._bound[3] if y is None else y
+        self.bind(x, weight, self._bound[2], y, dy, dweight, dbias, dx)
+        run(self.prepare_steps())
+        self.pool.parallel(self.backward_piece, self.batch)
+        run(self.finish_steps(self.pool.pieces(self.batch)))
+
+    def forward_piece(self, start: int, stop: int, worker: int) -> None:
+        """Write images `start` to `stop` of y; `prepare_steps` have run."""
+        run(self.forward_steps(start, stop, worker))
+
+    def backward_piece(self, start: int, stop: int, worker: int) -> None:
+        """Write images `start` to `stop` of dx, and the piece's part of the gradients of weight and bias."""
+        run(self.backward_steps(start, stop, worker))
+
+    # Steps
+
+    def prepare_steps(self) -> list[Step]:
+        """Copy the weights into the layouts of the products."""
+        groups, (high, wide), each = self.groups, self.kernel, self.channels // self.groups
+        per_group = self.filters // groups
+        weight, bias = self._bound[1].reshape(groups, per_group, each, high, wide), self._bound[2]
+        packed = self.packed[:, : self.taps].reshape(groups, high, wide, each, per_group)
+        steps: list[Step] = [(np.copyto, (packed, weight.transpose(0, 3, 4, 2, 1)))]
+        if bias is not None and not self.direct:
+            steps.append((np.copyto, (self.packed[:, self.taps], bias.reshape(groups, per_group))))
+        if self.mirror_packed is not None and self._bound[7] is not None:
+            mirror = self.mirror_packed.reshape(groups, high, wide, per_group, each)
+            steps.append((np.copyto, (mirror, weight[..., ::-1, ::-1].transpose(0, 3, 4, 1, 2))))
+        return steps
+
+    def forward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
+        """Steps that write images `start` to `stop` of y."""
+        key = (start, stop, worker)
+        if key not in self._forward:
+            self._forward[key] = list(self._make_forward(*key))
+        return self._forward[key]
+
+    def backward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
+        """Steps that write images `start` to `stop` of dx, and their part of the gradients of weight and bias."""
+        key = (start, stop, worker)
+        if key not in self._backward:
+            self._backward[key] = list(self._make_backward(*key))
+        return self._backward[key]
+
+    def finish_steps(self, pieces: Sequence[Pair]) -> list[Step]:
+        """Steps that add up the pieces' gradients of weight and bias, in the order of the pieces."""
+        dweight, dbias, dx = self._bound[5:]
+        if dweight is None and dbias is None:
+            return []
+        weights, biases = zip(*(self._partial[start] for start, _ in pieces), strict=True)
+        steps: list[Step] = []
+        for partial in (weights, biases):
+            steps.extend((np.add, (partial[0], other, partial[0])) for other in partial[1:])
+        groups, (high, wide), each = self.groups, self.kernel, self.channels // self.groups
+        per_group = self.filters // groups
+        if dweight is not None:
+            target = dweight.reshape(groups, per_group, each, high, wide)
+            if self.mirrored and dx is not None:
+                total = weights[0].reshape(groups, high, wide, per_group, each)
+                steps.append((np.copyto, (target[..., ::-1, ::-1], total.transpose(0, 3, 4, 1, 2))))
+            else:
+                total = weights[0].reshape(groups, high, wide, each, per_group)
+                steps.append((np.copyto, (target, total.transpose(0, 4, 3, 1, 2))))
+        if dbias is not None:
+            steps.append((np.copyto, (dbias, biases[0])))
+        return steps
+
+    # How the steps are made
+
+    def _make_forward(self, start: int, stop: int, worker: int) -> Iterator[Step]:
+        x, _, bias, y = self._bound[:4]
+        for first, last, top, bottom, matrix, steps in self._matrices(x, start, stop, worker):
+            yield from steps
+            result = y[first:last, top:bottom].reshape(-1, self.filters)
+            for group, (_, outputs) in enumerate(self._group_slices()):
+                yield np.matmul, (matrix[:, group], self.packed[group], result[:, outputs])
+            if self.direct and bias is not None:
+                yield np.add, (result, bias, result)
+            if self.relu:
+                zeros = self._shared("zeros", 0, result.size, np.zeros)
+                yield np.maximum, (result.reshape(-1), zeros, result.reshape(-1))
+
+    def _matrices(self, x: Array, start: int, stop: int, worker: int) -> Iterator[tuple[int, int, int, int, Array, list[Step]]]:
+        """Chunks (first image, last, top row, bottom) of a piece, their matrices of windows, and the steps that fill those."""
+        windows = None if self.direct else self._windows(worker)
+        for first in range(start, stop, self.images):
+            last = min(first + self.images, stop)
+            padded, pad_steps = windows.pad_steps(x[first:last]) if windows else (x[first:last], [])
+            for top in range(0, self.rows, self.band):
+                bottom = min(top + self.band, self.rows)
+                if windows:
+                    matrix, steps = windows.steps(padded, top, bottom)
+                else:
+                    matrix, steps = padded[:, top:bottom].reshape(-1, self.groups, self.taps), []
+                yield first, last, top, bottom, matrix, pad_steps + steps
+                pad_steps = []
+
+    def _make_backward(self, start: int, stop: int, worker: int) -> Iterator[Step]:
+        x, _, _, y, dy, dweight, dbias, dx = self._bound
+        if self.relu:
+            gated = self._piece_buffer("gated", worker, dy.shape, stop - start)
+            for first in range(start, stop, self.images):
+                chunk = slice(first, min(first + self.images, stop))
+                inside = slice(chunk.start - start, chunk.stop - start)
+                scratch = self._shared("gate", worker, 2 * y[chunk].nbytes, np.empty, np.uint8)
+                yield from gate_steps(y[chunk], dy[chunk], gated[inside], scratch)
+        else:
+            gated = dy[start:stop]
+        if dx is not None and self.mirrored:
+            yield from self._mirrored_steps(x, gated, dx, start, stop, worker, dweight is not None)
+        elif dx is not None or dweight is not None:
+            yield from self._window_steps(x, gated, dx, start, stop, worker, dweight is not None)
+        if dbias is not None or dweight is not None:
+            _, total = self._partial_gradient(start)
+            flat = gated.reshape(-1, self.filters)
+            ones = self._shared("ones", 0, len(flat), np.ones)
+            yield np.matmul, (ones, flat, total)
+
+    def _window_steps(
+        self, x: Array, dy: Array, dx: Array | None, start: int, stop: int, worker: int, weights: bool
+    ) -> Iterator[Step]:
+        """Gradients by the windows of x: dW = windows^T dy; the gradients of the windows, W dy, are added into dx."""
+        total = self._partial_gradient(start)[0]
+        padded_dx = None
+        for first, last, top, bottom, matrix, steps in self._matrices(x, start, stop, worker):
+            result = dy[first - start : last - start, top:bottom].reshape(-1, self.filters)
+            if weights:
+                yield from steps
+            for group, (inputs, outputs) in enumerate(self._group_slices()):
+                if weights:
+                    yield from self._accumulate(
+                        matrix[:, group, : self.taps].T, result[:, outputs], total[group], (first, top) == (start, 0), worker
+                    )
+                if dx is not None and self.direct:
+                    target = dx[first:last, top:bottom].reshape(-1, self.channels)[:, inputs]
+                    yield np.matmul, (result[:, outputs], self.packed[group].T, target)
+            if dx is None or self.direct:
+                continue
+            if top == 0:
+                padded_dx = self._padded_dx(dx, first, last, worker)
+                yield padded_dx.fill, (0,)
+            for group, (inputs, outputs) in enumerate(self._group_slices()):
+                yield from self._add_windows(
+                    result[:, outputs], group, padded_dx[..., inputs], last - first, top, bottom, worker
+                )
+            if bottom == self.rows and any(self.pad):
+                above, left = self.pad
+                yield np.copyto, (dx[first:last], padded_dx[:, above : above + self.height, left : left + self.width])
+
+    def _add_windows(
+        self, dy: Array, group: int, dx: Array, images: int, top: int, bottom: int, worker: int
+    ) -> Iterator[Step]:
+        """Add the windows' gradients into dx in two stages: all rows of the kernel in long runs, then its columns."""
+        (high, wide), (down, right), (row_gap, column_gap) = self.kernel, self.stride, self.dilation
+        each, rows = self.channels // self.groups, bottom - top
+        span = (rows - 1) * down + self.extent[0]
+        kernel_rows = self.packed[group, : self.taps].reshape(high, wide * each, -1).transpose(0, 2, 1)
+        run_length = self.columns * wide * each
+        parts = self._shared("parts", worker, high * images * rows * run_length, np.empty)
+        parts = parts.reshape(high, images * rows * self.columns, wide * each)
+        yield np.matmul, (dy, kernel_rows, parts)
+        parts = parts.reshape(high, images, rows, run_length)
+        strip = self._shared("strip", worker, images * span * run_length, np.empty).reshape(images, span, run_length)
+        yield strip.fill, (0,)
+        for i in range(high):
+            target = strip[:, i * row_gap : i * row_gap + (rows - 1) * down + 1 : down]
+            yield np.add, (target, parts[i], target)
+        strip = strip.reshape(images, span, self.columns, wide, each)
+        dx = dx[:, top * down : top * down + span]
+        for j in range(wide):
+            target = dx[:, :, j * column_gap : j * column_gap + (self.columns - 1) * right + 1 : right]
+            yield np.add, (target, strip[:, :, :, j], target)
+
+    def _mirrored_steps(
+        self, x: Array, dy: Array, dx: Array, start: int, stop: int, worker: int, weights: bool
+    ) -> Iterator[Step]:
+        """Gradients by the windows of dy: dx = windows W, turned round; dW, turned round, = windows^T x."""
+        windows, total = self._mirror_windows(worker), self._partial_gradient(start)[0]
+        for first in range(start, stop, self.mirror_images):
+            last = min(first + self.mirror_images, stop)
+            padded, pad_steps = windows.pad_steps(dy[first - start : last - start])
+            yield from pad_steps
+            for top in range(0, self.height, self.mirror_band):
+                bottom = min(top + self.mirror_band, self.height)
+                matrix, steps = windows.steps(padded, top, bottom)
+                yield from steps
+                images = x[first:last, top:bottom].reshape(-1, self.channels)
+                target = dx[first:last, top:bottom].reshape(-1, self.channels)
+                for group, (inputs, _) in enumerate(self._group_slices()):
+                    yield np.matmul, (matrix[:, group], self.mirror_packed[group], target[:, inputs])
+                    if weights:
+                        yield from self._accumulate(
+                            matrix[:, group].T, images[:, inputs], total[group], (first, top) == (start, 0), worker
+                        )
+
+    def _accumulate(self, left: Array, right: Array, total: Array, begin: bool, worker: int) -> Iterator[Step]:
+        """`total = left @ right`, or `+=` after the beginning."""
+        if begin:
+            yield np.matmul, (left, right, total)
+            return
+        product = self._shared("product", worker, total.size, np.empty).reshape(total.shape)
+        yield np.matmul, (left, right, product)
+        yield np.add, (total, product, total)
+
+    # Memory
+
+    def _group_slices(self) -> list[tuple[slice, slice]]:
+        """The channels and the filters of each group."""
+        channels, filters = self.channels // self.groups, self.filters // self.groups
+        return [
+            (slice(g * channels, (g + 1) * channels), slice(g * filters, (g + 1) * filters)) for g in range(self.groups)
+        ]
+
+    def _shared(self, name: str, worker: int, size: int, make: Any, dtype: Any = None) -> Array:
+        """A flat scratch array of at least `size` elements; a larger wish replaces it, so ask for the largest first."""
+        found = self._scratch.get((name, worker))
+        if found is None or found.size < size:
+            found = self._scratch[name, worker] = make(size, dtype or self.dtype)
+        return found[:size]
+
+    def _piece_buffer(self, name: str, worker: int, shape: tuple[int, ...], images: int) -> Array:
+        size = int(np.prod(shape[1:])) * images
+        return self._shared(name, worker, size, np.empty).reshape(images, *shape[1:])
+
+    def _padded_dx(self, dx: Array, first: int, last: int, worker: int) -> Array:
+        if not any(self.pad):
+            return dx[first:last]
+        shape = (0, self.height + 2 * self.pad[0], self.width + 2 * self.pad[1], self.channels)
+        return self._piece_buffer("padded dx", worker, shape, last - first)
+
+    def _partial_gradient(self, start: int) -> tuple[Array, Array]:
+        """The gradients of weight (in the layout of the product) and bias by the piece that begins at `start`."""
+        if start not in self._partial:
+            like = self.mirror_packed if self.mirrored and self._bound[7] is not None else self.packed[:, : self.taps]
+            self._partial[start] = np.zeros(like.shape, self.dtype), np.zeros(self.filters, self.dtype)
+        return self._partial[start]
+
+    def _windows(self, worker: int) -> _Windows:
+        key = ("windows", worker)
+        if key not in self._scratch:
+            self._scratch[key] = _Windows(
+                self.images, (self.height, self.width, self.channels), self.kernel, self.stride, self.pad, self.dilation,
+                self.groups, self.dtype, True, self.rows, self.columns, self.band,
+            )  # fmt: skip
+        return self._scratch[key]
+
+    def _mirror_windows(self, worker: int) -> _Windows:
+        key = ("mirror windows", worker)
+        if key not in self._scratch:
+            pad = (self.extent[0] - 1 - self.pad[0], self.extent[1] - 1 - self.pad[1])
+            self._scratch[key] = _Windows(
+                self.mirror_images, (self.rows, self.columns, self.filters), self.kernel, (1, 1), pad, self.dilation,
+                self.groups, self.dtype, False, self.height, self.width, self.mirror_band,
+            )  # fmt: skip
+        return self._scratch[key]

@@ -1,0 +1,253 @@
+"""Max and mean pooling of images that lie as (images, rows, columns, channels), one axis after the other.
+
+A window's maximum is the maximum over its rows of the maxima over its columns, and likewise its sum; so a k x k window
+costs 2 k passes instead of k * k, and half of them run over whole rows of pixels. Passes are lists of steps, as in
+`convolution`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nacre_numpy.threads import Pool, Step, run
+
+Array = Any
+Pair = tuple[int, int]
+
+CHUNK_BYTES = 1 << 21
+"""Size of the image data worked on at a time. Smaller chunks would stay in the second-level cache, but threads that take
+and give back the interpreter's lock every few microseconds wait for each other more than they gain."""
+
+
+class _Axis:
+    """Windows along one axis: window i holds the cells i * stride - pad + (0 to kernel - 1) that exist."""
+
+    def __init__(self, length: int, windows: int, kernel: int, stride: int, pad: int) -> None:
+        self.length, self.windows = length, windows
+        self.starts = [i * stride - pad for i in range(windows)]
+        if windows < 1 or any(start >= length or start + kernel <= 0 for start in self.starts):
+            raise ValueError(f"{windows} windows of {kernel}, stride {stride}, pad {pad}: one misses the {length} pixels")
+        self.cells = [len(range(max(start, -pad), min(start + kernel, length + pad))) for start in self.starts]
+        self.offsets: list[tuple[slice, slice]] = []  # for cell t of the windows: which windows have it, where it lies
+        for t in range(min(kernel, length + pad)):
+            inside = [i for i, start in enumerate(self.starts) if 0 <= start + t < length]
+            if inside:
+                first, last = inside[0], inside[-1]
+                cells = slice(self.starts[first] + t, self.starts[last] + t + 1, stride)
+                self.offsets.append((slice(first, last + 1), cells))
+        begun = np.zeros(windows, bool)
+        self.first: list[tuple[slice, slice]] = []  # the first cell of every window
+        self.rest: list[tuple[slice, slice]] = []  # all later cells
+        for where, cells in self.offsets:
+            fresh = int(np.count_nonzero(~begun[where]))  # they are the lowest: with padding, window 0 begins last
+            middle, cell = where.start + fresh, cells.start + fresh * stride
+            if fresh:
+                self.first.append((slice(where.start, middle), slice(cells.start, cell - stride + 1, stride)))
+            if middle < where.stop:
+                self.rest.append((slice(middle, where.stop), slice(cell, cells.stop, stride)))
+            begun[where] = True
+
+    def reduce_steps(self, function: Any, source: Array, result: Array) -> Iterator[Step]:
+        """`result[:, i]` = `function` over the cells of window i of `source` (outer, length, run)."""
+        everything = slice(0, self.windows)
+        rest = self.rest
+        if len(self.first) == 1 and rest and rest[0][0] == everything:
+            yield function, (source[:, self.first[0][1]], source[:, rest[0][1]], result)
+            rest = rest[1:]
+        else:
+            for where, cells in self.first:
+                yield np.copyto, (result[:, where], source[:, cells])
+        for where, cells in rest:
+            yield function, (result[:, where], source[:, cells], result[:, where])
+
+    def put_steps(self, values: Array, target: Array, cells: slice, written: Array) -> Iterator[Step]:
+        """Write values to the cells of `target` (outer, length, run) that have none yet, add them to the others."""
+        if not written[cells].any():
+            yield np.copyto, (target[:, cells], values)
+        else:
+            for cell in np.arange(self.length)[cells][~written[cells]]:
+                yield target[:, cell].fill, (0,)
+            yield np.add, (target[:, cells], values, target[:, cells])
+        written[cells] = True
+
+    def clear_steps(self, target: Array, written: Array) -> Iterator[Step]:
+        """Write 0 to the cells that no window has."""
+        for cell in np.flatnonzero(~written):
+            yield target[:, cell].fill, (0,)
+
+
+class Pooling2D:
+    """Pooling over a batch of fixed shape, its scratch memory and its steps.
+
+    `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, channels), all C-contiguous. Window
+    (i, j) begins at (i, j) * stride - pad. `mode` "max": the maximum of the part inside the image, whose first cell (row by
+    row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by the number of the window's cells
+    inside the image and its padding.
+
+    Give the arrays once with `bind`, then run `forward_steps` and `backward_steps` for every piece of the batch, or call
+    `forward` and `backward`, which use the pool's threads. The backward pass reads x again: nothing is kept between passes.
+    """
+
+    def __init__(
+        self, batch: int, height: int, width: int, channels: int, rows: int, columns: int, kernel: Pair,
+        stride: Pair = (1, 1), pad: Pair = (0, 0), mode: str = "max", dtype: Any = np.float32, pool: Pool | None = None,
+    ) -> None:  # fmt: skip
+        if mode not in ("max", "mean"):
+            raise ValueError(f"mode={mode!r}, but it must be 'max' or 'mean'")
+        self.batch, self.height, self.width, self.channels = batch, height, width, channels
+        self.rows, self.columns, self.mode = rows, columns, mode
+        self.dtype, self.pool = np.dtype(dtype), pool or Pool(1)
+        self.integer = np.dtype(f"i{self.dtype.itemsize}")
+        self.down = _Axis(height, rows, kernel[0], stride[0], pad[0])
+        self.across = _Axis(width, columns, kernel[1], stride[1], pad[1])
+        most = max(stop - start for start, stop in self.pool.pieces(batch))
+        chunks = -(-most * height * width * channels * self.dtype.itemsize // CHUNK_BYTES)
+        self.images = -(-most // min(most, chunks))
+        counts = np.outer(self.down.cells, self.across.cells).astype(self.dtype)
+        self.shares = np.repeat((1 / counts)[..., None], channels, axis=2).astype(self.dtype)
+        self._scratch: dict[tuple[str, int], Array] = {}
+        self._forward: dict[tuple[int, int, int], list[Step]] = {}
+        self._backward: dict[tuple[int, int, int], list[Step]] = {}
+        self._bound: tuple[Array, ...] = (None,) * 4
+
+    def bind(self, x: Array, y: Array, dy: Array | None = None, dx: Array | None = None) -> None:
+        """Fix the arrays that the steps work on; dy and dx are only needed by the backward pass."""
+        arrays = (x, y, dy, dx)
+        if not all(new is old for new, old in zip(arrays, self._bound, strict=True)):
+            self._bound = arrays
+            self._forward.clear()
+            self._backward.clear()
+
+    def forward(self, x: Array, y: Array) -> None:
+        """Write y."""
+        same = self._bound[0] is x and self._bound[1] is y
+        self.bind(x, y, *(self._bound[2:] if same else ()))
+        self.pool.parallel(self.forward_piece, self.batch)
+
+    def backward(self, x: Array, dy: Array, dx: Array) -> None:
+        """Write dx."""
+        self.bind(x, self._bound[1], dy, dx)
+        self.pool.parallel(self.backward_piece, self.batch)
+
+    def forward_piece(self, start: int, stop: int, worker: int) -> None:
+        """Write images `start` to `stop` of y."""
+        run(self.forward_steps(start, stop, worker))
+
+    def backward_piece(self, start: int, stop: int, worker: int) -> None:
+        """Write images `start` to `stop` of dx."""
+        run(self.backward_steps(start, stop, worker))
+
+    def forward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
+        """Steps that write images `start` to `stop` of y."""
+        key = (start, stop, worker)
+        if key not in self._forward:
+            make = self._max_forward if self.mode == "max" else self._mean_forward
+            x, y = self._bound[:2]
+            self._forward[key] = [step for chunk in self._chunks(start, stop) for step in make(x[chunk], y[chunk], worker)]
+        return self._forward[key]
+
+    def backward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
+        """Steps that write images `start` to `stop` of dx."""
+        key = (start, stop, worker)
+        if key not in self._backward:
+            make = self._max_backward if self.mode == "max" else self._mean_backward
+            x, _, dy, dx = self._bound
+            self._backward[key] = [
+                step for chunk in self._chunks(start, stop) for step in make(x[chunk], dy[chunk], dx[chunk], worker)
+            ]
+        return self._backward[key]
+
+    # How the steps are made
+
+    def _max_forward(self, x: Array, y: Array, worker: int) -> Iterator[Step]:
+        n, h, w, c = x.shape
+        lines = self._buffer("lines", worker, (n, h, self.columns, c))
+        yield from self.across.reduce_steps(np.maximum, x.reshape(n * h, w, c), lines.reshape(n * h, self.columns, c))
+        flat = (self.columns * c,)
+        yield from self.down.reduce_steps(np.maximum, lines.reshape(n, h, *flat), y.reshape(n, self.rows, *flat))
+
+    def _max_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Step]:
+        n, h, w, c = x.shape
+        lines = self._buffer("lines", worker, (n * h, self.columns, c))
+        across = yield from self._winner_steps(self.across, x.reshape(n * h, w, c), lines, "across", worker)
+        lines, flat = lines.reshape(n, h, self.columns * c), (n, self.rows, self.columns * c)
+        best = self._buffer("best", worker, flat)
+        down = yield from self._winner_steps(self.down, lines, best, "down", worker)
+        gradient = best  # its memory is free now
+        yield np.copyto, (gradient, dy.reshape(flat))
+        yield from self._route_steps(self.down, down, gradient, lines, worker)
+        lines = lines.reshape(n * h, self.columns, c)
+        yield from self._route_steps(self.across, across, lines, dx.reshape(n * h, w, c), worker)
+
+    def _winner_steps(
+        self, axis: _Axis, source: Array, best: Array, name: str, worker: int
+    ) -> Iterator[Step]:
+        """Write the maxima into `best`; return for every later cell of the windows a factor, 1 where it beats the earlier."""
+        for where, cells in axis.first:
+            yield np.copyto, (best[:, where], source[:, cells])
+        factors = []
+        for number, (where, cells) in enumerate(axis.rest):
+            window = best[:, where]
+            beats = self._buffer("beats", worker, window.shape, np.bool_)
+            factor = self._buffer(f"{name} {number}", worker, window.shape, self.integer)
+            yield np.greater, (source[:, cells], window, beats)
+            yield np.copyto, (factor, beats.view(np.int8))
+            yield np.maximum, (window, source[:, cells], window)
+            factors.append(factor)
+        return factors
+
+    def _route_steps(self, axis: _Axis, factors: list[Array], gradient: Array, target: Array, worker: int) -> Iterator[Step]:
+        """Give every window's gradient to its winner, from the last cell to the first; this uses `gradient` up.
+
+        Products of bits with 0 or 1, and differences by exclusive or, are exact for every float, NaN and infinity too.
+        """
+        written = np.zeros(axis.length, bool)
+        integers = gradient.view(self.integer)
+        for (where, cells), factor in zip(reversed(axis.rest), reversed(factors), strict=True):
+            window = integers[:, where]
+            part = self._buffer("part", worker, window.shape, self.integer)
+            yield np.multiply, (window, factor, part)
+            yield np.bitwise_xor, (window, part, window)
+            yield from axis.put_steps(part.view(self.dtype), target, cells, written)
+        for where, cells in axis.first:
+            yield from axis.put_steps(gradient[:, where], target, cells, written)
+        yield from axis.clear_steps(target, written)
+
+    def _mean_forward(self, x: Array, y: Array, worker: int) -> Iterator[Step]:
+        n, h, w, c = x.shape
+        sums = self._buffer("sums", worker, (n, self.rows, w * c))
+        yield from self.down.reduce_steps(np.add, x.reshape(n, h, w * c), sums)
+        y = y.reshape(n * self.rows, self.columns, c)
+        yield from self.across.reduce_steps(np.add, sums.reshape(n * self.rows, w, c), y)
+        y = y.reshape(n, -1)
+        yield np.multiply, (y, self.shares.reshape(-1), y)
+
+    def _mean_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Step]:
+        n, h, w, c = dx.shape
+        shared = self._buffer("shared", worker, (n * self.rows, self.columns, c))
+        yield np.multiply, (dy.reshape(n, -1), self.shares.reshape(-1), shared.reshape(n, -1))
+        sums = self._buffer("sums", worker, (n * self.rows, w, c))
+        yield from self._spread_steps(self.across, shared, sums)
+        yield from self._spread_steps(self.down, sums.reshape(n, self.rows, w * c), dx.reshape(n, h, w * c))
+
+    def _spread_steps(self, axis: _Axis, gradient: Array, target: Array) -> Iterator[Step]:
+        """Give every window's gradient to all its cells."""
+        written = np.zeros(axis.length, bool)
+        for where, cells in axis.offsets:
+            yield from axis.put_steps(gradient[:, where], target, cells, written)
+        yield from axis.clear_steps(target, written)
+
+    # Memory
+
+    def _chunks(self, start: int, stop: int) -> Iterator[slice]:
+        for first in range(start, stop, self.images):
+            yield slice(first, min(first + self.images, stop))
+
+    def _buffer(self, name: str, worker: int, shape: tuple[int, ...], dtype: Any = None) -> Array:
+        """A scratch array of the worker; all chunks share it, and the first, the largest, decides its size."""
+        size = int(np.prod(shape))
+        found = self._scratch.get((name, worker))
+        if found is None or found.size < size:
+            found = self._scratch[name, worker] = np.empty(size, dtype or self.dtype)
+        return found[:size].reshape(shape)

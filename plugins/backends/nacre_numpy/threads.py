@@ -1,0 +1,253 @@
+"""Threads that work on pieces of a batch, and the number of threads that NumPy's BLAS uses.
+
+NumPy gives up the interpreter's lock inside every larger operation, so threads that run the same operations on
+different images use all cores, also where NumPy itself never would: pooling, copies, activation functions.
+"""
+
+import _thread
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its arguments, usually a NumPy function and views made once."""
+
+
+def run(steps: Sequence[Step]) -> None:
+    """Call every step, in order."""
+    for function, arguments in steps:
+        function(*arguments)
+
+
+@cache
+def split(n: int, parts: int) -> tuple[tuple[int, int], ...]:
+    """Cut `range(n)` into at most `parts` pieces (start, stop), none empty, whose sizes differ by one at most."""
+    parts = max(1, min(n, parts))
+    return tuple((n * i // parts, n * (i + 1) // parts) for i in range(parts))
+
+
+def number_of_threads() -> int:
+    """NACRE_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity and cgroup)."""
+    for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS"):
+        first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP allows a list, one number for each level
+        if first.isdecimal() and int(first) > 0:
+            return int(first)
+    affinity = getattr(os, "sched_getaffinity", None)
+    processors = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, min(processors, _cgroup_limit() or processors))
+
+
+def _cgroup_limit() -> int | None:
+    """Whole processors that the container's quota allows, or None without a quota."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()  # version 2
+    except (OSError, ValueError):
+        try:
+            quota = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").read_text().strip()  # version 1
+            period = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    return max(1, int(quota) // int(period)) if quota.isdecimal() and int(period) > 0 else None
+
+
+class _Worker:
+    """One thread that sleeps until it is given a call. Raw locks wake it sooner than a condition or a queue would."""
+
+    def __init__(self) -> None:
+        self.call: tuple[Callable[[int, int, int], None], int, int, int] | None = None
+        self.error: BaseException | None = None
+        self.begin, self.done = _thread.allocate_lock(), _thread.allocate_lock()
+        self.begin.acquire()
+        self.done.acquire()
+        self.thread = threading.Thread(target=self.loop, name="nacre-worker", daemon=True)
+        self.thread.start()
+
+    def loop(self) -> None:
+        while True:
+            self.begin.acquire()
+            if self.call is None:
+                return
+            function, start, stop, worker = self.call
+            try:
+                function(start, stop, worker)
+            except BaseException as error:
+                self.error = error
+            del function  # a sleeping thread keeps nothing alive
+            self.call = None
+            self.done.release()
+
+    def wait(self) -> BaseException | None:
+        """Wait for the end of the call, whatever interrupts (Ctrl-C), and return what it raised."""
+        interrupt = None
+        while True:
+            try:
+                self.done.acquire()
+                break
+            except BaseException as error:
+                interrupt = error
+        error, self.error = interrupt or self.error, None
+        return error
+
+
+def _stop(workers: list[_Worker], process: int) -> None:
+    if os.getpid() == process:  # threads do not survive a fork
+        for worker in workers:
+            worker.begin.release()
+        for worker in workers:
+            if worker.thread is not threading.current_thread():
+                worker.thread.join()
+    workers.clear()
+
+
+class Pool:
+    """`count` threads, the caller's being one of them, that share the work of one call.
+
+    The threads start with the first call that has work for them. `close()` ends them; they also end with the pool's last
+    reference and at exit. After a fork the child starts its own.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = number_of_threads() if count is None else count
+        if self.count < 1:
+            raise ValueError(f"count={self.count}, but a pool needs at least one thread")
+        self._workers: list[_Worker] = []
+        self._process = os.getpid()
+        self._free = _thread.allocate_lock()
+        self._finalize: weakref.finalize[..., Any] | None = None
+
+    def pieces(self, n: int) -> tuple[tuple[int, int], ...]:
+        """The pieces of `range(n)` in the order of the workers: `parallel` calls its function with just these."""
+        return split(n, self.count)
+
+    def parallel(self, function: Callable[[int, int, int], None], n: int) -> None:
+        """Call `function(start, stop, worker)` for every piece of `range(n)`, each on a thread of its own; wait for all.
+
+        `worker` counts the pieces from 0; the caller runs piece 0. What a piece raises is raised here, the first piece's
+        first. A call from inside a piece, or from a second thread meanwhile, runs its pieces one after the other.
+        """
+        pieces = split(n, self.count)
+        if len(pieces) == 1:
+            function(0, n, 0)
+            return
+        if self._process != os.getpid():
+            self._reset()
+        if not self._free.acquire(blocking=False):
+            for worker, (start, stop) in enumerate(pieces):
+                function(start, stop, worker)
+            return
+        try:
+            self._share(function, pieces)
+        finally:
+            self._free.release()
+
+    def _share(self, function: Callable[[int, int, int], None], pieces: Sequence[tuple[int, int]]) -> None:
+        if len(self._workers) < len(pieces) - 1:
+            self._start(len(pieces) - 1)
+        busy = self._workers[: len(pieces) - 1]
+        for index, worker in enumerate(busy, 1):
+            worker.call = (function, *pieces[index], index)
+            worker.begin.release()
+        errors: list[BaseException] = []
+        try:
+            function(*pieces[0], 0)
+        except BaseException as error:
+            errors.append(error)
+        for worker in busy:
+            error = worker.wait()
+            if error is not None:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _start(self, count: int) -> None:
+        self._workers.extend(_Worker() for _ in range(count - len(self._workers)))
+        if self._finalize is None:
+            self._finalize = weakref.finalize(self, _stop, self._workers, self._process)
+
+    def _reset(self) -> None:
+        """Forget the parent's threads: this process is a fork and does not have them."""
+        if self._finalize is not None:
+            self._finalize.detach()
+        self._workers, self._process, self._finalize = [], os.getpid(), None
+        self._free = _thread.allocate_lock()
+
+    def close(self) -> None:
+        """End the threads. The pool can be used again, and starts new ones then."""
+        if self._finalize is not None:
+            self._finalize()
+            self._finalize = None
+
+
+class Blas:
+    """Reads and sets how many threads NumPy's bundled OpenBLAS uses; does nothing where there is no such library.
+
+    OpenBLAS's own threads must not run beside a pool's: both want every core, and OpenBLAS's wait by spinning.
+    """
+
+    def __init__(self) -> None:
+        self._set, self._get = _openblas_functions()
+
+    @property
+    def found(self) -> bool:
+        return self._set is not None
+
+    def threads(self) -> int:
+        """How many threads a product of matrices uses now; 1 if unknown."""
+        return self._get() if self._get else 1
+
+    def set_threads(self, count: int) -> int:
+        """Set the number of threads and return what it was."""
+        before = self.threads()
+        if self._set and count != before:
+            self._set(count)
+        return before
+
+    @contextmanager
+    def limit(self, count: int) -> Iterator[None]:
+        """`with blas.limit(1):` sets the number of threads, and puts back what it was."""
+        before = self.set_threads(count)
+        try:
+            yield
+        finally:
+            self.set_threads(before)
+
+
+@cache
+def _openblas_functions() -> tuple[Any, Any]:
+    """OpenBLAS's functions (set, get), or (None, None). The names differ by vendor's prefix and by width of integers."""
+    for path in _loaded_openblas():
+        try:
+            library = ctypes.CDLL(str(path))  # loaded already: this only makes a handle
+        except OSError:
+            continue
+        for prefix in ("scipy_openblas", "openblas"):
+            for suffix in ("64_", "_64_", "", "64"):
+                setter = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
+                getter = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
+                if setter and getter:
+                    setter.argtypes, setter.restype = [ctypes.c_int], None
+                    getter.argtypes, getter.restype = [], ctypes.c_int
+                    return setter, getter
+    return None, None
+
+
+def _loaded_openblas() -> Iterator[Path]:
+    """Files that may be the OpenBLAS of this NumPy: those in its wheel, then what the process has loaded."""
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".libs", package / ".dylibs"):
+        yield from sorted(folder.glob("*openblas*"))
+    if sys.platform == "linux":
+        try:
+            maps = Path("/proc/self/maps").read_text()
+        except OSError:
+            return
+        yield from sorted({Path(line.split(maxsplit=5)[5]) for line in maps.splitlines() if "openblas" in line})

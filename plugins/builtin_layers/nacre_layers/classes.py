@@ -1,0 +1,52 @@
+"""What layers over classes have in common: the axis, the labels, and the rows that count."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nacre import Array, ConfigError, DataError
+
+
+def class_axis(layer: Any, shape: tuple[int, ...]) -> int:
+    """Give the axis of the classes, counted from the front; it cannot be the batch's."""
+    axis = layer.axis + len(shape) if layer.axis < 0 else layer.axis
+    if not 0 < axis < len(shape):
+        raise ConfigError(f"{layer.name}: axis={layer.axis}, but the bottom of shape {shape} has the axes 1 to {len(shape) - 1}")
+    return axis
+
+
+def split_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """Read a shape as (before the axis, classes, behind it)."""
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def check_label_shape(layer: Any, prediction: tuple[int, ...], label: tuple[int, ...], axis: int) -> None:
+    """Check that labels are (N,), (N, 1), or of the prediction's shape with the axis of length 1."""
+    full = (*prediction[:axis], 1, *prediction[axis + 1 :])
+    squeezed = prediction[:axis] + prediction[axis + 1 :]
+    if label not in (full, squeezed) and not (prod(full) == full[0] and label in ((full[0],), (full[0], 1))):
+        raise ConfigError(f"{layer.name}: labels have the shape {label}, but {full} is needed for predictions {prediction}")
+
+
+def whole_labels(layer: Any, backend: Any, label: Array, count: int, classes: int) -> Array:
+    """Give the first `count` labels as a flat array of int64, checked.
+
+    Raises:
+        DataError: a label is not a whole number from 0 to classes - 1; the message names the record.
+    """
+    xp = backend.xp
+    flat = label.reshape(-1)[:count]
+    whole = backend.scratch((count,), "int64", slot=7)
+    in_range = (flat >= 0) & (flat < classes)  # false for NaN
+    if bool(xp.all(in_range)):
+        xp.copyto(whole, flat, casting="unsafe")
+        if bool(xp.all(whole == flat)):
+            return whole
+        in_range = whole == flat
+    record = int(xp.argmin(in_range))
+    value = float(flat[record])
+    raise DataError(
+        f"{layer.name}: label {value:g} of record {record} of the batch is not a whole number from 0 to {classes - 1}",
+        "check the label file, and the number of outputs of the layer below",
+    )

@@ -1,0 +1,56 @@
+"""Concat: several blobs one behind the other."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactly
+
+
+class ConcatLayer(Layer, can_do_bp=True):
+    """Put the bottoms one behind the other along `axis`; all other axes must agree.
+
+    After Mocha.jl's `ConcatLayer`; axis 1 is the channels.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "the parts"]
+    tops: Annotated[Names, exactly(1), "the whole"]
+    axis: Annotated[int, "axis along which they are joined"] = 1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ConcatState:
+        return ConcatState(self, backend, inputs, diffs)
+
+
+class ConcatState(LayerState, reads=""):
+    """`ConcatLayer` on any backend."""
+
+    def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        first = inputs[0].shape
+        axis = layer.axis + len(first) if layer.axis < 0 else layer.axis
+        if not 0 <= axis < len(first):
+            raise ConfigError(f"{layer.name}: axis={layer.axis}, but the bottoms have {len(first)} axes")
+        for name, one in zip(layer.bottoms, inputs, strict=True):
+            if one.shape[:axis] + one.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
+                raise ConfigError(
+                    f"{layer.name}: bottom '{name}' of shape {one.shape} does not fit "
+                    f"'{layer.bottoms[0]}' of shape {first} along axis {axis}"
+                )
+        ends = [0]
+        for one in inputs:
+            ends.append(ends[-1] + one.shape[axis])
+        before = (slice(None),) * axis
+        self.parts = [(*before, slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
+        self.blobs = [backend.blob((*first[:axis], ends[-1], *first[axis + 1 :]))]
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, part in zip(inputs, self.parts, strict=True):
+            self.backend.xp.copyto(self.blobs[0][part], x)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for dx, part in zip(diffs, self.parts, strict=True):
+            if dx is not None:
+                self.backend.xp.copyto(dx, self.blobs_diff[0][part])
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

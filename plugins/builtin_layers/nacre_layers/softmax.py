@@ -1,0 +1,63 @@
+"""Softmax: exponentials that add up to 1."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, non_zero
+
+from .classes import class_axis, split_shape
+
+
+class SoftmaxLayer(Layer, can_do_bp=True):
+    """y = exp(x) / Σ exp(x) over one axis; one top for each bottom, of its shape.
+
+    After Mocha.jl's `SoftmaxLayer`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "the scores"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the probabilities"]
+    axis: Annotated[int, non_zero, "axis over which the probabilities add up to 1"] = 1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SoftmaxState:
+        return SoftmaxState(self, backend, inputs, diffs)
+
+
+class SoftmaxState(LayerState, reads="blobs"):
+    """`SoftmaxLayer` on any backend."""
+
+    def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.shapes = [split_shape(one.shape, class_axis(layer, one.shape)) for one in inputs]
+        self.blobs = [backend.blob(one.shape) for one in inputs]
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, y, shape in zip(inputs, self.blobs, self.shapes, strict=True):
+            softmax(self.backend, x.reshape(shape), y.reshape(shape))
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        xp = self.backend.xp
+        for y, dy, dx, shape in zip(self.blobs, self.blobs_diff, diffs, self.shapes, strict=True):
+            if dx is None:
+                continue
+            y, dy, dx = y.reshape(shape), dy.reshape(shape), dx.reshape(shape)
+            total = self.backend.scratch((shape[0], 1, shape[2]))
+            product = self.backend.scratch(shape, slot=1)
+            xp.multiply(dy, y, out=product)
+            xp.sum(product, axis=1, keepdims=True, out=total)
+            xp.subtract(dy, total, out=product)
+            xp.multiply(product, y, out=dx)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def softmax(backend: Any, x: Array, y: Array) -> None:
+    """Write the softmax over axis 1 of x, (before, classes, behind), into y."""
+    xp = backend.xp
+    total = backend.scratch((x.shape[0], 1, x.shape[2]), str(y.dtype))
+    xp.max(x, axis=1, keepdims=True, out=total)
+    xp.subtract(x, total, out=y)
+    xp.exp(y, out=y)
+    xp.sum(y, axis=1, keepdims=True, out=total)
+    xp.divide(y, total, out=y)

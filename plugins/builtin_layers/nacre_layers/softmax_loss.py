@@ -1,0 +1,78 @@
+"""SoftmaxLoss: the cross-entropy of softmax probabilities and labels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Layer, LayerState, Names, exactly, non_negative, non_zero
+
+from .classes import check_label_shape, class_axis, split_shape, whole_labels
+from .softmax import softmax
+
+
+class SoftmaxLossLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = -weight / M · Σ log softmax(x)[label], over the M labels of the rows that count.
+
+    Bottoms are the scores and the labels. Labels are whole numbers counted from 0, of any type, in the shape (N,), (N, 1),
+    or that of the scores with `axis` of length 1. Raises DataError where a label is out of range. After Mocha.jl's
+    `SoftmaxLossLayer`.
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
+    axis: Annotated[int, non_zero, "axis of the classes"] = 1
+    weight: Annotated[float, non_negative, "multiplies the loss"] = 1.0
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SoftmaxLossState:
+        return SoftmaxLossState(self, backend, inputs, diffs)
+
+
+class SoftmaxLossState(LayerState, reads="inputs"):
+    """`SoftmaxLossLayer` on any backend."""
+
+    def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        shape = inputs[0].shape
+        axis = class_axis(layer, shape)
+        check_label_shape(layer, shape, inputs[1].shape, axis)
+        self.shape = split_shape(shape, axis)
+        self.images = shape[0]
+        self.loss: Any = 0.0
+
+    def ready(self) -> None:
+        self.probability = self.backend.empty(self.shape)
+        self.places = self.backend.xp.arange(self.shape[0] * self.shape[2])
+
+    def forward(self, inputs: list[Array]) -> None:
+        xp = self.backend.xp
+        before, classes, behind = self.shape
+        self.count = before * behind * self.backend.rows // self.images
+        softmax(self.backend, inputs[0].reshape(self.shape), self.probability)
+        label = whole_labels(self.layer, self.backend, inputs[1], self.count, classes)
+        self.picked = self._cells(label)
+        chosen = xp.take(self.probability.reshape(-1), self.picked)
+        small = float(xp.finfo(chosen.dtype).tiny)
+        self.loss = -self.layer.weight / self.count * xp.sum(xp.log(xp.maximum(chosen, small)))
+
+    def _cells(self, label: Array) -> Array:
+        """Give the flat index of each label's probability."""
+        _, classes, behind = self.shape
+        places = self.places[: self.count]
+        if behind == 1:
+            return places * classes + label
+        return (places // behind * classes + label) * behind + places % behind
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        dx = diffs[0]
+        if dx is None:
+            return
+        xp = self.backend.xp
+        flat = dx.reshape(-1)
+        xp.copyto(dx.reshape(self.shape), self.probability)
+        flat[self.picked] -= 1
+        rows = self.backend.rows
+        xp.multiply(dx, self.layer.weight / self.count, out=dx)
+        if rows < self.images:
+            dx[rows:] = 0
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

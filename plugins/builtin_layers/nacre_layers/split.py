@@ -1,0 +1,42 @@
+"""Split: one blob under several names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Layer, LayerState, Names, at_least, exactly
+
+
+class SplitLayer(Layer, can_do_bp=True):
+    """Every top is the bottom; the gradients of the tops are added up.
+
+    Nothing is copied: a layer that changes one branch in place gets memory of its own. After Mocha.jl's `SplitLayer`.
+    """
+
+    bottoms: Annotated[Names, exactly(1), "what is split"]
+    tops: Annotated[Names, at_least(1), "its other names"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SplitState:
+        return SplitState(self, backend, inputs, diffs)
+
+
+class SplitState(LayerState, reads="", elementwise=True):
+    """`SplitLayer` on any backend."""
+
+    def __init__(self, layer: SplitLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.alias(inputs[0]) for _ in layer.tops]
+
+    def forward(self, inputs: list[Array]) -> None:
+        """The tops are the bottom."""
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        wanted = [dy for dy in self.blobs_diff if dy is not None]
+        if diffs[0] is None or len(wanted) == 1:  # the one gradient lies in the bottom's memory
+            return
+        self.backend.xp.add(wanted[0], wanted[1], out=diffs[0])
+        for dy in wanted[2:]:
+            self.backend.xp.add(diffs[0], dy, out=diffs[0])
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

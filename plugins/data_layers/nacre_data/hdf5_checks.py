@@ -1,0 +1,154 @@
+"""HDF5 files that somebody else wrote: nothing outside the file is read, nothing huge is allocated.
+
+HDF5 can point to other files in four ways (external storage, virtual datasets, external links, soft links through
+them), and a file of 1,400 bytes can declare 4 TiB. After CVE-2026-1669 (Keras), where a file of weights gave the bytes
+of any other file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import h5py
+
+from nacre.errors import DataError, nearest
+
+MAX_BYTES = 1 << 30
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
+EXPANSION = {DEFLATE: 1032, LZF: 88, SHUFFLE: 1, FLETCHER32: 1}  # bytes that one byte can stand for, at most
+HARD_LINK = 0  # HDF5's H5L_TYPE_HARD
+NUMBERS_AND_TEXT = "biufcS"  # kinds of fixed size: a text of variable length could be of any
+REMEDY = "copy it with h5repack, or write it again, so that the file holds its own numbers"
+REPACK = "h5repack -f GZIP=4 writes it again"
+
+
+class CheckedFile:
+    """An open HDF5 file that hands out checked datasets only."""
+
+    def __init__(self, file: h5py.File, where: str, max_bytes: int) -> None:
+        self.file = file
+        self.where = where
+        self.max_bytes = max_bytes
+
+    def dataset(self, name: str) -> h5py.Dataset:
+        """Give the dataset `name`; raise `DataError` if it is missing or `check_dataset` refuses it."""
+        where = f"{self.where}: dataset {name!r}"
+        with readable(where):
+            found: Any = self.file
+            for part in filter(None, name.split("/")):
+                found = _follow(found, part, where)
+            check_dataset(found, where, self.max_bytes)
+        return found
+
+    def close(self) -> None:
+        """Close the file; twice does no harm."""
+        self.file.close()
+
+    def __enter__(self) -> CheckedFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_hdf5(source: str | Path | BinaryIO, max_bytes: int = MAX_BYTES, where: str = "") -> CheckedFile:
+    """Open an HDF5 file for reading.
+
+    `source` is a path, or a file object, which `where` then names. A dataset may declare `max_bytes`, or more if the
+    file is large enough to hold it. Raises `DataError` for a missing, truncated or other file.
+    """
+    where = where or str(source)
+    if isinstance(source, str | Path):
+        _check_file(Path(source))
+        source = os.fspath(source)
+    with readable(where):
+        file = h5py.File(source, "r")
+    return CheckedFile(file, where, max_bytes)
+
+
+def check_dataset(dataset: Any, where: str, max_bytes: int = MAX_BYTES) -> None:
+    """Refuse a dataset that is stored elsewhere, or that declares more than `max_bytes` and than the file can hold.
+
+    Whoever opened it by a name may already have left the file: `CheckedFile.dataset` checks every link on the way.
+    """
+    if not isinstance(dataset, h5py.Dataset):
+        raise DataError(f"{where}: this is no dataset but a {type(dataset).__name__.lower()}")
+    with readable(where):
+        if dataset.external:
+            raise DataError(f"{where}: its numbers are in another file ({dataset.external[0][0]!r})", REMEDY)
+        if dataset.is_virtual:
+            raise DataError(f"{where}: it is virtual, its numbers are in other datasets", REMEDY)
+        if dataset.shape is None:
+            raise DataError(f"{where}: it has no shape (a null dataspace)")
+        if dataset.dtype.kind not in NUMBERS_AND_TEXT or dataset.dtype.hasobject:
+            raise DataError(f"{where}: it holds {dataset.dtype}, but only plain numbers are read")
+        # Python's own integers: the product may exceed 64 bits. A chunk is read whole, even for one element.
+        elements = max(math.prod(map(int, dataset.shape)), math.prod(map(int, dataset.chunks or (0,))))
+        declared = elements * int(dataset.dtype.itemsize)
+        stored = min(dataset.id.get_storage_size(), dataset.file.id.get_filesize())
+        held = stored * _expansion(dataset, where)
+    if declared > max(held, max_bytes):
+        raise DataError(
+            f"{where}: it declares {declared:,} bytes, but the file can hold {held:,} of it at most",
+            f"if this is meant, allow more than max_bytes={max_bytes:,}",
+        )
+
+
+@contextmanager
+def readable(where: str) -> Generator[None]:
+    """Turn whatever the HDF5 library makes of bad bytes into a `DataError` that begins with `where`."""
+    try:
+        yield
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        reason = str(error.args[0] if error.args else error)
+        if "truncated file" in reason:
+            raise DataError(f"{where}: truncated: {reason}", "copy or convert it again") from error
+        raise DataError(f"{where}: cannot be read as HDF5: {reason or type(error).__name__}") from error
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():  # a pipe would be waited for for ever
+        raise DataError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: this file is empty")
+    with readable(str(path)):
+        if not h5py.is_hdf5(os.fspath(path)):
+            with path.open("rb"):  # raises what keeps it from being read, if that is the reason
+                raise DataError(f"{path}: this is not an HDF5 file")
+
+
+def _follow(group: Any, part: str, where: str) -> Any:
+    """Open one entry of a group, by a hard link only: opening any other kind would already leave the file."""
+    if not isinstance(group, h5py.Group):
+        raise DataError(f"{where}: there is none: {group.name!r} is no group")
+    name = part.encode()
+    if not group.id.links.exists(name):
+        known = [str(entry) for entry in group]
+        listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+        raise DataError(
+            f"{where}: there is none in {group.name!r}{nearest(part, known)}; it has: {listed or 'nothing'}"
+        )
+    if group.id.links.get_info(name).type != HARD_LINK:
+        raise DataError(f"{where}: {part!r} is a link by name, which may lead out of the file", REMEDY)
+    return group[part]
+
+
+def _expansion(dataset: h5py.Dataset, where: str) -> int:
+    """Give how many bytes one stored byte can stand for, at most; refuse filters that we do not know."""
+    plan = dataset.id.get_create_plist()
+    filters = [plan.get_filter(position)[0] for position in range(plan.get_nfilters())]
+    for number in filters:
+        if number not in EXPANSION:
+            raise DataError(f"{where}: it needs HDF5 filter {number}; read are gzip, lzf, shuffle, fletcher32", REPACK)
+    packed = [number for number in filters if EXPANSION[number] > 1]
+    if len(packed) > 1:
+        raise DataError(f"{where}: it is compressed {len(packed)} times over", REPACK)
+    return EXPANSION[packed[0]] if packed else 1

@@ -1,0 +1,17 @@
+"""Algorithms: how the gradients of one batch come about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nacre import Algorithm, Net
+
+if TYPE_CHECKING:
+    from nacre.schedule import Step
+
+
+class BP(Algorithm):
+    """Back-propagation: forward once, backward once."""
+
+    def train_one_batch(self, net: Net) -> list[Step]:
+        return [*net.steps("feed"), *net.steps("forward"), *net.steps("backward")]

@@ -1,0 +1,489 @@
+"""The numpy backend's building blocks against naive loops, and against torch where it is installed."""
+
+import itertools
+import math
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nacre_numpy import convolution, pooling, threads, update
+from nacre_numpy.convolution import Convolution2D
+from nacre_numpy.inner_product import InnerProduct
+from nacre_numpy.pooling import Pooling2D
+from nacre_numpy.threads import Blas, Pool, number_of_threads, split
+from nacre_numpy.update import MomentumUpdate
+
+thorough = settings(deadline=None, max_examples=60)
+POOLS = {count: Pool(count) for count in (1, 2, 3, 5)}
+pools = st.sampled_from(list(POOLS.values()))
+pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def unset(*shape):
+    """Memory whose content would show if a result were added to it, or not written."""
+    return np.full(shape, np.nan)
+
+
+# Threads
+
+
+@given(st.integers(1, 100), st.integers(1, 12))
+def test_split_covers_everything_in_order(n, parts):
+    pieces = split(n, parts)
+    assert [i for start, stop in pieces for i in range(start, stop)] == list(range(n))
+    sizes = {stop - start for start, stop in pieces}
+    assert len(pieces) == min(n, parts) and max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_parallel_calls_every_piece_once_on_its_own_thread(count):
+    pool, calls = Pool(count), []
+    for n in (1, 2, 3, 10):
+        calls.clear()
+        pool.parallel(lambda *piece: calls.append((*piece, threading.get_ident())), n)
+        assert sorted(call[:2] for call in calls) == list(split(n, count))
+        assert len({call[3] for call in calls}) == min(n, count)
+        assert next(call[3] for call in calls if call[2] == 0) == threading.get_ident()
+    pool.close()
+
+
+def test_one_thread_starts_no_threads():
+    before = threading.active_count()
+    Pool(1).parallel(lambda *_: None, 8)
+    Pool(4).parallel(lambda *_: None, 1)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("guilty", [0, 1, 2])
+def test_an_exception_reaches_the_caller_and_the_pool_works_on(guilty):
+    pool, done = Pool(3), []
+
+    def fail(start, stop, worker):
+        if worker == guilty:
+            raise KeyError(worker)
+        done.append(worker)
+
+    with pytest.raises(KeyError, match=str(guilty)):
+        pool.parallel(fail, 3)
+    assert sorted(done) == [worker for worker in range(3) if worker != guilty]
+    pool.parallel(lambda start, stop, worker: done.append(worker), 3)
+    assert len(done) == 5
+    pool.close()
+
+
+def test_a_call_from_inside_a_piece_runs_there():
+    pool, seen = Pool(2), []
+    pool.parallel(lambda *_: pool.parallel(lambda *piece: seen.append(piece), 4), 2)
+    assert sorted(seen) == [(0, 2, 0), (0, 2, 0), (2, 4, 1), (2, 4, 1)]
+    pool.close()
+
+
+def test_threads_end_with_close_and_with_the_pool():
+    before = threading.active_count()
+    pool = Pool(3)
+    pool.parallel(lambda *_: None, 3)
+    assert threading.active_count() == before + 2
+    pool.close()
+    pool.close()
+    assert threading.active_count() == before
+    pool.parallel(lambda *_: None, 3)
+    del pool
+    assert threading.active_count() == before
+
+
+def test_a_pool_needs_a_thread():
+    with pytest.raises(ValueError, match="count=0"):
+        Pool(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_has_threads_of_its_own():
+    code = """
+import os, warnings
+from nacre_numpy.threads import Pool
+warnings.simplefilter("ignore")
+pool = Pool(2)
+pool.parallel(lambda *_: None, 2)
+child = os.fork()
+seen = []
+pool.parallel(lambda start, stop, worker: seen.append(worker), 2)
+assert sorted(seen) == [0, 1]
+pool.close()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=environment)
+
+
+def test_number_of_threads_reads_the_environment(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    monkeypatch.delenv("NACRE_NUM_THREADS", raising=False)
+    assert number_of_threads() == 3
+    monkeypatch.setenv("NACRE_NUM_THREADS", "5")
+    assert number_of_threads() == 5
+    for name in ("OMP_NUM_THREADS", "NACRE_NUM_THREADS"):
+        monkeypatch.setenv(name, "many")
+    assert 1 <= number_of_threads() <= (os.cpu_count() or 1)
+    monkeypatch.setattr(threads, "_cgroup_limit", lambda: 1)
+    assert number_of_threads() == 1
+
+
+def test_blas_threads_are_set_and_put_back():
+    blas = Blas()
+    before = blas.threads()
+    with pytest.raises(KeyError), blas.limit(1):
+        assert blas.threads() == 1
+        raise KeyError
+    assert blas.threads() == before
+
+
+def test_without_openblas_nothing_is_set(monkeypatch):
+    monkeypatch.setattr(threads, "_openblas_functions", lambda: (None, None))
+    blas = Blas()
+    with blas.limit(4):
+        assert not blas.found and blas.threads() == 1
+
+
+# Convolution
+
+
+def naive_convolution(x, weight, bias, dy, stride, pad, dilation, groups, relu):
+    """y, dx, dweight, dbias by one product for each cell of the kernel and each group."""
+    images, height, width, channels = x.shape
+    filters, each, high, wide = weight.shape
+    rows = (height + 2 * pad[0] - (high - 1) * dilation[0] - 1) // stride[0] + 1
+    columns = (width + 2 * pad[1] - (wide - 1) * dilation[1] - 1) // stride[1] + 1
+    padded = np.pad(x, ((0, 0), (pad[0], pad[0]), (pad[1], pad[1]), (0, 0)))
+    y = np.zeros((images, rows, columns, filters)) + bias
+    dpadded, dweight = np.zeros_like(padded), np.zeros_like(weight)
+    parts = []
+    for group, i, j in itertools.product(range(groups), range(high), range(wide)):
+        inputs = slice(group * each, (group + 1) * each)
+        outputs = slice(group * filters // groups, (group + 1) * filters // groups)
+        down = slice(i * dilation[0], i * dilation[0] + (rows - 1) * stride[0] + 1, stride[0])
+        right = slice(j * dilation[1], j * dilation[1] + (columns - 1) * stride[1] + 1, stride[1])
+        parts.append((inputs, outputs, down, right, i, j))
+        y[..., outputs] += padded[:, down, right, inputs] @ weight[outputs, :, i, j].T
+    if relu:
+        y = np.maximum(y, 0)
+    dy = dy(y.shape)
+    gradient = dy * (y > 0) if relu else dy
+    for inputs, outputs, down, right, i, j in parts:
+        dpadded[:, down, right, inputs] += gradient[..., outputs] @ weight[outputs, :, i, j]
+        dweight[outputs, :, i, j] = np.tensordot(gradient[..., outputs], padded[:, down, right, inputs], ((0, 1, 2),) * 2)
+    dx = dpadded[:, pad[0] : pad[0] + height, pad[1] : pad[1] + width]
+    return y, dy, dx, dweight, gradient.sum((0, 1, 2))
+
+
+@st.composite
+def convolutions(draw):
+    kernel, stride, dilation = draw(pairs), draw(pairs), draw(pairs)
+    pad = draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    if draw(st.booleans()):
+        stride = (1, 1)
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    height, width = (draw(st.integers(max(1, e - 2 * p), 9)) for e, p in zip(extent, pad, strict=True))
+    groups = draw(st.integers(1, 3))
+    channels, filters = (groups * draw(st.integers(1, 3)) for _ in range(2))
+    return (draw(st.integers(1, 4)), height, width, channels), filters, kernel, stride, pad, dilation, groups
+
+
+def check_convolution(shape, filters, kernel, stride, pad, dilation, groups, pool, relu):
+    x, weight, bias = numbers(*shape), numbers(filters, shape[3] // groups, *kernel, seed=1), numbers(filters, seed=2)
+    y, dy, *gradients = naive_convolution(
+        x, weight, bias, lambda shape: numbers(*shape, seed=3), stride, pad, dilation, groups, relu
+    )
+    layer = Convolution2D(*shape, filters, kernel, stride, pad, groups, np.float64, pool, relu, dilation)
+    found = unset(*y.shape)
+    assert found.shape[1:3] == (layer.rows, layer.columns)
+    layer.forward(x, weight, bias, found)
+    np.testing.assert_allclose(found, y, atol=1e-12)
+    for wanted in itertools.product((True, False), repeat=3):
+        dx, dweight, dbias = (unset(*g.shape) if want else None for g, want in zip(gradients, wanted, strict=True))
+        for _ in range(2):
+            layer.backward(x, dy, weight, dweight, dbias, dx)
+            for result, expected in zip((dx, dweight, dbias), gradients, strict=True):
+                if result is not None:
+                    np.testing.assert_allclose(result, expected, atol=1e-11)
+    layer.forward(x, weight, None, found)
+    without = naive_convolution(
+        x, weight, np.zeros(filters), lambda shape: np.zeros(shape), stride, pad, dilation, groups, relu
+    )
+    np.testing.assert_allclose(found, without[0], atol=1e-12)
+
+
+@thorough
+@given(convolutions(), pools, st.booleans())
+def test_convolution_equals_the_naive_one(case, pool, relu):
+    check_convolution(*case, pool, relu)
+
+
+@pytest.mark.parametrize("limit", [1, 3000, 20000])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad"), [((3, 3), (1, 1), (1, 1)), ((3, 2), (2, 1), (1, 0)), ((1, 1), (1, 1), (0, 0))]
+)
+def test_convolution_in_small_chunks_and_bands_of_rows(monkeypatch, limit, kernel, stride, pad):
+    monkeypatch.setattr(convolution, "CHUNK_BYTES", limit)
+    check_convolution((5, 9, 7, 4), 6, kernel, stride, pad, (1, 1), 2, POOLS[2], True)
+
+
+def test_convolution_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="no convolution of 2x9x3"):
+        Convolution2D(1, 2, 9, 3, 4, (3, 3))
+
+
+@pytest.mark.parametrize("wants_dx", [True, False])
+def test_convolution_gives_the_same_bits_every_time(wants_dx):
+    x, weight, bias = numbers(7, 8, 8, 3), numbers(4, 3, 3, 3, seed=1), numbers(4, seed=2)
+    results = []
+    for _ in range(3):
+        layer = Convolution2D(7, 8, 8, 3, 4, (3, 3), pad=(1, 1), dtype=np.float64, pool=Pool(3))
+        y, dweight, dbias = unset(7, 8, 8, 4), unset(4, 3, 3, 3), unset(4)
+        layer.forward(x, weight, bias, y)
+        layer.backward(x, y, weight, dweight, dbias, unset(*x.shape) if wants_dx else None)
+        results.append((y.tobytes(), dweight.tobytes(), dbias.tobytes()))
+    assert results[0] == results[1] == results[2]
+
+
+def test_relu_lets_nothing_through_where_it_cut_whatever_the_gradient():
+    weight = np.ones((1, 1, 1, 1), np.float32)
+    x = np.array([-1, -1, 2, 2, 0], np.float32).reshape(5, 1, 1, 1)
+    dy = np.array([np.nan, np.inf, np.inf, 3, 5], np.float32).reshape(5, 1, 1, 1)
+    layer = Convolution2D(5, 1, 1, 1, 1, (1, 1), relu=True)
+    y, dx = np.empty_like(x), np.empty_like(x)
+    layer.forward(x, weight, None, y)
+    layer.backward(x, dy, weight, None, None, dx)
+    assert dx.ravel().tolist() == [0, 0, np.inf, 3, 0]
+
+
+def test_convolution_equals_torchs():
+    torch = pytest.importorskip("torch")
+    x, weight, bias = (a.astype(np.float32) for a in (numbers(6, 13, 12, 8), numbers(12, 4, 5, 3), numbers(12)))
+    layer = Convolution2D(6, 13, 12, 8, 12, (5, 3), (2, 1), (2, 1), 2, np.float32, POOLS[2])
+    y = np.empty((6, layer.rows, layer.columns, 12), np.float32)
+    layer.forward(x, weight, bias, y)
+    inputs = [torch.tensor(a, requires_grad=True) for a in (x.transpose(0, 3, 1, 2), weight, bias)]
+    expected = torch.nn.functional.conv2d(*inputs, (2, 1), (2, 1), 1, 2)
+    np.testing.assert_allclose(y.transpose(0, 3, 1, 2), expected.detach().numpy(), rtol=1e-4, atol=1e-4)
+    dx, dweight, dbias = (np.empty_like(a) for a in (x, weight, bias))
+    layer.backward(x, y, weight, dweight, dbias, dx)
+    expected.backward(expected.detach())
+    for found, there in zip((dx.transpose(0, 3, 1, 2), dweight, dbias), inputs, strict=True):
+        np.testing.assert_allclose(found, there.grad.numpy(), rtol=1e-4, atol=2e-3)
+
+
+# Pooling
+
+
+def naive_pooling(x, dy, rows, columns, kernel, stride, pad, mode):
+    """y and dx, window by window."""
+    images, height, width, channels = x.shape
+    y, dx = np.zeros((images, rows, columns, channels)), np.zeros_like(x)
+    for i, j in itertools.product(range(rows), range(columns)):
+        top, left = i * stride[0] - pad[0], j * stride[1] - pad[1]
+        down = [r for r in range(top, top + kernel[0]) if 0 <= r < height]
+        right = [c for c in range(left, left + kernel[1]) if 0 <= c < width]
+        count = len(range(max(top, -pad[0]), min(top + kernel[0], height + pad[0])))
+        count *= len(range(max(left, -pad[1]), min(left + kernel[1], width + pad[1])))
+        window = x[:, down][:, :, right].reshape(images, -1, channels)
+        cells = list(itertools.product(down, right))
+        if mode == "max":
+            y[:, i, j] = window.max(1)
+            for n, c in itertools.product(range(images), range(channels)):
+                row, column = cells[int(window[n, :, c].argmax())]
+                dx[n, row, column, c] += dy[n, i, j, c]
+        else:
+            y[:, i, j] = window.sum(1) / count
+            for row, column in cells:
+                dx[:, row, column] += dy[:, i, j] / count
+    return y, dx
+
+
+@st.composite
+def poolings(draw):
+    kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    stride = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    pad = tuple(draw(st.integers(0, k - 1)) for k in kernel)
+    size = tuple(draw(st.integers(max(1, k - 2 * p), 9)) for k, p in zip(kernel, pad, strict=True))
+    rounding = draw(st.sampled_from([math.ceil, math.floor]))
+    result = []
+    for length, k, s, p in zip(size, kernel, stride, pad, strict=True):
+        windows = rounding((length + 2 * p - k) / s) + 1
+        result.append(windows - ((windows - 1) * s - p >= length))  # the last window would miss the image
+    return (draw(st.integers(1, 4)), *size, draw(st.integers(1, 3))), result, kernel, stride, pad
+
+
+@thorough
+@given(poolings(), pools, st.sampled_from(["max", "mean"]), st.booleans())
+def test_pooling_equals_the_naive_one(case, pool, mode, ties):
+    shape, (rows, columns), kernel, stride, pad = case
+    x, dy = numbers(*shape), numbers(shape[0], rows, columns, shape[3], seed=1)
+    if ties:
+        x = np.sign(x.round())
+    y, dx = naive_pooling(x, dy, rows, columns, kernel, stride, pad, mode)
+    layer = Pooling2D(*shape, rows, columns, kernel, stride, pad, mode, np.float64, pool)
+    found, dfound = unset(*y.shape), unset(*x.shape)
+    for _ in range(2):
+        layer.forward(x, found)
+        layer.backward(x, dy, dfound)
+        np.testing.assert_allclose(found, y, atol=1e-12)
+        np.testing.assert_allclose(dfound, dx, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["max", "mean"])
+def test_pooling_in_small_chunks(monkeypatch, mode):
+    monkeypatch.setattr(pooling, "CHUNK_BYTES", 1000)
+    x, dy = numbers(9, 7, 7, 2), numbers(9, 3, 3, 2, seed=1)
+    layer = Pooling2D(9, 7, 7, 2, 3, 3, (3, 3), (2, 2), (0, 0), mode, np.float64, POOLS[2])
+    y, dx = unset(*dy.shape), unset(*x.shape)
+    layer.forward(x, y)
+    layer.backward(x, dy, dx)
+    for found, expected in zip((y, dx), naive_pooling(x, dy, 3, 3, (3, 3), (2, 2), (0, 0), mode), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("mode", ["max", "mean"])
+def test_pooling_passes_nan_on_and_spreads_no_infinity(mode):
+    x = numbers(1, 6, 6, 2).astype(np.float32)
+    x[0, 3, 2, 1] = np.nan
+    x[0, :2, :2, 0] = -np.inf
+    layer = Pooling2D(1, 6, 6, 2, 3, 3, (2, 2), (2, 2), (0, 0), mode)
+    y, dy, dx = np.empty((1, 3, 3, 2), np.float32), np.ones((1, 3, 3, 2), np.float32), np.empty_like(x)
+    layer.forward(x, y)
+    assert np.argwhere(np.isnan(y)).tolist() == [[0, 1, 1, 1]]
+    assert y[0, 0, 0, 0] == -np.inf
+    dy[0, 2, 2, 0] = np.inf
+    layer.backward(x, dy, dx)
+    np.testing.assert_array_equal(dx.reshape(1, 3, 2, 3, 2, 2).sum((2, 4)), dy)
+
+
+def test_pooling_whose_window_misses_the_image_is_refused():
+    with pytest.raises(ValueError, match="misses the 4 pixels"):
+        Pooling2D(1, 4, 4, 1, 3, 2, (2, 2), (2, 2))
+    with pytest.raises(ValueError, match="mode='least'"):
+        Pooling2D(1, 4, 4, 1, 2, 2, (2, 2), (2, 2), mode="least")
+
+
+@pytest.mark.parametrize("mode", ["max", "mean"])
+def test_pooling_equals_torchs(mode):
+    torch = pytest.importorskip("torch")
+    x = numbers(3, 9, 11, 4).astype(np.float32)
+    there = torch.tensor(x.transpose(0, 3, 1, 2), requires_grad=True)
+    function = torch.nn.functional.max_pool2d if mode == "max" else torch.nn.functional.avg_pool2d
+    expected = function(there, 3, 2, 1, ceil_mode=True)
+    layer = Pooling2D(3, 9, 11, 4, *expected.shape[2:], (3, 3), (2, 2), (1, 1), mode, pool=POOLS[2])
+    y, dx = np.empty((3, *expected.shape[2:], 4), np.float32), np.empty_like(x)
+    layer.forward(x, y)
+    layer.backward(x, y, dx)
+    expected.backward(expected.detach())
+    np.testing.assert_allclose(y.transpose(0, 3, 1, 2), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(dx.transpose(0, 3, 1, 2), there.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+# Inner product
+
+
+@thorough
+@given(st.integers(1, 5), st.integers(1, 9), st.integers(1, 9), pools, st.booleans(), st.booleans())
+def test_inner_product_equals_the_formula(batch, inputs, outputs, pool, relu, shared):
+    x, weight, bias, dy = (
+        numbers(*shape, seed=seed) for seed, shape in enumerate([(batch, inputs), (outputs, inputs), (outputs,), (batch, outputs)])
+    )
+    layer = InnerProduct(batch, inputs, outputs, np.float64, pool, relu)
+    if shared:
+        layer.workers = min(pool.count, inputs, outputs)
+    y = unset(batch, outputs)
+    layer.forward(x, weight, bias, y)
+    expected = np.array([[sum(a * b for a, b in zip(row, w, strict=True)) for w in weight] for row in x]) + bias
+    expected = np.maximum(expected, 0) if relu else expected
+    np.testing.assert_allclose(y, expected, atol=1e-12)
+    gradient = dy * (y > 0) if relu else dy
+    expected = gradient @ weight, gradient.T @ x, gradient.sum(0)
+    for wanted in itertools.product((True, False), repeat=3):
+        dx, dweight, dbias = (unset(*g.shape) if want else None for g, want in zip(expected, wanted, strict=True))
+        layer.backward(x, dy, weight, dweight, dbias, dx)
+        for found, right in zip((dx, dweight, dbias), expected, strict=True):
+            if found is not None:
+                np.testing.assert_allclose(found, right, atol=1e-12)
+
+
+def test_inner_product_of_some_size_uses_the_threads():
+    layer = InnerProduct(16, 300, 300, pool=POOLS[2])
+    assert layer.workers == 2 and InnerProduct(16, 300, 10, pool=POOLS[2]).workers == 1
+    x, weight, y = (a.astype(np.float32) for a in (numbers(16, 300), numbers(300, 300), unset(16, 300)))
+    layer.forward(x, weight, None, y)
+    np.testing.assert_allclose(y, x @ weight.T, rtol=1e-3, atol=1e-4)
+
+
+# Update
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_update_follows_the_formula_with_the_same_bits_on_any_number_of_threads(monkeypatch, dtype, decay):
+    monkeypatch.setattr(update, "CHUNK", 16)
+    monkeypatch.setattr(update, "ALONE", 0)
+    start = [numbers(101, seed=seed).astype(dtype) for seed in range(3)]
+    results = []
+    for pool in POOLS.values():
+        weight, gradient, velocity = (a.copy() for a in start)
+        step = MomentumUpdate(101, dtype, pool)
+        for rate in (0.1, 0.2):
+            step.update(weight, gradient, velocity, rate, 0.9, decay)
+        results.append((weight.tobytes(), velocity.tobytes()))
+    assert len(set(results)) == 1
+    w, g, v = (a.astype(np.float64) for a in start)
+    for rate in (0.1, 0.2):
+        v = 0.9 * v - rate * (g + decay * w)
+        w = w + v
+    np.testing.assert_allclose(weight, w, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
+    np.testing.assert_array_equal(gradient, start[1])
+
+
+# All of them
+
+
+def test_nothing_of_size_is_allocated_after_the_first_pass():
+    pool, batch = POOLS[2], 8
+    x, y, z = (np.ones((batch, size, size, 16), np.float32) for size in (16, 16, 8))
+    weight, bias = np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)
+    dx, dy, dweight, dbias = (np.empty_like(a) for a in (x, y, weight, bias))
+    convolve = Convolution2D(batch, 16, 16, 16, 16, (3, 3), pad=(1, 1), pool=pool, relu=True)
+    reduce = Pooling2D(batch, 16, 16, 16, 8, 8, (2, 2), (2, 2), pool=pool)
+    product = InnerProduct(batch, 1024, 256, pool=pool, relu=True)
+    matrix, vector, out = np.ones((256, 1024), np.float32), np.ones(256, np.float32), np.ones((batch, 256), np.float32)
+    dmatrix, dvector, dz, flat = np.empty_like(matrix), np.empty_like(vector), np.empty_like(z), z.reshape(batch, -1)
+    dflat, velocity = dz.reshape(batch, -1), np.zeros(matrix.size, np.float32)
+    step, ravelled, dravelled = MomentumUpdate(matrix.size, pool=pool), matrix.reshape(-1), dmatrix.reshape(-1)
+
+    def everything():
+        convolve.forward(x, weight, bias, y)
+        reduce.forward(y, z)
+        product.forward(flat, matrix, vector, out)
+        product.backward(flat, out, matrix, dmatrix, dvector, dflat)
+        reduce.backward(y, dz, dy)
+        convolve.backward(x, dy, weight, dweight, dbias, dx)
+        step.update(ravelled, dravelled, velocity, 0.0, 0.9, 0.1)
+
+    for _ in range(3):
+        everything()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        everything()
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < 16 << 10 and after - before < 8 << 10
