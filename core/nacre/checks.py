@@ -236,6 +236,15 @@ def _same(kind: type) -> Callable[[Any], Any]:
     return convert
 
 
+def _among(choices: tuple[Any, ...]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if value not in choices:
+            raise ValueError
+        return value
+
+    return convert
+
+
 def _reader(hint: Any) -> tuple[Callable[[Any], Any], str, str]:
     """Give (converter, the words for what is wanted, the type's short name) of an annotation."""
     from .component import Component
@@ -253,6 +262,11 @@ def _reader(hint: Any) -> tuple[Callable[[Any], Any], str, str]:
             raise ValueError
 
         return either, " or ".join(words for _, words, _ in readers), " | ".join(short for _, _, short in readers)
+    if hint is Any:
+        return (lambda value: value), "another value", "Any"
+    if origin is typing.Literal:
+        words = f"one of {', '.join(map(repr, arguments))}"
+        return _among(arguments), words, " | ".join(map(repr, arguments))
     if hint is None or hint is type(None):
         return _same(type(None)), "none", "None"
     if isinstance(hint, type):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .backend import Backend, HostMemory, Scalars, View, open_backend
@@ -161,10 +162,9 @@ class Net:
         if choice.kernel is not None:
             state = choice.kernel(layer, self.view(backend), blobs, diffs)
         else:
-            host = HostMemory.shared()
             state = layer.setup(self.view(self.backend), blobs, diffs)
             if type(state).host_only and not self.backend.on_host:
-                state = layer.setup(self.view(host), blobs, diffs)
+                state.backend = self.view(HostMemory.shared())
         op = Op(
             node.name,
             state,
@@ -250,8 +250,8 @@ class Net:
             for slot in sorted(self.slots, key=lambda slot: slot.order)
         }
         self._steps: dict[str, list[Step]] = {
-            "feed": [*self.schedule.forward_steps(sources=True), Step("rows", self.name, self._count_rows)],
-            "forward": self.schedule.forward_steps(sources=False),
+            "feed": [*self.schedule.forward_steps(self._before, sources=True), Step("rows", self.name, self._count_rows)],
+            "forward": self.schedule.forward_steps(self._before, sources=False),
             "backward": self.schedule.backward_steps(self._after_backward) if self.trains else [],
         }
         if self._fallback == "error":
@@ -269,13 +269,26 @@ class Net:
             op.state.ready()
         self._calls = {name: compile_steps(steps, self.plan) for name, steps in self._steps.items()}
 
+    def _slots_of(self, op: Op) -> list[tuple[Slot, Parameter]]:
+        """Give the parameters of an op, with their slots."""
+        return [(slot, one) for one in op.state.parameters for slot in self.slots if any(one is p for p in slot.parameters)]
+
+    def _before(self, op: Op) -> list[Step]:
+        """Give the steps that bring parameters to a state that wants NumPy arrays."""
+        return [
+            Step("copy", slot.name, partial(slot.fetch, parameter, self.backend))
+            for slot, parameter in self._slots_of(op)
+            if parameter in slot.on_host
+        ]
+
     def _after_backward(self, op: Op) -> list[Step]:
         """Give the steps that add up the gradients of a shared parameter, once an op has written its own."""
         steps: list[Step] = []
-        for slot in self.slots:
-            for parameter in slot.parameters:
-                if any(parameter is one for one in op.state.parameters) and parameter in slot.parts:
-                    steps.append(Step("accumulate", slot.name, slot.adder(parameter, self.backend)))
+        for slot, parameter in self._slots_of(op):
+            if slot.on_host.get(parameter) is not None:
+                steps.append(Step("copy", slot.name, partial(slot.give_back, parameter, self.backend)))
+            if parameter in slot.parts:
+                steps.append(Step("accumulate", slot.name, slot.adder(parameter, self.backend)))
         return steps
 
     def _refuse_fallback(self) -> None:

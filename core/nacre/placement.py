@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .backend import Backend
+from .backend import Backend, HostMemory
 from .component import Array
 from .errors import TopologyError
 from .parameter import Parameter, Storage
@@ -23,7 +23,8 @@ class Slot:
     """One parameter of a net: its memory, its gradient, and all the layers' `Parameter`s that share it.
 
     The first of `parameters` in the net's order gives initialiser, rates, regulariser, constraint and name. `parts` holds
-    the scratch gradients of sharers that are added to `gradient` after their backward.
+    the scratch gradients of sharers that are added to `gradient` after their backward; `on_host` the device's gradient arrays
+    of states that want NumPy arrays, whose values and gradients are copied in each pass.
     """
 
     name: str
@@ -33,12 +34,22 @@ class Slot:
     parameters: list[Parameter] = field(default_factory=list[Parameter])
     gradient: Array | None = None
     parts: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
+    on_host: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
     arena: Array = None
     offset: int = 0
 
     @property
     def trainable(self) -> bool:
         return self.parameters[0].trainable
+
+    def fetch(self, parameter: Parameter, backend: Backend) -> None:
+        """Copy the value to a state that wants NumPy arrays."""
+        array = self.storage.array
+        parameter.blob[...] = backend.to_host(array.T if parameter.transposed else array)
+
+    def give_back(self, parameter: Parameter, backend: Backend) -> None:
+        """Copy the gradient of a state that wants NumPy arrays to the device."""
+        backend.from_host(parameter.gradient, self.on_host[parameter])
 
     def adder(self, parameter: Parameter, backend: Backend) -> Callable[[], None]:
         """Give the call that adds a sharer's part to the gradient; the first to run backward sets it."""
@@ -171,3 +182,16 @@ def _hand_out(net: Net, slot: Slot) -> None:
         else:
             parameter.gradient = net.backend.empty(parameter.shape, net.dtype)
             slot.parts[parameter] = parameter.gradient
+    if not net.backend.on_host:
+        for parameter in slot.parameters:
+            if type(net.ops[parameter.order].state).host_only:
+                _move_to_host(slot, parameter)
+
+
+def _move_to_host(slot: Slot, parameter: Parameter) -> None:
+    """Give a state that wants NumPy arrays copies of a parameter in the machine's memory."""
+    host = HostMemory.shared()
+    slot.on_host[parameter] = parameter.gradient
+    parameter.blob = host.empty(parameter.shape, slot.storage.dtype)
+    if parameter.gradient is not None:
+        parameter.gradient = host.empty(parameter.shape, slot.storage.dtype)

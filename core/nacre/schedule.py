@@ -338,12 +338,16 @@ class Schedule:
 
     # Steps
 
-    def forward_steps(self, *, sources: bool) -> list[Step]:
-        """Give the steps of the sources, or those of all other ops, with the copies after them."""
+    def forward_steps(self, before: Callable[[Op], list[Step]], *, sources: bool) -> list[Step]:
+        """Give the steps of the sources, or those of all other ops, with the copies after them.
+
+        `before` gives the steps that come before an op's own.
+        """
         steps: list[Step] = []
         for op in self.ops:
             if op.is_source != sources:
                 continue
+            steps += before(op)
             steps.append(self._step("forward", op, op.input_arrays, op.state.blobs))
             for value in op.outputs:
                 for space in self._reading_spaces(value):

@@ -221,7 +221,7 @@ class Training:
         steps = [
             *solver.algorithm.train_one_batch(net),
             *self._regularise(),
-            Step("update", type(solver.method).__name__, self.method.update),
+            Step("update", type(solver.method).__name__, self.method.update, net.backend if self.choice.kernel else None),
             *self._constrain(),
         ]
         self._call = net.compile(steps)

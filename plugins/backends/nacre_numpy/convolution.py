@@ -4,19 +4,20 @@ Every pass is a list of steps over views made once (see `threads.run`), for a pi
 scheduler may chain the steps of several layers for one piece without waiting for the other pieces in between.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from nacre_numpy.threads import Pool, Step, run
+from nacre_numpy.threads import Pool, Step, maximum, run
 
 Array = Any
 Pair = tuple[int, int]
 
 CHUNK_BYTES = 1 << 21
-"""The most that the matrix of windows takes (measured: half is as fast for one thread, but two get in each other's way)."""
+"""The most that the matrix of windows takes: half is as fast for one thread, but two get in each other's way."""
 
 
 def gate_steps(y: Array, dy: Array, gated: Array, scratch: Array) -> list[Step]:
@@ -39,7 +40,7 @@ class _Windows:
 
     def __init__(
         self, images: int, shape: tuple[int, int, int], kernel: Pair, stride: Pair, pad: Pair, dilation: Pair,
-        groups: int, dtype: Any, ones: bool, rows: int, columns: int, band: int,
+        groups: int, dtype: Any, ones: bool, positions: int, columns: int, memory: Array,
     ) -> None:  # fmt: skip
         height, width, channels = shape
         self.shape, self.kernel, self.stride, self.pad, self.dilation = shape, kernel, stride, pad, dilation
@@ -48,11 +49,11 @@ class _Windows:
         self.padded = None
         if any(pad):
             self.padded = np.zeros((images, height + 2 * pad[0], width + 2 * pad[1], channels), dtype)
-        positions = images * band * columns
+        memory = memory.view(dtype)[: positions * groups * (self.taps + ones)]
         if channels == 1:  # runs along the image are longer than runs along the window
-            self.matrix = np.ones((1, self.taps + ones, positions), dtype).transpose(2, 0, 1)
+            self.matrix = memory.reshape(1, self.taps + ones, positions).transpose(2, 0, 1)
         else:
-            self.matrix = np.ones((positions, groups, self.taps + ones), dtype)
+            self.matrix = memory.reshape(positions, groups, self.taps + ones)
 
     def pad_steps(self, x: Array) -> tuple[Array, list[Step]]:
         """`x` with its border of zeros, and the steps that copy it there."""
@@ -74,18 +75,20 @@ class _Windows:
              row * self.dilation[0], column * self.dilation[1], channel),
         )  # fmt: skip
         matrix = self.matrix[: images * (bottom - top) * self.columns]
-        return matrix, [(np.copyto, (matrix[:, :, : self.taps].reshape(shape), windows))]
+        copy: list[Step] = [(np.copyto, (matrix[:, :, : self.taps].reshape(shape), windows))]
+        return matrix, [*copy, (matrix[:, :, self.taps :].fill, (1,))]
 
 
 class Convolution2D:
     """Convolution over a batch of fixed shape, its scratch memory and its steps.
 
-    `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, filters), all C-contiguous; `weight`,
-    `dweight` (filters, channels / groups, *kernel), `bias`, `dbias` (filters,). With `relu`, y = max(x * W + b, 0).
+    `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, filters), all C-contiguous;
+    `weight`, `dweight` (filters, channels / groups, *kernel), `bias`, `dbias` (filters,). With `relu`, y = max(x * W + b, 0).
 
     Give the arrays once with `bind`, then, at every pass, run `prepare_steps()` (once, after the weights have changed),
     `forward_steps(start, stop, worker)` for every piece, `backward_steps(start, stop, worker)` for every piece, and
-    `finish_steps(pieces)` once. `forward` and `backward` do all that on the pool's threads. Results are written, not added.
+    `finish_steps(pieces)` once. `forward` and `backward` do all that on the pool's threads. Results are written, not
+    added.
     """
 
     def __init__(
@@ -103,8 +106,8 @@ class Convolution2D:
             raise ValueError(f"no convolution of {height}x{width}x{channels} by {filters} {kernel} in {groups} groups")
         self.direct = kernel == (1, 1) and stride == (1, 1) and pad == (0, 0)  # the image is its own matrix
         self.taps = kernel[0] * kernel[1] * channels // groups
-        # With stride 1 the gradient of x is a convolution of dy, whose windows serve for the gradient of the weights too:
-        # better than adding up windows, unless dy has to be made much larger for it.
+        # With stride 1 the gradient of x is a convolution of dy, whose windows serve for the gradient of the weights
+        # too: better than adding up windows, unless dy has to be made much larger for it.
         self.mirrored = (
             not self.direct
             and stride == (1, 1)
@@ -116,8 +119,9 @@ class Convolution2D:
         per_group = filters // groups
         self.mirror_taps = kernel[0] * kernel[1] * per_group
         self.mirror_images, self.mirror_band = self._chunk(most, height, width, groups * self.mirror_taps)
+        self._reserve()
         self.packed = np.zeros((groups, self.taps + (not self.direct), per_group), self.dtype)
-        self.mirror_packed = np.zeros((groups, self.mirror_taps, channels // groups), self.dtype) if self.mirrored else None
+        self.mirror_packed = np.zeros((groups, self.mirror_taps * self.mirrored, channels // groups), self.dtype)
         self._scratch: dict[tuple[str, int], Array] = {}
         self._forward: dict[tuple[int, int, int], list[Step]] = {}
         self._backward: dict[tuple[int, int, int], list[Step]] = {}
@@ -131,11 +135,17 @@ class Convolution2D:
         images = -(-most // -(-most // images))  # chunks of equal size
         return images, min(rows, max(1, CHUNK_BYTES // row_bytes)) if images == 1 else rows
 
+    def _reserve(self) -> None:
+        positions = self.images * self.band * self.columns
+        mirror_positions = self.mirror_images * self.mirror_band * self.width * self.mirrored
+        size = max(positions * (self.taps + 1), mirror_positions * self.mirror_taps) * self.groups * self.dtype.itemsize
+        self.pool.reserve("windows", -(-size // 64) * 64)
+
     # The arrays, and the passes on the pool's threads
 
     def bind(
-        self, x: Array, weight: Array, bias: Array | None, y: Array, dy: Array | None = None, dweight: Array | None = None,
-        dbias: Array | None = None, dx: Array | None = None,
+        self, x: Array, weight: Array, bias: Array | None, y: Array, dy: Array | None = None,
+        dweight: Array | None = None, dbias: Array | None = None, dx: Array | None = None,
     ) -> None:  # fmt: skip
         """Fix the arrays that the steps work on. What is `None` is not there, or not wanted."""
         arrays = (x, weight, bias, y, dy, dweight, dbias, dx)
@@ -153,9 +163,10 @@ class Convolution2D:
         self.pool.parallel(self.forward_piece, self.batch)
 
     def backward(
-        self, x: Array, dy: Array, weight: Array, dweight: Array | None, dbias: Array | None, dx: Array | None, y: Array | None = None
+        self, x: Array, dy: Array, weight: Array, dweight: Array | None, dbias: Array | None, dx: Array | None,
+        y: Array | None = None,
     ) -> None:  # fmt: skip
-        """Write the gradients that are wanted. `y`, which only `relu` reads, is that of the last `forward` unless given."""
+        """Write the gradients that are wanted. `y`, which only `relu` reads, is the last `forward`'s unless given."""
         y = self._bound[3] if y is None else y
         self.bind(x, weight, self._bound[2], y, dy, dweight, dbias, dx)
         run(self.prepare_steps())
@@ -179,9 +190,10 @@ class Convolution2D:
         weight, bias = self._bound[1].reshape(groups, per_group, each, high, wide), self._bound[2]
         packed = self.packed[:, : self.taps].reshape(groups, high, wide, each, per_group)
         steps: list[Step] = [(np.copyto, (packed, weight.transpose(0, 3, 4, 2, 1)))]
-        if bias is not None and not self.direct:
-            steps.append((np.copyto, (self.packed[:, self.taps], bias.reshape(groups, per_group))))
-        if self.mirror_packed is not None and self._bound[7] is not None:
+        if not self.direct:
+            row = self.packed[:, self.taps]
+            steps.append((np.copyto, (row, 0 if bias is None else bias.reshape(groups, per_group))))
+        if self.mirrored and self._bound[7] is not None:
             mirror = self.mirror_packed.reshape(groups, high, wide, per_group, each)
             steps.append((np.copyto, (mirror, weight[..., ::-1, ::-1].transpose(0, 3, 4, 1, 2))))
         return steps
@@ -236,10 +248,12 @@ class Convolution2D:
                 yield np.add, (result, bias, result)
             if self.relu:
                 zeros = self._shared("zeros", 0, result.size, np.zeros)
-                yield np.maximum, (result.reshape(-1), zeros, result.reshape(-1))
+                yield maximum, (result.reshape(-1), zeros, result.reshape(-1))
 
-    def _matrices(self, x: Array, start: int, stop: int, worker: int) -> Iterator[tuple[int, int, int, int, Array, list[Step]]]:
-        """Chunks (first image, last, top row, bottom) of a piece, their matrices of windows, and the steps that fill those."""
+    def _matrices(
+        self, x: Array, start: int, stop: int, worker: int
+    ) -> Iterator[tuple[int, int, int, int, Array, list[Step]]]:
+        """Chunks (first image, last, top row, bottom) of a piece, their matrices, and the steps that fill those."""
         windows = None if self.direct else self._windows(worker)
         for first in range(start, stop, self.images):
             last = min(first + self.images, stop)
@@ -255,55 +269,59 @@ class Convolution2D:
 
     def _make_backward(self, start: int, stop: int, worker: int) -> Iterator[Step]:
         x, _, _, y, dy, dweight, dbias, dx = self._bound
-        if self.relu:
-            gated = self._piece_buffer("gated", worker, dy.shape, stop - start)
-            for first in range(start, stop, self.images):
-                chunk = slice(first, min(first + self.images, stop))
-                inside = slice(chunk.start - start, chunk.stop - start)
-                scratch = self._shared("gate", worker, 2 * y[chunk].nbytes, np.empty, np.uint8)
-                yield from gate_steps(y[chunk], dy[chunk], gated[inside], scratch)
-        else:
-            gated = dy[start:stop]
-        if dx is not None and self.mirrored:
-            yield from self._mirrored_steps(x, gated, dx, start, stop, worker, dweight is not None)
-        elif dx is not None or dweight is not None:
-            yield from self._window_steps(x, gated, dx, start, stop, worker, dweight is not None)
-        if dbias is not None or dweight is not None:
-            _, total = self._partial_gradient(start)
-            flat = gated.reshape(-1, self.filters)
-            ones = self._shared("ones", 0, len(flat), np.ones)
-            yield np.matmul, (ones, flat, total)
+        mirrored = dx is not None and self.mirrored
+        weights, biases = self._partial_gradient(start)
+        size = self.mirror_images if mirrored else self.images
+        for first in range(start, stop, size):
+            last = min(first + size, stop)
+            gradient = dy[first:last]
+            if self.relu:
+                gated = self._shared("gated", worker, gradient.size, np.empty).reshape(gradient.shape)
+                scratch = self._shared("gate", worker, 2 * gradient.nbytes, np.empty, np.uint8)
+                yield from gate_steps(y[first:last], gradient, gated, scratch)
+                gradient = gated
+            total = None if dweight is None else weights
+            if mirrored:
+                yield from self._mirrored_steps(x, gradient, dx, first, last, worker, total, first == start)
+            elif dx is not None or dweight is not None:
+                yield from self._window_steps(x, gradient, dx, first, last, worker, total, first == start)
+            if dbias is not None:
+                flat = gradient.reshape(-1, self.filters)
+                ones = self._shared("ones", 0, len(flat), np.ones)
+                yield from self._accumulate(ones, flat, biases, first == start, worker)
 
     def _window_steps(
-        self, x: Array, dy: Array, dx: Array | None, start: int, stop: int, worker: int, weights: bool
+        self,
+        x: Array,
+        dy: Array,
+        dx: Array | None,
+        first: int,
+        last: int,
+        worker: int,
+        total: Array | None,
+        begin: bool,
     ) -> Iterator[Step]:
         """Gradients by the windows of x: dW = windows^T dy; the gradients of the windows, W dy, are added into dx."""
-        total = self._partial_gradient(start)[0]
-        padded_dx = None
-        for first, last, top, bottom, matrix, steps in self._matrices(x, start, stop, worker):
-            result = dy[first - start : last - start, top:bottom].reshape(-1, self.filters)
-            if weights:
+        padded_dx = None if dx is None or self.direct else self._padded_dx(dx, first, last, worker)
+        if padded_dx is not None:
+            yield padded_dx.fill, (0,)
+        for _, _, top, bottom, matrix, steps in self._matrices(x, first, last, worker):
+            result = dy[:, top:bottom].reshape(-1, self.filters)
+            if total is not None:
                 yield from steps
             for group, (inputs, outputs) in enumerate(self._group_slices()):
-                if weights:
-                    yield from self._accumulate(
-                        matrix[:, group, : self.taps].T, result[:, outputs], total[group], (first, top) == (start, 0), worker
-                    )
-                if dx is not None and self.direct:
-                    target = dx[first:last, top:bottom].reshape(-1, self.channels)[:, inputs]
-                    yield np.matmul, (result[:, outputs], self.packed[group].T, target)
-            if dx is None or self.direct:
-                continue
-            if top == 0:
-                padded_dx = self._padded_dx(dx, first, last, worker)
-                yield padded_dx.fill, (0,)
-            for group, (inputs, outputs) in enumerate(self._group_slices()):
-                yield from self._add_windows(
-                    result[:, outputs], group, padded_dx[..., inputs], last - first, top, bottom, worker
-                )
-            if bottom == self.rows and any(self.pad):
-                above, left = self.pad
-                yield np.copyto, (dx[first:last], padded_dx[:, above : above + self.height, left : left + self.width])
+                if total is not None:
+                    windows = matrix[:, group, : self.taps].T
+                    yield from self._accumulate(windows, result[:, outputs], total[group], begin and top == 0, worker)
+                if padded_dx is not None:
+                    target = padded_dx[..., inputs]
+                    yield from self._add_windows(result[:, outputs], group, target, last - first, top, bottom, worker)
+                elif dx is not None:
+                    target = dx[first:last, top:bottom].reshape(-1, self.channels)
+                    yield np.matmul, (result[:, outputs], self.packed[group].T, target[:, inputs])
+        if padded_dx is not None and any(self.pad):
+            above, left = self.pad
+            yield np.copyto, (dx[first:last], padded_dx[:, above : above + self.height, left : left + self.width])
 
     def _add_windows(
         self, dy: Array, group: int, dx: Array, images: int, top: int, bottom: int, worker: int
@@ -330,26 +348,23 @@ class Convolution2D:
             yield np.add, (target, strip[:, :, :, j], target)
 
     def _mirrored_steps(
-        self, x: Array, dy: Array, dx: Array, start: int, stop: int, worker: int, weights: bool
+        self, x: Array, dy: Array, dx: Array, first: int, last: int, worker: int, total: Array | None, begin: bool
     ) -> Iterator[Step]:
         """Gradients by the windows of dy: dx = windows W, turned round; dW, turned round, = windows^T x."""
-        windows, total = self._mirror_windows(worker), self._partial_gradient(start)[0]
-        for first in range(start, stop, self.mirror_images):
-            last = min(first + self.mirror_images, stop)
-            padded, pad_steps = windows.pad_steps(dy[first - start : last - start])
-            yield from pad_steps
-            for top in range(0, self.height, self.mirror_band):
-                bottom = min(top + self.mirror_band, self.height)
-                matrix, steps = windows.steps(padded, top, bottom)
-                yield from steps
-                images = x[first:last, top:bottom].reshape(-1, self.channels)
-                target = dx[first:last, top:bottom].reshape(-1, self.channels)
-                for group, (inputs, _) in enumerate(self._group_slices()):
-                    yield np.matmul, (matrix[:, group], self.mirror_packed[group], target[:, inputs])
-                    if weights:
-                        yield from self._accumulate(
-                            matrix[:, group].T, images[:, inputs], total[group], (first, top) == (start, 0), worker
-                        )
+        windows = self._mirror_windows(worker)
+        padded, steps = windows.pad_steps(dy)
+        yield from steps
+        for top in range(0, self.height, self.mirror_band):
+            bottom = min(top + self.mirror_band, self.height)
+            matrix, steps = windows.steps(padded, top, bottom)
+            yield from steps
+            images = x[first:last, top:bottom].reshape(-1, self.channels)
+            target = dx[first:last, top:bottom].reshape(-1, self.channels)
+            for group, (inputs, _) in enumerate(self._group_slices()):
+                yield np.matmul, (matrix[:, group], self.mirror_packed[group], target[:, inputs])
+                if total is not None:
+                    transposed = matrix[:, group].T
+                    yield from self._accumulate(transposed, images[:, inputs], total[group], begin and top == 0, worker)
 
     def _accumulate(self, left: Array, right: Array, total: Array, begin: bool, worker: int) -> Iterator[Step]:
         """`total = left @ right`, or `+=` after the beginning."""
@@ -376,15 +391,11 @@ class Convolution2D:
             found = self._scratch[name, worker] = make(size, dtype or self.dtype)
         return found[:size]
 
-    def _piece_buffer(self, name: str, worker: int, shape: tuple[int, ...], images: int) -> Array:
-        size = int(np.prod(shape[1:])) * images
-        return self._shared(name, worker, size, np.empty).reshape(images, *shape[1:])
-
     def _padded_dx(self, dx: Array, first: int, last: int, worker: int) -> Array:
         if not any(self.pad):
             return dx[first:last]
-        shape = (0, self.height + 2 * self.pad[0], self.width + 2 * self.pad[1], self.channels)
-        return self._piece_buffer("padded dx", worker, shape, last - first)
+        shape = (last - first, self.height + 2 * self.pad[0], self.width + 2 * self.pad[1], self.channels)
+        return self._shared("padded dx", worker, math.prod(shape), np.empty).reshape(shape)
 
     def _partial_gradient(self, start: int) -> tuple[Array, Array]:
         """The gradients of weight (in the layout of the product) and bias by the piece that begins at `start`."""
@@ -397,8 +408,9 @@ class Convolution2D:
         key = ("windows", worker)
         if key not in self._scratch:
             self._scratch[key] = _Windows(
-                self.images, (self.height, self.width, self.channels), self.kernel, self.stride, self.pad, self.dilation,
-                self.groups, self.dtype, True, self.rows, self.columns, self.band,
+                self.images, (self.height, self.width, self.channels), self.kernel, self.stride, self.pad,
+                self.dilation, self.groups, self.dtype, True, self.images * self.band * self.columns, self.columns,
+                self.pool.scratch("windows", worker),
             )  # fmt: skip
         return self._scratch[key]
 
@@ -408,6 +420,7 @@ class Convolution2D:
             pad = (self.extent[0] - 1 - self.pad[0], self.extent[1] - 1 - self.pad[1])
             self._scratch[key] = _Windows(
                 self.mirror_images, (self.rows, self.columns, self.filters), self.kernel, (1, 1), pad, self.dilation,
-                self.groups, self.dtype, False, self.height, self.width, self.mirror_band,
+                self.groups, self.dtype, False, self.mirror_images * self.mirror_band * self.width, self.width,
+                self.pool.scratch("windows", worker),
             )  # fmt: skip
         return self._scratch[key]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nacre_numpy.convolution import gate_steps
-from nacre_numpy.threads import Pool, Step, run, split
+from nacre_numpy.threads import Pool, Step, maximum, run, split
 
 Array = Any
 
@@ -21,14 +21,20 @@ class InnerProduct:
     (outputs,). With `relu`, y = max(x W^T + b, 0).
 
     A worker computes some columns of every result for the whole batch, not all columns of some rows: it reads only its
-    part of the weights, and nothing has to be added up. So all of x must be there before the first piece begins, and all
-    pieces must be done before a next layer begins. Give the arrays once with `bind`, then run `forward_steps(worker)` and
-    `backward_steps(worker)` for every worker below `workers`, or call `forward` and `backward`, which do so on the pool's
-    threads.
+    part of the weights, and nothing has to be added up. So all of x must be there before the first piece begins, and
+    all pieces must be done before a next layer begins. Give the arrays once with `bind`, then run
+    `forward_steps(worker)` and `backward_steps(worker)` for every worker below `workers`, or call `forward` and
+    `backward`, which do so on the pool's threads.
     """
 
     def __init__(
-        self, batch: int, inputs: int, outputs: int, dtype: Any = np.float32, pool: Pool | None = None, relu: bool = False
+        self,
+        batch: int,
+        inputs: int,
+        outputs: int,
+        dtype: Any = np.float32,
+        pool: Pool | None = None,
+        relu: bool = False,
     ) -> None:
         self.batch, self.inputs, self.outputs, self.relu = batch, inputs, outputs, relu
         self.dtype, self.pool = np.dtype(dtype), pool or Pool(1)
@@ -41,8 +47,8 @@ class InnerProduct:
         self._backward: list[list[Step]] = []
 
     def bind(
-        self, x: Array, weight: Array, bias: Array | None, y: Array, dy: Array | None = None, dweight: Array | None = None,
-        dbias: Array | None = None, dx: Array | None = None,
+        self, x: Array, weight: Array, bias: Array | None, y: Array, dy: Array | None = None,
+        dweight: Array | None = None, dbias: Array | None = None, dx: Array | None = None,
     ) -> None:  # fmt: skip
         """Fix the arrays that the steps work on. What is `None` is not there, or not wanted."""
         arrays = (x, weight, bias, y, dy, dweight, dbias, dx)
@@ -65,7 +71,7 @@ class InnerProduct:
         self, x: Array, dy: Array, weight: Array, dweight: Array | None, dbias: Array | None, dx: Array | None,
         y: Array | None = None,
     ) -> None:  # fmt: skip
-        """Write the gradients that are wanted. `y`, which only `relu` reads, is that of the last `forward` unless given."""
+        """Write the gradients that are wanted. `y`, which only `relu` reads, is the last `forward`'s unless given."""
         y = self._bound[3] if y is None else y
         self.bind(x, weight, self._bound[2], y, dy, dweight, dbias, dx)
         self.pool.parallel(self.backward_piece, self.workers)
@@ -95,7 +101,7 @@ class InnerProduct:
         if bias is not None:
             yield np.add, (y, bias[outputs], y)
         if self.relu:
-            yield np.maximum, (y, self._zeros[outputs], y)
+            yield maximum, (y, self._zeros[outputs], y)
 
     def _make_backward(self, outputs: slice, inputs: slice) -> Iterator[Step]:
         x, weight, _, y, dy, dweight, dbias, dx = self._bound

@@ -5,19 +5,19 @@ costs 2 k passes instead of k * k, and half of them run over whole rows of pixel
 `convolution`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 
-from nacre_numpy.threads import Pool, Step, run
+from nacre_numpy.threads import Pool, Step, maximum, run
 
 Array = Any
 Pair = tuple[int, int]
 
-CHUNK_BYTES = 1 << 21
-"""Size of the image data worked on at a time. Smaller chunks would stay in the second-level cache, but threads that take
-and give back the interpreter's lock every few microseconds wait for each other more than they gain."""
+CHUNK_BYTES = 1 << 20
+"""Size of the image data worked on at a time. Smaller chunks would stay in the second-level cache, but threads that
+take and give back the interpreter's lock every few microseconds wait for each other more than they gain."""
 
 
 class _Axis:
@@ -27,7 +27,9 @@ class _Axis:
         self.length, self.windows = length, windows
         self.starts = [i * stride - pad for i in range(windows)]
         if windows < 1 or any(start >= length or start + kernel <= 0 for start in self.starts):
-            raise ValueError(f"{windows} windows of {kernel}, stride {stride}, pad {pad}: one misses the {length} pixels")
+            raise ValueError(
+                f"{windows} windows of {kernel}, stride {stride}, pad {pad}: one misses the {length} pixels"
+            )
         self.cells = [len(range(max(start, -pad), min(start + kernel, length + pad))) for start in self.starts]
         self.offsets: list[tuple[slice, slice]] = []  # for cell t of the windows: which windows have it, where it lies
         for t in range(min(kernel, length + pad)):
@@ -48,11 +50,13 @@ class _Axis:
                 self.rest.append((slice(middle, where.stop), slice(cell, cells.stop, stride)))
             begun[where] = True
 
+        self.one_go = len(self.first) == 1 and bool(self.rest) and self.rest[0][0] == slice(0, windows)
+        """Every window has its first two cells."""
+
     def reduce_steps(self, function: Any, source: Array, result: Array) -> Iterator[Step]:
         """`result[:, i]` = `function` over the cells of window i of `source` (outer, length, run)."""
-        everything = slice(0, self.windows)
         rest = self.rest
-        if len(self.first) == 1 and rest and rest[0][0] == everything:
+        if self.one_go:
             yield function, (source[:, self.first[0][1]], source[:, rest[0][1]], result)
             rest = rest[1:]
         else:
@@ -81,12 +85,13 @@ class Pooling2D:
     """Pooling over a batch of fixed shape, its scratch memory and its steps.
 
     `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, channels), all C-contiguous. Window
-    (i, j) begins at (i, j) * stride - pad. `mode` "max": the maximum of the part inside the image, whose first cell (row by
-    row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by the number of the window's cells
+    (i, j) begins at (i, j) * stride - pad. `mode` "max": the maximum of the part inside the image, whose first cell
+    (row by row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by the number of the window's cells
     inside the image and its padding.
 
-    Give the arrays once with `bind`, then run `forward_steps` and `backward_steps` for every piece of the batch, or call
-    `forward` and `backward`, which use the pool's threads. The backward pass reads x again: nothing is kept between passes.
+    Give the arrays once with `bind`, then run `forward_steps` and `backward_steps` for every piece of the batch, or
+    call `forward` and `backward`, which use the pool's threads. The backward pass reads x again: nothing is kept between
+    passes.
     """
 
     def __init__(
@@ -144,7 +149,9 @@ class Pooling2D:
         if key not in self._forward:
             make = self._max_forward if self.mode == "max" else self._mean_forward
             x, y = self._bound[:2]
-            self._forward[key] = [step for chunk in self._chunks(start, stop) for step in make(x[chunk], y[chunk], worker)]
+            self._forward[key] = [
+                step for chunk in self._chunks(start, stop) for step in make(x[chunk], y[chunk], worker)
+            ]
         return self._forward[key]
 
     def backward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
@@ -163,9 +170,9 @@ class Pooling2D:
     def _max_forward(self, x: Array, y: Array, worker: int) -> Iterator[Step]:
         n, h, w, c = x.shape
         lines = self._buffer("lines", worker, (n, h, self.columns, c))
-        yield from self.across.reduce_steps(np.maximum, x.reshape(n * h, w, c), lines.reshape(n * h, self.columns, c))
+        yield from self.across.reduce_steps(maximum, x.reshape(n * h, w, c), lines.reshape(n * h, self.columns, c))
         flat = (self.columns * c,)
-        yield from self.down.reduce_steps(np.maximum, lines.reshape(n, h, *flat), y.reshape(n, self.rows, *flat))
+        yield from self.down.reduce_steps(maximum, lines.reshape(n, h, *flat), y.reshape(n, self.rows, *flat))
 
     def _max_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Step]:
         n, h, w, c = x.shape
@@ -182,32 +189,35 @@ class Pooling2D:
 
     def _winner_steps(
         self, axis: _Axis, source: Array, best: Array, name: str, worker: int
-    ) -> Iterator[Step]:
-        """Write the maxima into `best`; return for every later cell of the windows a factor, 1 where it beats the earlier."""
-        for where, cells in axis.first:
-            yield np.copyto, (best[:, where], source[:, cells])
-        factors = []
+    ) -> Generator[Step, None, list[Array]]:
+        """Write the maxima into `best`; return for every later cell of the windows where it beats the earlier ones."""
+        in_one_go = axis.one_go  # the first two cells need no copy
+        if not in_one_go:
+            for where, cells in axis.first:
+                yield np.copyto, (best[:, where], source[:, cells])
+        beats = []
         for number, (where, cells) in enumerate(axis.rest):
             window = best[:, where]
-            beats = self._buffer("beats", worker, window.shape, np.bool_)
-            factor = self._buffer(f"{name} {number}", worker, window.shape, self.integer)
-            yield np.greater, (source[:, cells], window, beats)
-            yield np.copyto, (factor, beats.view(np.int8))
-            yield np.maximum, (window, source[:, cells], window)
-            factors.append(factor)
-        return factors
+            before = source[:, axis.first[0][1]] if in_one_go and number == 0 else window
+            beats.append(self._buffer(f"{name} {number}", worker, window.shape, np.bool_))
+            yield np.greater, (source[:, cells], before, beats[-1])
+            yield maximum, (before, source[:, cells], window)
+        return beats
 
-    def _route_steps(self, axis: _Axis, factors: list[Array], gradient: Array, target: Array, worker: int) -> Iterator[Step]:
+    def _route_steps(
+        self, axis: _Axis, beats: list[Array], gradient: Array, target: Array, worker: int
+    ) -> Iterator[Step]:
         """Give every window's gradient to its winner, from the last cell to the first; this uses `gradient` up.
 
         Products of bits with 0 or 1, and differences by exclusive or, are exact for every float, NaN and infinity too.
         """
         written = np.zeros(axis.length, bool)
         integers = gradient.view(self.integer)
-        for (where, cells), factor in zip(reversed(axis.rest), reversed(factors), strict=True):
+        for (where, cells), beat in zip(reversed(axis.rest), reversed(beats), strict=True):
             window = integers[:, where]
             part = self._buffer("part", worker, window.shape, self.integer)
-            yield np.multiply, (window, factor, part)
+            yield np.copyto, (part, beat.view(np.int8))
+            yield np.multiply, (window, part, part)
             yield np.bitwise_xor, (window, part, window)
             yield from axis.put_steps(part.view(self.dtype), target, cells, written)
         for where, cells in axis.first:

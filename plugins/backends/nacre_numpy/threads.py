@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 
+BUFFER = 240
+"""Elements in a buffer of NumPy's iterators: 960 bytes of float32. It must be a multiple of 16."""
+
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments, usually a NumPy function and views made once."""
 
@@ -26,6 +29,24 @@ def run(steps: Sequence[Step]) -> None:
     """Call every step, in order."""
     for function, arguments in steps:
         function(*arguments)
+
+
+@contextmanager
+def small_buffers() -> Iterator[None]:
+    """Let NumPy's iterators use buffers below 1 KiB in this thread.
+
+    They would take three of 32 KiB for many a strided operation, and be no faster. The pool's threads always do so.
+    """
+    before = np.setbufsize(BUFFER)
+    try:
+        yield
+    finally:
+        np.setbufsize(before)
+
+
+def maximum(a: Any, b: Any, out: Any) -> None:
+    """`np.maximum` as a step: NumPy wants its `out` by name."""
+    np.maximum(a, b, out=out)
 
 
 @cache
@@ -72,6 +93,7 @@ class _Worker:
         self.thread.start()
 
     def loop(self) -> None:
+        np.setbufsize(BUFFER)
         while True:
             self.begin.acquire()
             if self.call is None:
@@ -111,8 +133,8 @@ def _stop(workers: list[_Worker], process: int) -> None:
 class Pool:
     """`count` threads, the caller's being one of them, that share the work of one call.
 
-    The threads start with the first call that has work for them. `close()` ends them; they also end with the pool's last
-    reference and at exit. After a fork the child starts its own.
+    The threads start with the first call that has work for them. `close()` ends them; they also end with the pool's
+    last reference and at exit. After a fork the child starts its own.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -123,16 +145,29 @@ class Pool:
         self._process = os.getpid()
         self._free = _thread.allocate_lock()
         self._finalize: weakref.finalize[..., Any] | None = None
+        self._reserved: dict[str, int] = {}
+        self._scratch: dict[tuple[str, int], Any] = {}
+
+    def reserve(self, name: str, size: int) -> None:
+        """Make `scratch(name, ...)` at least `size` bytes large; all who reserve before it is used share one piece."""
+        self._reserved[name] = max(size, self._reserved.get(name, 0))
+
+    def scratch(self, name: str, worker: int) -> Any:
+        """A worker's memory of that name, as bytes; every layer on the pool may use it, so it keeps nothing."""
+        found = self._scratch.get((name, worker))
+        if found is None or found.size < self._reserved[name]:
+            found = self._scratch[name, worker] = np.empty(self._reserved[name], np.uint8)
+        return found
 
     def pieces(self, n: int) -> tuple[tuple[int, int], ...]:
         """The pieces of `range(n)` in the order of the workers: `parallel` calls its function with just these."""
         return split(n, self.count)
 
     def parallel(self, function: Callable[[int, int, int], None], n: int) -> None:
-        """Call `function(start, stop, worker)` for every piece of `range(n)`, each on a thread of its own; wait for all.
+        """Call `function(start, stop, worker)` for every piece of `range(n)`, each on its own thread; wait for all.
 
-        `worker` counts the pieces from 0; the caller runs piece 0. What a piece raises is raised here, the first piece's
-        first. A call from inside a piece, or from a second thread meanwhile, runs its pieces one after the other.
+        `worker` counts the pieces from 0; the caller runs piece 0. What a piece raises is raised here, the first
+        piece's first. A call from inside a piece, or from a second thread meanwhile, runs its pieces one after the other.
         """
         pieces = split(n, self.count)
         if len(pieces) == 1:
@@ -223,7 +258,7 @@ class Blas:
 
 @cache
 def _openblas_functions() -> tuple[Any, Any]:
-    """OpenBLAS's functions (set, get), or (None, None). The names differ by vendor's prefix and by width of integers."""
+    """OpenBLAS's functions (set, get), or (None, None). Names differ by vendor's prefix and by width of integers."""
     for path in _loaded_openblas():
         try:
             library = ctypes.CDLL(str(path))  # loaded already: this only makes a handle

@@ -36,13 +36,18 @@ class MomentumUpdate:
         self._arrays = arrays
         self._chunks = [
             [
-                (*(array[first : min(first + CHUNK, stop)] for array in arrays), self._scratch[worker][: min(CHUNK, stop - first)])
+                (
+                    *(array[first : min(first + CHUNK, stop)] for array in arrays),
+                    self._scratch[worker][: min(CHUNK, stop - first)],
+                )
                 for first in range(start, stop, CHUNK)
             ]
             for worker, (start, stop) in enumerate(self.pool.pieces(self.size))
         ]
 
-    def update(self, weight: Array, gradient: Array, velocity: Array, rate: float, momentum: float, decay: float = 0.0) -> None:
+    def update(
+        self, weight: Array, gradient: Array, velocity: Array, rate: float, momentum: float, decay: float = 0.0
+    ) -> None:
         """Write the new `velocity` and `weight`; `gradient` is only read."""
         self.bind(weight, gradient, velocity)
         as_array = self.dtype.type

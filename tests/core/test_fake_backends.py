@@ -1,0 +1,234 @@
+"""Nets on two backends that forbid what a hurried core would do: see `fake_backends`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fake_backends
+import numpy as np
+import pytest
+from fake_backends import BlockedBackend, ForeignBackend
+
+import nacre
+from nacre import InputLayer, Layer, LayerState, Names, Net, Parameter, Solver
+from nacre.registry import Registry
+from nacre_layers import (
+    AccuracyLayer,
+    BatchNormLayer,
+    ConcatLayer,
+    Constant,
+    ConvolutionLayer,
+    DropoutLayer,
+    Gaussian,
+    InnerProductLayer,
+    L2,
+    Mean,
+    PoolingLayer,
+    ReLU,
+    ReLULayer,
+    ReshapeLayer,
+    Sigmoid,
+    SoftmaxLayer,
+    SoftmaxLossLayer,
+    SplitLayer,
+    Tanh,
+)
+from nacre_solvers import SGD, Step
+
+KERNELS = {
+    "InnerProduct": fake_backends.BlockedInnerProduct,
+    "neuron/ReLU": fake_backends.BlockedReLU,
+    "solver/SGD": fake_backends.BlockedSGD,
+}
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> BlockedBackend:
+    registry = Registry()
+    registry.register(BlockedBackend, "blocked", "backend")
+    for thing, kernel in KERNELS.items():
+        registry.register_kernel(kernel, thing, "blocked")
+    monkeypatch.setattr("nacre.registry._registry", registry)
+    backend = BlockedBackend()
+    monkeypatch.setattr("nacre.backend._opened", {"blocked": backend})
+    return backend
+
+
+@pytest.fixture
+def foreign(monkeypatch: pytest.MonkeyPatch) -> ForeignBackend:
+    registry = Registry()
+    registry.register(ForeignBackend, "foreign", "backend")
+    monkeypatch.setattr("nacre.registry._registry", registry)
+    backend = ForeignBackend()
+    monkeypatch.setattr("nacre.backend._opened", {"foreign": backend})
+    return backend
+
+
+def mixed_layers() -> list[Layer]:
+    """Kernels, neurons with and without a kernel, in-place layers and plain states in turn."""
+    return [
+        InputLayer(name="in", tops="data", shape=(3, 2), batch_size=6),
+        InputLayer(name="labels", tops="label", batch_size=6),
+        InnerProductLayer(name="ip1", bottoms="data", tops="ip1", output_dim=7, neuron=ReLU()),
+        InnerProductLayer(name="ip2", bottoms="ip1", tops="ip2", output_dim=9, neuron=Tanh()),
+        DropoutLayer(name="drop", bottoms="ip2", ratio=0.25),
+        InnerProductLayer(name="ip3", bottoms="ip2", tops="ip3", output_dim=5, bias=False),
+        ReLULayer(name="relu", bottoms="ip3", tops="relu"),
+        InnerProductLayer(name="ip4", bottoms="relu", tops="ip4", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["ip4", "label"]),
+    ]
+
+
+def write_batch(net: Net, seed: int = 0) -> None:
+    random = np.random.default_rng(seed)
+    for name, value in net.schedule.final.items():
+        if name in ("data", "label"):
+            shape = value.shape
+            net.write(name, random.normal(size=shape) if name == "data" else random.integers(0, 3, shape))
+
+
+def trained(backend: str, layers: list[Layer], iterations: int = 6) -> tuple[list[float], dict[str, Any], Net]:
+    net = Net("net", layers, backend=backend, dtype="float64", seed=3)
+    write_batch(net)
+    solver = Solver(
+        SGD(), max_iter=iterations, lr_policy=Step(base=0.5, gamma=0.5, stepsize=2), momentum_policy=0.9, regu_coef=0.01
+    )
+    training = solver.start(net)
+    losses: list[float] = []
+    for _ in range(iterations):
+        training.step()
+        losses.append(training.loss)
+    return losses, {name: handle.value for name, handle in net.parameters.items()}, net
+
+
+def test_kernels_on_opaque_recorded_blobs_train_like_plain_states(blocked: BlockedBackend) -> None:
+    expected, weights, _ = trained("numpy", mixed_layers())
+    losses, found, net = trained("blocked", mixed_layers())
+    assert [op.name for op in net.ops if op.kernel] == ["ip1", "ip1/ReLU", "ip2", "ip3", "relu/ReLU", "ip4"]
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    for name, value in weights.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_a_recorded_step_is_replayed_and_sees_scalars_that_change(blocked: BlockedBackend) -> None:
+    losses, _, _ = trained("blocked", mixed_layers(), 5)
+    assert blocked.replayed >= 4 * blocked.recorded > 0, "later iterations replay what the first one recorded"
+    assert len(set(losses)) == 5
+
+
+def test_the_plan_is_kept(blocked: BlockedBackend) -> None:
+    _, _, net = trained("blocked", mixed_layers(), 1)
+    assert {"layout": "blocked"} in net.plan.values()
+
+
+def test_blobs_in_opaque_memory_are_read_as_plain_arrays(blocked: BlockedBackend) -> None:
+    plain = Net("plain", mixed_layers(), backend="numpy", dtype="float64", seed=3, keep="all")
+    opaque = Net("opaque", mixed_layers(), backend="blocked", dtype="float64", seed=3, keep="all")
+    for net in (plain, opaque):
+        write_batch(net)
+        net.forward()
+        net.backward()
+    for name in ("ip1", "ip2", "ip3", "relu", "ip4"):
+        np.testing.assert_allclose(opaque.blob(name), plain.blob(name), rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(opaque.gradient(name), plain.gradient(name), rtol=1e-10, err_msg=name)
+
+
+def test_a_kernel_that_declines_leaves_the_layer_to_its_own_state(blocked: BlockedBackend) -> None:
+    two = [
+        InputLayer(name="in", tops=["a", "b"], shape=(4,), batch_size=2),
+        InnerProductLayer(name="ip", bottoms=["a", "b"], tops=["x", "y"], output_dim=3),
+    ]
+    op = Net("two", two, backend="blocked").node_ops["ip"]
+    assert not op.kernel
+    assert [reason for _, reason in op.choice.declined] == ["only one bottom"]
+
+
+def everything() -> list[Layer]:
+    """Nearly every layer of nacre in one net."""
+    return [
+        InputLayer(name="in", tops="data", shape=(2, 6, 6), batch_size=4),
+        InputLayer(name="labels", tops="label", batch_size=4),
+        ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=4, kernel=3, pad=1, n_group=2, neuron=ReLU()),
+        BatchNormLayer(name="norm", bottoms="conv", tops="norm"),
+        SplitLayer(name="split", bottoms="norm", tops=["left", "right"]),
+        PoolingLayer(name="max", bottoms="left", tops="max", kernel=3, stride=2),
+        PoolingLayer(name="mean", bottoms="right", tops="mean", kernel=3, stride=2, pooling=Mean(), neuron=Sigmoid()),
+        ConcatLayer(name="both", bottoms=["max", "mean"], tops="both"),
+        ReshapeLayer(name="flat", bottoms="both", tops="flat", shape=-1),
+        DropoutLayer(name="drop", bottoms="flat", ratio=0.5),
+        InnerProductLayer(name="ip", bottoms="flat", tops="ip", output_dim=3, neuron=Tanh(), weight_regu=L2()),
+        SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+        SoftmaxLayer(name="softmax", bottoms="ip", tops="prob", exclude=["train"]),
+        AccuracyLayer(name="accuracy", bottoms=["ip", "label"]),
+    ]
+
+
+def test_nets_run_on_memory_that_numpy_cannot_read(foreign: ForeignBackend) -> None:
+    expected, weights, _ = trained("numpy", everything())
+    losses, found, net = trained("foreign", everything())
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    for name, value in weights.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+    assert net.statistics()["accuracy"]["records"] == 24
+    probabilities = net.predict(np.zeros((9, 2, 6, 6)), "prob")
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+class HostScaleLayer(Layer, has_param=True, can_do_bp=True):
+    """y = w x, computed by NumPy wherever the net runs."""
+
+    bottoms: Names
+    tops: Names
+    name: str = "host"
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HostScaleState:
+        return HostScaleState(self, backend, inputs, diffs)
+
+
+class HostScaleState(LayerState, host_only=True):
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters = [Parameter("w", (inputs[0].shape[1],), init=Gaussian())]
+        self.blobs = [backend.blob(inputs[0].shape)]
+
+    def forward(self, inputs: list[Any]) -> None:
+        assert isinstance(inputs[0], np.ndarray)
+        self.blobs[0][...] = inputs[0] * self.parameters[0].blob
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        np.sum(inputs[0] * self.blobs_diff[0], axis=0, out=self.parameters[0].gradient)
+        if diffs[0] is not None:
+            diffs[0][...] = self.blobs_diff[0] * self.parameters[0].blob
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def host_only_layers() -> list[Layer]:
+    return [
+        InputLayer(name="in", tops="data", shape=(5,), batch_size=6),
+        InputLayer(name="labels", tops="label", batch_size=6),
+        InnerProductLayer(name="ip1", bottoms="data", tops="ip1", output_dim=4, neuron=Tanh()),
+        HostScaleLayer(bottoms="ip1", tops="scaled"),
+        InnerProductLayer(name="ip2", bottoms="scaled", tops="ip2", output_dim=3, bias_init=Constant(value=0.1)),
+        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
+    ]
+
+
+def test_a_state_that_wants_numpy_arrays_gets_them_on_a_device(foreign: ForeignBackend) -> None:
+    expected, weights, _ = trained("numpy", host_only_layers())
+    losses, found, net = trained("foreign", host_only_layers())
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    for name, value in weights.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-10, err_msg=name)
+    assert {(name, one[0], other[0]) for name, one, other in net.schedule.copies} == {
+        ("ip1", "plain", "host"),
+        ("ip1", "host", "plain"),
+        ("scaled", "host", "plain"),
+        ("scaled", "plain", "host"),
+    }
+
+
+def test_without_fallback_a_layer_without_a_kernel_is_refused(blocked: BlockedBackend) -> None:
+    with pytest.raises(nacre.NacreError, match="no kernel of backend 'blocked' serves ip2/Tanh"):
+        Net("net", mixed_layers(), backend="blocked", fallback="error")
