@@ -10,7 +10,9 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from .errors import ConfigError, ContractError, nearest
@@ -19,6 +21,9 @@ Given = TypeVar("Given", contravariant=True)
 Read = TypeVar("Read", covariant=True)
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
+
+base_folder: ContextVar[Path | None] = ContextVar("base_folder", default=None)
+"""The folder that relative paths in fields start from: a net file's while it is read, else the working folder."""
 
 
 class Converted(Generic[Given, Read]):
@@ -123,6 +128,17 @@ class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
         if not all(isinstance(text, str | os.PathLike) for text in texts):
             raise ValueError
         return tuple(os.fspath(text) for text in texts)
+
+
+class Paths(Texts):
+    """Files or folders; relative ones start from the net file's folder, or in Python from the working folder."""
+
+    wants = "a path, or a list of paths"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[str, ...]:
+        folder = base_folder.get()
+        return tuple(text if folder is None else str(folder / text) for text in Texts.convert(value))
 
 
 def spread(numbers: tuple[int, ...], count: int, where: str) -> tuple[int, ...]:

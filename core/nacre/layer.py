@@ -190,6 +190,10 @@ class LayerState:
         """Give None, or the reason why this kernel does not serve `layer` on inputs of these shapes and types."""
         return None
 
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        """Say whether a kernel applies this neuron to its tops itself; those named in `fuses` unless overridden."""
+        return type(neuron).__name__ in type(self).fuses
+
     @property
     def phase(self) -> str:
         """The net's phase: train, validation, test or predict (or one of an algorithm's own)."""

@@ -218,7 +218,7 @@ class Net:
         if not node.layer.has_neuron:
             return value
         neuron: Neuron = node.layer.neuron
-        if is_identity(neuron) or op.kernel and type(neuron).__name__ in type(op.state).fuses:
+        if is_identity(neuron) or (op.kernel and op.state.fuses_neuron(neuron)):
             return value
         blobs: list[Any] = [value.blob]
         diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]

@@ -356,6 +356,15 @@ def test_pooling_in_small_chunks(monkeypatch, mode):
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("mode", ["max", "mean"])
+def test_pooling_may_write_the_gradient_over_its_input(mode):
+    x, dy = numbers(5, 7, 7, 2), numbers(5, 3, 3, 2, seed=1)
+    layer = Pooling2D(5, 7, 7, 2, 3, 3, (3, 3), (2, 2), (0, 0), mode, np.float64, POOLS[2])
+    _, dx = naive_pooling(x, dy, 3, 3, (3, 3), (2, 2), (0, 0), mode)
+    layer.backward(x, dy, x)
+    np.testing.assert_allclose(x, dx, atol=1e-12)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("mode", ["max", "mean"])
 def test_pooling_passes_nan_on_and_spreads_no_infinity(mode):

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 nacre_api = "1"
 
 BACKENDS = {"numpy": "nacre_numpy.backend:NumpyBackend"}
-KERNELS: dict[tuple[str, str], str] = {}
+KERNELS = {
+    ("Convolution", "numpy"): "nacre_numpy.kernels:ConvolutionKernel",
+    ("InnerProduct", "numpy"): "nacre_numpy.kernels:InnerProductKernel",
+    ("Pooling", "numpy"): "nacre_numpy.kernels:PoolingKernel",
+    ("solver/SGD", "numpy"): "nacre_numpy.kernels:SGDKernel",
+}
 
 
 @hookimpl

@@ -9,6 +9,8 @@ from nacre import Array, HostMemory, Own
 from nacre.backend import loop
 from nacre.schedule import Step
 
+from .threads import Blas, Pool
+
 
 class NumpyBackend(HostMemory):
     """Arrays in the machine's memory. Its own blobs of four axes lie as (images, rows, columns, channels)."""
@@ -16,6 +18,11 @@ class NumpyBackend(HostMemory):
     name = "numpy"
     lineage = ("numpy",)
     elementwise = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = Pool()
+        self.blas = Blas()
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
         return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
@@ -35,4 +42,13 @@ class NumpyBackend(HostMemory):
                 images, channels, rows, columns = blob.shape
                 blob.layout = "channels last"
                 blob.memory = self.empty((images, rows, columns, channels), blob.dtype)
-        return loop(steps)
+        run = loop(steps)
+
+        def with_own_threads() -> None:
+            before = self.blas.set_threads(1)
+            try:
+                run()
+            finally:
+                self.blas.set_threads(before)
+
+        return with_own_threads

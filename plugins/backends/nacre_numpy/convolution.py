@@ -83,7 +83,8 @@ class Convolution2D:
     """Convolution over a batch of fixed shape, its scratch memory and its steps.
 
     `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, filters), all C-contiguous;
-    `weight`, `dweight` (filters, channels / groups, *kernel), `bias`, `dbias` (filters,). With `relu`, y = max(x * W + b, 0).
+    `weight`, `dweight` (filters, channels / groups, *kernel), `bias`, `dbias` (filters,). With `relu`,
+    y = max(x * W + b, 0).
 
     Give the arrays once with `bind`, then, at every pass, run `prepare_steps()` (once, after the weights have changed),
     `forward_steps(start, stop, worker)` for every piece, `backward_steps(start, stop, worker)` for every piece, and
@@ -319,7 +320,7 @@ class Convolution2D:
                 elif dx is not None:
                     target = dx[first:last, top:bottom].reshape(-1, self.channels)
                     yield np.matmul, (result[:, outputs], self.packed[group].T, target[:, inputs])
-        if padded_dx is not None and any(self.pad):
+        if dx is not None and padded_dx is not None and any(self.pad):
             above, left = self.pad
             yield np.copyto, (dx[first:last], padded_dx[:, above : above + self.height, left : left + self.width])
 

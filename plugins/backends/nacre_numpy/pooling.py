@@ -86,12 +86,12 @@ class Pooling2D:
 
     `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, channels), all C-contiguous. Window
     (i, j) begins at (i, j) * stride - pad. `mode` "max": the maximum of the part inside the image, whose first cell
-    (row by row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by the number of the window's cells
-    inside the image and its padding.
+    (row by row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by the number of the window's
+    cells inside the image and its padding.
 
     Give the arrays once with `bind`, then run `forward_steps` and `backward_steps` for every piece of the batch, or
-    call `forward` and `backward`, which use the pool's threads. The backward pass reads x again: nothing is kept between
-    passes.
+    call `forward` and `backward`, which use the pool's threads. The backward pass of "max" reads x again: nothing is
+    kept between passes. `dx` may be `x`, if nobody else needs x any more.
     """
 
     def __init__(

@@ -167,7 +167,7 @@ class Pool:
         """Call `function(start, stop, worker)` for every piece of `range(n)`, each on its own thread; wait for all.
 
         `worker` counts the pieces from 0; the caller runs piece 0. What a piece raises is raised here, the first
-        piece's first. A call from inside a piece, or from a second thread meanwhile, runs its pieces one after the other.
+        piece's first. A call from inside a piece, or from a second thread meanwhile, runs its pieces one by one.
         """
         pieces = split(n, self.count)
         if len(pieces) == 1:

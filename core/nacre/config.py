@@ -1,0 +1,501 @@
+"""A net from a TOML file, and back: the net file, overrides from the command line, and settings around it.
+
+Settings come from, in this order: the command line, the environment, the net file, `nacre.toml` in the working folder, the
+user's `nacre/nacre.toml` (below `XDG_CONFIG_HOME`, or `~/.config`). None has to exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from .checks import Configured, base_folder
+from .errors import ConfigError, NacreError, nearest
+from .registry import parse_requirements, registry
+from .toml import toml_text
+from .toml import toml_value as toml_value
+
+if TYPE_CHECKING:
+    from .layer import Layer
+    from .net import Net
+    from .solver import Callback, Solver
+
+LARGEST = 16 * 2**20
+"""Bytes of the largest net file that is read: the largest net of the literature is a thousandth of it."""
+
+Table = dict[str, Any]
+Made = TypeVar("Made")
+
+_TOP: dict[str, tuple[type, str]] = {
+    "name": (str, "a text"),
+    "seed": (int, "a whole number"),
+    "backend": (str, "a text"),
+    "dtype": (str, "a text"),
+    "compute": (str, "a text"),
+    "fallback": (str, '"warn" or "error"'),
+    "deterministic": (bool, "true or false"),
+    "insert_splits": (bool, "true or false"),
+    "layer": (list, "an array of tables: [[layer]]"),
+    "solver": (dict, "a table: [solver]"),
+    "callback": (list, "an array of tables: [[callback]]"),
+    "plugins": (dict, "a table: [plugins]"),
+}
+_NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert_splits")
+_PLUGINS: dict[str, tuple[type, str]] = {
+    "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
+    "pin": (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }'),
+}
+_SETTINGS: dict[str, tuple[type, str]] = {"backend": (str, "a text"), "plugins": (dict, "a table: [plugins]")}
+
+
+@dataclass(frozen=True, eq=False)
+class NetFile:
+    """A net file that was read and checked: the layers, and how they are run and trained.
+
+    `layers` are the same objects for all nets made here, so that they share their parameters. `table` is what the file
+    says, overrides included.
+    """
+
+    path: Path
+    table: Table
+    layers: tuple[Layer, ...]
+    pins: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def name(self) -> str:
+        """The net's name; the file's unless given."""
+        return self.table.get("name", self.path.stem)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in the file start from."""
+        return self.path.absolute().parent
+
+    def net(self, phase: str = "train", **options: Any) -> Net:
+        """Make the net in one phase; `options` are those of `Net`, and win over the file's.
+
+        Raises:
+            NacreError: as `Net` does.
+        """
+        from .backend import Backend, open_backend
+        from .net import Net
+
+        backend = options.pop("backend", None)
+        chosen: dict[str, Any] = {key: self.table[key] for key in _NET_OPTIONS if key in self.table}
+        with pinned(self.pins):
+            if not isinstance(backend, Backend):
+                backend = open_backend(self.backend(backend))
+            return Net(self.name, self.layers, **{"backend": backend, "phase": phase, "pins": self.pins, **chosen, **options})
+
+    def backend(self, given: str | None = None) -> str | None:
+        """Give the name of the backend: the one given, else the environment's, the file's, or the settings'."""
+        return given or os.environ.get("NACRE_BACKEND") or self.table.get("backend") or settings().get("backend")
+
+    @property
+    def has_solver(self) -> bool:
+        """Whether the file says how the net is trained."""
+        return "solver" in self.table
+
+    def solver(self, **fields: Any) -> Solver:
+        """Make the solver with its callbacks, new ones at every call; `fields` win over the file's.
+
+        Raises:
+            ConfigError: the file has no [solver].
+        """
+        if not self.has_solver:
+            raise ConfigError(
+                f"{self.path} does not say how the net is trained", 'add a table [solver] with type = "SGD" and max_iter'
+            )
+        with self._building():
+            return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), fields)
+
+    @contextmanager
+    def _building(self) -> Iterator[None]:
+        with pinned(self.pins), based_on(self.folder):
+            yield
+
+
+def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile:
+    """Read a net file, override what `overrides` say ("solver.max_iter=100"), and make its layers.
+
+    Raises:
+        ConfigError: the file cannot be read, or says something that cannot be. All complaints in one message.
+        RegistryError: the file requires what is not installed.
+    """
+    path = Path(path)
+    table = read_toml(path)
+    for override in overrides:
+        apply_override(table, override)
+    complaints = Complaints(str(path))
+    complaints.about(_check_table(table, _TOP, ""))
+    plugins = table.get("plugins", {})
+    if isinstance(plugins, dict):
+        complaints.about(_check_table(cast("Table", plugins), _PLUGINS, "plugins."))
+        complaints.about(_check_texts(cast("Table", plugins)))
+    complaints.end()
+    parse_requirements(plugins.get("require", ()))
+    file = NetFile(path, table, (), {**settings().get("plugins", {}).get("pin", {}), **plugins.get("pin", {})})
+    layers: list[Layer] = []
+    with pinned(file.pins), based_on(file.folder):
+        for number, layer in enumerate(table.get("layer", [])):
+            made = complaints.attempt(lambda: _make_layer(layer), _called(layer, number))
+            layers += [made] if made is not None else []
+    if file.has_solver:
+        complaints.attempt(file.solver, "")
+    if not table.get("layer"):
+        complaints.about(["it has no layers: there is no [[layer]]"])
+    complaints.end()
+    object.__setattr__(file, "layers", tuple(layers))
+    return file
+
+
+def settings() -> Table:
+    """Give what `nacre.toml` in the working folder and the user's own say together.
+
+    Raises:
+        ConfigError: one of them cannot be read, or says something unknown.
+    """
+    home = os.environ.get("XDG_CONFIG_HOME")
+    user = (Path(home) if home else Path("~/.config").expanduser()) / "nacre" / "nacre.toml"
+    merged: Table = {}
+    for path in (user, Path("nacre.toml")):
+        if not path.is_file():
+            continue
+        table = read_toml(path)
+        complaints = Complaints(str(path))
+        complaints.about(_check_table(table, _SETTINGS, ""))
+        complaints.end()
+        plugins = table.get("plugins", {})
+        complaints.about(_check_table(plugins, {"pin": _PLUGINS["pin"]}, "plugins."))
+        complaints.about(_check_texts(plugins))
+        complaints.end()
+        pins = {**merged.get("plugins", {}).get("pin", {}), **plugins.get("pin", {})}
+        merged = {**merged, **table, "plugins": {"pin": pins}}
+    return merged
+
+
+def read_toml(path: Path) -> Table:
+    """Read a TOML file. Raises ConfigError naming file, line and reason."""
+    try:
+        if not path.is_file():  # a pipe or a device would be read for ever
+            raise ConfigError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        if path.stat().st_size > LARGEST:
+            raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is no net file")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text file: {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+# Complaints, all in one message
+
+
+class Complaints:
+    """Gathers what is wrong with a file."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._errors: list[tuple[str, str]] = []
+
+    def about(self, sentences: Iterable[str]) -> None:
+        """Add sentences about the file."""
+        self._errors += [(sentence, "") for sentence in sentences]
+
+    def attempt(self, make: Callable[[], Made], called: str) -> Made | None:
+        """Make something; keep what is wrong with it, and what it is called, and give None."""
+        try:
+            return make()
+        except NacreError as error:
+            for line in str(error.args[0]).split("\n"):
+                self._errors.append((line if not called or line.startswith(called) else f"{called}: {line}", error.remedy))
+            return None
+
+    def end(self) -> None:
+        """Raise ConfigError if there was anything."""
+        if self._errors:
+            sentences = [s if s.startswith(f"{self._where}: ") else f"{self._where}: {s}" for s, _ in self._errors]
+            remedies = dict.fromkeys(remedy for _, remedy in self._errors if remedy)
+            raise ConfigError("\n".join(dict.fromkeys(sentences)), "\n  ".join(remedies))
+
+
+def _check_table(table: Mapping[str, Any], known: Mapping[str, tuple[type, str]], start: str) -> Iterator[str]:
+    """Complain about unknown keys, and about values of another type."""
+    for key, value in table.items():
+        if key not in known:
+            yield f"unknown key '{start}{key}'{nearest(key, known)}; known: {', '.join(known)}"
+            continue
+        kind, words = known[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            yield f"{start}{key}={value!r}, but it must be {words}"
+        elif isinstance(value, list):
+            wanted = str if key == "require" else dict
+            if not all(isinstance(one, wanted) for one in cast("list[Any]", value)):
+                yield f"{start}{key} must be {words}"
+    if table.get("fallback", "warn") not in ("warn", "error"):
+        yield f"fallback={table['fallback']!r}, but it must be {_TOP['fallback'][1]}"
+
+
+def _check_texts(plugins: Table) -> Iterator[str]:
+    pins: Any = plugins.get("pin", {})
+    if isinstance(pins, dict):
+        for key, value in cast("Table", pins).items():
+            if not isinstance(value, str):
+                yield f"plugins.pin: '{key}'={value!r}, but it must be the name of a distribution"
+
+
+# Making what the file says
+
+
+@contextmanager
+def pinned(pins: Mapping[str, str]) -> Iterator[None]:
+    """Settle names by these pins as long as this lasts: a component in a field is opened without being told of pins."""
+    here = registry()
+    before = here.pins
+    here.pins = {**before, **pins}
+    try:
+        yield
+    finally:
+        here.pins = before
+
+
+@contextmanager
+def based_on(folder: Path) -> Iterator[None]:
+    """Let relative paths in fields start from a folder."""
+    token = base_folder.set(folder)
+    try:
+        yield
+    finally:
+        base_folder.reset(token)
+
+
+def layer_name(table: Mapping[str, Any]) -> str:
+    """Give the name that the layer of a table will have, or "" where that cannot be told."""
+    tops: Any = table.get("tops")
+    first: Any = cast("list[Any]", tops)[0] if isinstance(tops, list) and tops else tops
+    name: Any = table.get("name") or first
+    return name if isinstance(name, str) else ""
+
+
+def _called(table: Mapping[str, Any], number: int) -> str:
+    name = layer_name(table)
+    return name if table.get("name") == name and name else f"layer {name or number + 1} ({table.get('type', 'without type')})"
+
+
+def _type_of(table: Mapping[str, Any], kind: str) -> str:
+    if not isinstance(table.get("type"), str):
+        example = {"layer": "InnerProduct", "solver": "SGD"}.get(kind, "Snapshot")
+        raise ConfigError(f'type is missing: which {kind} it is, such as type = "{example}"')
+    return table["type"]
+
+
+def _make_layer(table: Mapping[str, Any]) -> Layer:
+    """Make a layer; the name of a neuron that is no layer's means an Activation layer with it."""
+    type_name = _type_of(table, "layer")
+    fields = {key: value for key, value in table.items() if key != "type"}
+    here = registry()
+    if here.offers("layer", type_name) or not here.offers("neuron", type_name):
+        return _with_none(here.open("layer", type_name), fields)
+    activation = here.open("layer", "Activation")
+    own = {known.name for known in activation.fields()} - {"neuron"}
+    neuron_class = here.open("neuron", type_name)
+    known = [known.name for known in neuron_class.fields()]
+    for key in fields:
+        if key not in own and key not in known:
+            raise ConfigError(f"unknown field '{key}'{nearest(key, [*own, *known])}")
+    neuron = neuron_class(**{key: value for key, value in fields.items() if key not in own})
+    return activation(**{key: value for key, value in fields.items() if key in own}, neuron=neuron)
+
+
+def _with_none(cls: Any, fields: Mapping[str, Any]) -> Any:
+    """Make an object of `cls`, where the text "none" means None in fields that may be None: TOML has no word for it."""
+    nullable = {known.name for known in cls.fields() if "None" in known.type.split(" | ") and "str" not in known.type}
+    return cls(**{key: None if value == "none" and key in nullable else value for key, value in fields.items()})
+
+
+def _make_solver(path: Path, table: Mapping[str, Any], callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
+    from .solver import Method, Solver
+
+    complaints = Complaints(str(path))
+    own = {known.name for known in Solver.fields()} - {"method", "callbacks"}
+    keys = set(table) - {"type"}
+
+    def method() -> Method:
+        cls = registry().open("solver", _type_of(table, "solver"))
+        known = [known.name for known in cls.fields()]
+        for key in sorted(keys - own - set(known)):
+            raise ConfigError(f"unknown field '{key}'{nearest(key, [*own, *known])}")
+        return _with_none(cls, {key: table[key] for key in table if key in known})
+
+    made_method = complaints.attempt(method, "[solver]")
+    made: list[Callback] = []
+    for number, entry in enumerate(callbacks):
+        one = complaints.attempt(lambda: _make_callback(entry), f"[[callback]] {entry.get('type', number + 1)}")
+        made += [one] if one is not None else []
+    complaints.end()
+    assert made_method is not None
+    fields: Table = {"callbacks": made, **{key: table[key] for key in table if key in own}, **given}
+    solver = complaints.attempt(lambda: Solver(made_method, **fields), "[solver]")
+    complaints.end()
+    assert solver is not None
+    return solver
+
+
+def _make_callback(table: Mapping[str, Any]) -> Callback:
+    cls = registry().open("callback", _type_of(table, "callback"))
+    return _with_none(cls, {key: value for key, value in table.items() if key != "type"})
+
+
+# Overrides
+
+
+def apply_override(table: Table, override: str) -> None:
+    """Change a net file's table as "solver.max_iter=100", "layer.conv1.n_filter=30" or "seed=3" say.
+
+    Values are TOML; a bare word that is none, such as ReLU, is a text. A layer goes by its name, a callback by its type.
+
+    Raises:
+        ConfigError: there is nothing of this name, or the value cannot be read.
+    """
+    key, equals, text = override.partition("=")
+    parts = [part.strip() for part in key.strip().split(".")]
+    if not equals or not all(parts):
+        raise ConfigError(f"--set {override}: it must be like solver.max_iter=100, layer.conv1.n_filter=30 or seed=3")
+    value = _override_value(override, text.strip())
+    place: Any = table
+    rest = parts
+    if parts[0] in ("layer", "callback"):
+        place, rest = _named(table, parts, override)
+    while len(rest) > 1:
+        below: Any = place.setdefault(rest[0], {})
+        if isinstance(below, str):  # a component by its name alone
+            below = place[rest[0]] = {"type": below}
+        if not isinstance(below, dict):
+            raise ConfigError(f"--set {override}: '{rest[0]}' is {below!r}, so it has no field '{rest[1]}'")
+        place, rest = cast("Table", below), rest[1:]
+    place[rest[0]] = value
+
+
+def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[str]]:
+    """Find the layer or callback that an override means; names of layers may have dots in them."""
+    kind = parts[0]
+    entries = [cast("Table", entry) for entry in table.get(kind, []) if isinstance(entry, dict)]
+    names = [layer_name(entry) if kind == "layer" else str(entry.get("type", "")) for entry in entries]
+    for end in range(len(parts) - 1, 1, -1):
+        name = ".".join(parts[1:end])
+        if names.count(name) == 1:
+            return entries[names.index(name)], parts[end:]
+        if name in names:
+            raise ConfigError(f"--set {override}: there are {names.count(name)} {kind}s '{name}'; change them in the file")
+    if len(parts) < 3:
+        raise ConfigError(f"--set {override}: it must be like {kind}.NAME.FIELD=VALUE")
+    known = f"{nearest(parts[1], names)}; there are: {', '.join(names) or 'none'}"
+    raise ConfigError(f"--set {override}: there is no {kind} '{parts[1]}'{known}")
+
+
+def _override_value(override: str, text: str) -> Any:
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError) as error:
+        if re.fullmatch(r"[A-Za-z][\w.:/-]*", text):
+            return text
+        raise ConfigError(f"--set {override}: {text!r} is no TOML value: {error}") from error
+    if list(read) != ["value"]:
+        raise ConfigError(f"--set {override}: it must be one value")
+    return read["value"]
+
+
+# Back to tables and text
+
+
+def table_of(thing: Configured) -> Table:
+    """Give a layer or a component as JSON-able data: its `type` and the fields that differ from their defaults.
+
+    Arrays are summarised; in an Activation layer made by a neuron's name stand the layer's type and the neuron.
+    """
+    return {"type": type_name(type(thing)), **{name: _plain(value) for name, value in thing.given().items()}}
+
+
+def type_name(cls: type) -> str:
+    """Give the name by which a class goes in a net file: the one that opens to it, else the class's own."""
+    here = registry()
+    kind = str(getattr(cls, "nacre_kind", ""))
+    for offer in here.offers(kind):
+        if here.opens_to(offer, cls):
+            return offer.name if len(here.offers(kind, offer.name)) == 1 else offer.qualified
+    return cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
+
+
+def _plain(value: Any) -> Any:
+    """Give a field's value as JSON can say it."""
+    if isinstance(value, Configured):
+        table = table_of(value)
+        return table["type"] if len(table) == 1 else table
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in cast("Sequence[Any]", value)]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        if value.shape == () and value.dtype.kind in "iufb":  # a NumPy number
+            return value.item()
+        return f"array of shape {tuple(value.shape)}, {value.dtype}"
+    return os.fspath(value) if isinstance(value, os.PathLike) else repr(value)
+
+
+def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
+    """Write a net file's, or a net's, TOML text; read again it gives equal layers.
+
+    Paths below `folder`, where the text will lie (a net file's own folder unless given), are written relative to it.
+
+    Raises:
+        ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
+    """
+    if isinstance(thing, NetFile):
+        head = {key: value for key, value in thing.table.items() if not isinstance(value, list | dict)}
+        head = {"name": thing.name, **head}
+        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback", "plugins") and value}
+        base = Path(folder) if folder is not None else thing.folder
+    else:
+        head = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
+        tail = {"plugins": {"pin": thing.pins}} if thing.pins else {}
+        base = Path(folder) if folder is not None else Path()
+    return toml_text({**head, "layer": [_file_table(layer, base.absolute()) for layer in thing.layers], **tail})
+
+
+def _file_table(layer: Layer, base: Path) -> Table:
+    table = table_of(layer)
+    if not registry().offers("layer", table["type"]):
+        raise ConfigError(
+            f"{layer.name}: no plugin offers {type(layer).__name__}, so no net file can name it",
+            f"offer it (hook offer_layers), or nacre.register({type(layer).__name__})",
+        )
+    paths = [known.name for known in type(layer).fields() if known.type == "Paths" and known.name in table]
+    for name, value in layer.given().items():
+        if _holds_array(value):
+            raise ConfigError(f"{layer.name}: {name} is an array, which a net file cannot hold", "write it to an HDF5 file")
+    for name in paths:
+        table[name] = [_relative(path, base) for path in table[name]]
+    return {name: "none" if value is None else value for name, value in table.items()}
+
+
+def _holds_array(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_array(entry) for entry in cast("Mapping[Any, Any]", value).values())
+    if isinstance(value, list | tuple):
+        return any(_holds_array(entry) for entry in cast("Sequence[Any]", value))
+    return hasattr(value, "shape") and hasattr(value, "dtype") and value.shape != ()
+
+
+def _relative(path: str, base: Path) -> str:
+    absolute = Path(path).absolute()
+    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else path

@@ -1,0 +1,41 @@
+"""The conformance kit: what an author of a layer or a kernel tests it with.
+
+`from nacre.testing import Example, LayerTests`: examples and a naive reference, and the kit does the rest. Importing this
+package imports neither pytest nor NumPy; `LayerTests` and `KernelTests` need pytest (`pip install pytest`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .close import TOLERANCES as TOLERANCES
+    from .close import assert_close as assert_close
+    from .close import assert_near as assert_near
+    from .gradients import check_net_gradients as check_net_gradients
+    from .gradients import numerical_gradient as numerical_gradient
+    from .gradients import worst_error as worst_error
+    from .kernels import KernelTests as KernelTests
+    from .layers import LayerTests as LayerTests
+    from .trial import Example as Example
+    from .trial import Trial as Trial
+    from .trial import backends as backends
+    from .trial import with_kernel as with_kernel
+    from .trial import without_kernels as without_kernels
+
+_PLACES = {
+    "close": "TOLERANCES assert_close assert_near",
+    "gradients": "check_net_gradients numerical_gradient worst_error",
+    "kernels": "KernelTests",
+    "layers": "LayerTests",
+    "trial": "Example Trial backends with_kernel without_kernels",
+}
+_PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
+__all__ = sorted(_PLACE)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACE:
+        raise AttributeError(f"module 'nacre.testing' has no attribute '{name}'")
+    return getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)

@@ -1,0 +1,77 @@
+"""Comparing arrays, with errors that say where they differ and by how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+TOLERANCES = {"float64": 1e-12, "float32": 1e-5}
+"""By how much a result may differ from its reference, as a share of the number and of the largest in the array."""
+
+GRADIENT_TOLERANCES = {"float64": 1e-6, "float32": 1e-4}
+"""The same for gradients: those of float64 against central differences, those of float32 against those of float64."""
+
+KERNEL_TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
+"""By how much a kernel may differ from the layer's own state: the norm of the difference, as a share of the norm."""
+
+
+def assert_close(actual: Any, expected: Any, what: str = "array", tolerance: float | None = None) -> None:
+    """Check every number of an array; NaN equals NaN, and infinities equal those of their sign.
+
+    A difference of `tolerance` times (the number + the largest finite number of the array) is allowed; `tolerance` is
+    that of the actual array's type in `TOLERANCES` unless given.
+
+    Raises:
+        AssertionError: names the shape, or the place of the worst number, both numbers, and what is allowed.
+    """
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape, f"{what}: the shape is {actual.shape} instead of {expected.shape}"
+    if not actual.size:
+        return
+    if tolerance is None:
+        tolerance = TOLERANCES.get(str(actual.dtype), 0.0)
+    one, other = actual.astype(np.float64), expected.astype(np.float64)
+    size = np.abs(np.where(np.isfinite(other), other, 0))
+    allowed = tolerance * (size + size.max())
+    with np.errstate(invalid="ignore"):
+        off = np.abs(one - other)
+    equal = (one == other) | (np.isnan(one) & np.isnan(other))
+    off = np.where(equal, 0, np.where(np.isfinite(off), off, np.inf))
+    wrong = off > allowed
+    if not wrong.any():
+        return
+    place = np.unravel_index(int(np.argmax(np.where(wrong, off, -1))), off.shape)
+    where = tuple(int(index) for index in place)
+    raise AssertionError(
+        f"{what}: {int(wrong.sum())} of {off.size} numbers differ, most at {where}: "
+        f"{one[place]:.9g} instead of {other[place]:.9g}, off by {off[place]:.3g}, allowed {allowed[place]:.3g}"
+    )
+
+
+def assert_near(actual: Any, expected: Any, what: str = "array", tolerance: float | None = None) -> None:
+    """Check an array as a whole: the norm of the difference is at most `tolerance` times the norm of `expected`.
+
+    `tolerance` is that of the actual array's type in `KERNEL_TOLERANCES` unless given.
+
+    Raises:
+        AssertionError: names the shape, or the relative error, and the place of the worst number.
+    """
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape, f"{what}: the shape is {actual.shape} instead of {expected.shape}"
+    if tolerance is None:
+        tolerance = KERNEL_TOLERANCES.get(str(actual.dtype), 0.0)
+    one, other = actual.astype(np.float64), expected.astype(np.float64)
+    unlike = np.isfinite(one) != np.isfinite(other)
+    finite = np.isfinite(one) & np.isfinite(other)
+    off = np.where(finite, one - np.where(finite, other, 0), 0)
+    norm = float(np.sqrt(np.sum(np.where(finite, other, 0) ** 2)))
+    error = np.inf if unlike.any() else float(np.sqrt(np.sum(off**2))) / (norm or 1.0)
+    if error <= tolerance:
+        return
+    place = np.unravel_index(int(np.argmax(np.where(unlike, np.inf, np.abs(off)))), off.shape)
+    where = tuple(int(index) for index in place)
+    raise AssertionError(
+        f"{what}: off by {error:.3g} of its norm, allowed {tolerance:.3g}; "
+        f"most at {where}: {one[place]:.9g} instead of {other[place]:.9g}"
+    )

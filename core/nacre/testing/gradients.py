@@ -1,0 +1,121 @@
+"""Numerical gradients: central differences in float64, the judge of every `backward`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..net import Net
+
+ENTRIES = 200
+EPSILON = 1e-5
+
+
+def numerical_gradient(
+    function: Callable[[np.ndarray], float],
+    array: np.ndarray,
+    *,
+    entries: int = ENTRIES,
+    epsilon: float = EPSILON,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Differentiate `function` with respect to the numbers of a float64 array, by central differences.
+
+    Args:
+        function: takes an array of the shape of `array`, gives a number.
+        array: where the gradient is wanted; it is not changed.
+        entries: how many numbers are taken: all of an array of up to so many, else random ones.
+        epsilon: half the step, for numbers up to 1; that share of larger ones.
+        seed: of the random choice.
+
+    Returns:
+        The flat indices of the numbers taken, and the slopes there.
+    """
+    places = np.arange(array.size)
+    if array.size > entries:
+        places = np.sort(np.random.default_rng(seed).choice(array.size, entries, replace=False))
+    slopes = np.empty(len(places))
+    moved = np.array(array, np.float64).reshape(-1)
+    for number, place in enumerate(places):
+        value = moved[place]
+        step = epsilon * max(1.0, abs(value))
+        moved[place] = value + step
+        high, above = function(moved.reshape(array.shape)), moved[place]
+        moved[place] = value - step
+        low, below = function(moved.reshape(array.shape)), moved[place]
+        slopes[number] = (high - low) / (above - below)
+        moved[place] = value
+    return places, slopes
+
+
+def worst_error(gradient: np.ndarray, places: np.ndarray, slopes: np.ndarray, loss: float = 1.0) -> tuple[float, int]:
+    """Give the largest relative error of a gradient against numerical slopes, and the flat index where it is.
+
+    Errors are shares of the larger of both numbers, and at least of a thousandth of the array's largest slope and of
+    1e-4 times the loss: below that, central differences in float64 have no digits left.
+    """
+    if not places.size:
+        return 0.0, 0
+    computed = np.asarray(gradient, np.float64).reshape(-1)[places]
+    floor = max(1e-3 * float(np.abs(slopes).max()), 1e-4 * max(1.0, abs(loss)))
+    size = np.maximum(np.maximum(np.abs(computed), np.abs(slopes)), floor)
+    errors = np.abs(computed - slopes) / size
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    worst = int(np.argmax(errors))
+    return float(errors[worst]), int(places[worst])
+
+
+def check_net_gradients(net: Net, *, entries: int = ENTRIES, epsilon: float = EPSILON) -> list[tuple[str, float]]:
+    """Compare the gradients of a whole net with numerical ones, on the batch that its sources give next.
+
+    The step stands still, so masks stay what they are. Parameters and buffers are as before afterwards; statistics have
+    counted every pass.
+
+    Args:
+        net: of type float64, in phase train.
+        entries: how many numbers of each parameter are moved.
+        epsilon: by how much.
+
+    Returns:
+        (name of the parameter, worst relative error), in the net's order. Errors below 1e-6 are as good as none, but at
+        the kinks of a net (two equal numbers in a maximum, a ReLU at 0).
+
+    Raises:
+        ConfigError: the net is not of type float64.
+        TopologyError: back-propagation cannot go through the net.
+    """
+    if net.dtype != "float64":
+        raise ConfigError(
+            f"net '{net.name}' is of type {net.dtype}, which is too coarse for central differences",
+            "make the net with dtype='float64'",
+        )
+    net.feed()
+    forward: Callable[[], None] = net.compile(net.steps("forward"))
+    buffers = {name: handle.value for name, handle in net.parameters.items() if not handle.parameter.trainable}
+    forward()
+    net.backward()
+    loss = net.loss()
+    gradients = {name: handle.gradient for name, handle in net.parameters.items()}
+    errors: list[tuple[str, float]] = []
+    for name, gradient in gradients.items():
+        if gradient is None:
+            continue
+        handle = net.parameters[name]
+        value = handle.value
+
+        def objective(moved: Any, handle: Any = handle) -> float:
+            handle.value = moved
+            forward()
+            return net.loss()
+
+        places, slopes = numerical_gradient(objective, value, entries=entries, epsilon=epsilon)
+        handle.value = value
+        errors.append((name, worst_error(gradient, places, slopes, loss)[0]))
+    for name, value in buffers.items():
+        net.parameters[name].value = value
+    return errors

@@ -1,0 +1,63 @@
+"""Writes TOML, which Python only reads."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from .errors import ConfigError
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+def toml_text(table: Mapping[str, Any]) -> str:
+    """Write a table: plain keys first, then [tables], and [[arrays]] for lists of tables; what lies deeper stays inline."""
+    parts = ["".join(_line(key, value) for key, value in table.items() if not _is_section(value))]
+    for key, value in table.items():
+        if _is_section(value):
+            many = not isinstance(value, Mapping)
+            head = f"[[{toml_key(key)}]]" if many else f"[{toml_key(key)}]"
+            for entry in cast("list[Mapping[str, Any]]", value if many else [value]):
+                parts.append(f"{head}\n" + "".join(_line(name, below) for name, below in entry.items()))
+    return "\n".join(part for part in parts if part)
+
+
+def _is_section(value: Any) -> bool:
+    if isinstance(value, list) and value:
+        return all(isinstance(entry, Mapping) for entry in cast("list[Any]", value))
+    return isinstance(value, Mapping)
+
+
+def _line(key: str, value: Any) -> str:
+    return f"{toml_key(key)} = {toml_value(value)}\n"
+
+
+def toml_key(key: str) -> str:
+    """Write a key, quoted where it must be."""
+    return key if _BARE.match(key) else toml_value(key)
+
+
+def toml_value(value: Any) -> str:
+    """Write one value on one line.
+
+    Raises:
+        ConfigError: TOML has no such value.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but JSON lets DEL stand
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, Any]", value).items()
+        return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(entry)}' for key, entry in entries)} }}" if value else "{}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(toml_value(entry) for entry in cast('Sequence[Any]', value))}]"
+    raise ConfigError(f"{value!r} cannot be written as TOML")

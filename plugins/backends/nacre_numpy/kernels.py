@@ -1,0 +1,207 @@
+"""The numpy backend's kernels: layers at work on its own blobs, with the batch shared out over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nacre import Array, LayerState, MethodState, Neuron, Own, Parameter
+from nacre.solver import Span
+from nacre_layers.convolution import ConvolutionLayer, declare
+from nacre_layers.inner_product import InnerProductLayer, InnerProductState
+from nacre_layers.neurons import ReLU
+from nacre_layers.pooling import Max, Mean, PoolingLayer, pooled_axes
+
+from .convolution import Convolution2D
+from .inner_product import InnerProduct
+from .pooling import Pooling2D
+from .threads import run
+from .update import MomentumUpdate
+
+
+def channels_last(blob: Own) -> Array:
+    """Give the memory of a blob of four axes as (images, rows, columns, channels)."""
+    if blob.layout == "plain":  # one channel, or one pixel: the same bytes
+        images, channels, rows, columns = blob.shape
+        return blob.memory.reshape(images, rows, columns, channels)
+    return blob.memory
+
+
+def is_relu(neuron: Neuron) -> bool:
+    return type(neuron) is ReLU and neuron.epsilon == 0
+
+
+class ConvolutionKernel(LayerState, reads="inputs"):
+    """Convolution with two axes, by products of matrices over chunks that stay in cache; applies ReLU itself."""
+
+    @classmethod
+    def supports(cls, layer: ConvolutionLayer, inputs: list[Any]) -> str | None:
+        if len(inputs) != 1:
+            return "serves one bottom"
+        return None if len(inputs[0].shape) == 4 else "serves images with two axes"
+
+    def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.geometry = declare(self, layer, backend, inputs)
+        self.relu = is_relu(layer.neuron)
+        self.inputs, self.diffs = inputs, diffs
+        if self.relu:
+            self.reads = "inputs blobs"
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
+
+    def ready(self) -> None:
+        g, layer = self.geometry, self.layer
+        self.work = Convolution2D(
+            g.images, *g.image, g.channels, layer.n_filter, g.kernel, g.stride, g.pad, layer.n_group,
+            self.backend.dtype, self.backend.backend.pool, self.relu,
+        )  # fmt: skip
+        weight, bias = self.parameters[0], self.parameters[1] if layer.bias else None
+        dy, dx = self.blobs_diff[0], self.diffs[0]
+        self.work.bind(
+            channels_last(self.inputs[0]),
+            weight.blob,
+            None if bias is None else bias.blob,
+            channels_last(self.blobs[0]),
+            None if dy is None else channels_last(dy),
+            weight.gradient,
+            None if bias is None else bias.gradient,
+            None if dx is None else channels_last(dx),
+        )
+
+    def forward(self, inputs: list[Own]) -> None:
+        run(self.work.prepare_steps())
+        self.work.pool.parallel(self.work.forward_piece, self.work.batch)
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        work = self.work
+        run(work.prepare_steps())
+        work.pool.parallel(work.backward_piece, work.batch)
+        run(work.finish_steps(work.pool.pieces(work.batch)))
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class PoolingKernel(LayerState, reads="inputs"):
+    """Max and mean pooling over two axes, one axis after the other."""
+
+    @classmethod
+    def supports(cls, layer: PoolingLayer, inputs: list[Any]) -> str | None:
+        if len(inputs) != 1:
+            return "serves one bottom"
+        if len(inputs[0].shape) != 4 or layer.axes not in ((), (2, 3)):
+            return "serves images with two axes, both of them pooled"
+        if type(layer.pooling) is Max:
+            return None
+        mean = type(layer.pooling) is Mean and layer.pooling.divide_by == "padded"
+        return None if mean else f"serves Max and Mean, not {layer.pooling!r}"
+
+    def __init__(self, layer: PoolingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.axes = pooled_axes(layer, inputs[0].shape)
+        self.shape = inputs[0].shape
+        self.inputs, self.diffs = inputs, diffs
+        self.blobs = [backend.blob((*self.shape[:2], *(axis.windows for axis in self.axes)))]
+        if type(layer.pooling) is Mean:
+            self.reads = ""
+
+    def ready(self) -> None:
+        images, channels, height, width = self.shape
+        down, across = self.axes
+        self.work = Pooling2D(
+            images, height, width, channels, down.windows, across.windows, (down.kernel, across.kernel),
+            (down.stride, across.stride), (down.pad, across.pad), type(self.layer.pooling).__name__.lower(),
+            self.backend.dtype, self.backend.backend.pool,
+        )  # fmt: skip
+        gradients = (self.blobs_diff[0], self.diffs[0])
+        self.work.bind(
+            channels_last(self.inputs[0]),
+            channels_last(self.blobs[0]),
+            *(None if one is None else channels_last(one) for one in gradients),
+        )
+
+    def forward(self, inputs: list[Own]) -> None:
+        self.work.pool.parallel(self.work.forward_piece, self.work.batch)
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        if diffs[0] is not None:
+            self.work.pool.parallel(self.work.backward_piece, self.work.batch)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class InnerProductKernel(LayerState, reads="inputs"):
+    """InnerProduct with the outputs shared out over threads; applies ReLU itself."""
+
+    @classmethod
+    def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
+        return None if len(inputs) == 1 else "serves one bottom"
+
+    def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        plain = InnerProductState(layer, backend, inputs, diffs)
+        self.features, self.parameters, self.blobs = plain.features, plain.parameters, plain.blobs
+        self.relu = is_relu(layer.neuron)
+        self.inputs, self.diffs = inputs, diffs
+        if self.relu:
+            self.reads = "inputs blobs"
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
+
+    def ready(self) -> None:
+        weight, bias = self.parameters[0], self.parameters[1] if self.layer.bias else None
+        batch, outputs = self.blobs[0].shape
+        self.work = InnerProduct(batch, self.features, outputs, self.backend.dtype, self.backend.backend.pool, self.relu)
+        self.x, self.images = self._flat(self.inputs[0])
+        self.dx, self.image_gradients = (None, None) if self.diffs[0] is None else self._flat(self.diffs[0])
+        self.work.bind(
+            self.x,
+            weight.blob,
+            None if bias is None else bias.blob,
+            self.blobs[0].memory,
+            None if self.blobs_diff[0] is None else self.blobs_diff[0].memory,
+            weight.gradient,
+            None if bias is None else bias.gradient,
+            self.dx,
+        )
+
+    def _flat(self, blob: Own) -> tuple[Array, tuple[Array, Array] | None]:
+        """Give a blob as (images, features), and where that is a copy: (the blob's memory, the copy), both alike."""
+        if blob.layout == "plain":
+            return blob.memory.reshape(-1, self.features), None
+        images, channels, rows, columns = blob.shape
+        flat = self.backend.empty((images, self.features))
+        return flat, (blob.memory, flat.reshape(images, channels, rows, columns).transpose(0, 2, 3, 1))
+
+    def forward(self, inputs: list[Own]) -> None:
+        if self.images is not None:
+            memory, copy = self.images
+            copy[...] = memory
+        self.work.pool.parallel(self.work.forward_piece, self.work.workers)
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        self.work.pool.parallel(self.work.backward_piece, self.work.workers)
+        if self.image_gradients is not None:
+            memory, copy = self.image_gradients
+            memory[...] = copy
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class SGDKernel(MethodState):
+    """SGD in one pass over memory, in chunks that stay in cache."""
+
+    def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
+        super().__init__(method, backend, spans)
+        self.velocity = self.history("velocity")
+        self.work = [MomentumUpdate(span.value.size, backend.dtype, backend.backend.pool) for span in spans]
+
+    def update(self) -> None:
+        scalars = self.backend.scalars
+        for span, v, work in zip(self.spans, self.velocity, self.work, strict=True):
+            work.update(span.value, span.gradient, v, scalars["rate"] * span.rate, scalars["momentum"])
