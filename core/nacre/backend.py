@@ -119,6 +119,10 @@ class Backend:
                 blob.memory = self.empty(blob.shape, blob.dtype)
         return loop(steps)
 
+    def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Give a whole pass what it needs around it: a lock, a number of threads. Called once for each pass."""
+        return run
+
 
 class HostMemory(Backend):
     """NumPy arrays in the machine's own memory, aligned to 64 bytes: what every backend's arrays pass through."""

@@ -302,7 +302,7 @@ def _reader(hint: Any) -> tuple[Callable[[Any], Any], str, str]:
     return (lambda value: value), "another value", str(getattr(hint, "__name__", hint)).replace("typing.", "")
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(default,))
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
 class Configured:
     """A frozen, keyword-only dataclass whose fields are converted and checked when it is made.
 
@@ -336,6 +336,8 @@ class Configured:
                 value = given.get(field.name, field.default)
                 try:
                     object.__setattr__(self, field.name, field.convert(value))
+                except ConfigError as error:  # of a component within
+                    complaints.append(f"{field.name}: {error}")
                 except (ValueError, TypeError):
                     complaints.append(f"{field.name}={value!r}, but it must be {field.wants}")
             if not complaints:
@@ -378,7 +380,17 @@ class Configured:
         }
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.given().items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in self.given().items())})"
+
+
+def _short(value: Any) -> str:
+    """Give a value's text; of an array only shape and type."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"<array {' x '.join(map(str, value.shape))} {value.dtype}>"
+    if isinstance(value, list | tuple):
+        inner = ", ".join(_short(one) for one in typing.cast("Sequence[Any]", value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(inner) and len(value) == 1 else ''})"
+    return repr(value)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -1,33 +1,31 @@
 """A net from a TOML file, and back: the net file, overrides from the command line, and settings around it.
 
-Settings come from, in this order: the command line, the environment, the net file, `nacre.toml` in the working folder, the
-user's `nacre/nacre.toml` (below `XDG_CONFIG_HOME`, or `~/.config`). None has to exist.
+Settings come from, in this order: the command line, the environment, the net file, `nacre.toml` in the working folder,
+the user's `nacre/nacre.toml` (below `XDG_CONFIG_HOME`, or `~/.config`). None has to exist.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from .checks import Configured, base_folder
+from .checks import base_folder
 from .errors import ConfigError, NacreError, nearest
+from .overrides import apply_override, layer_name
 from .registry import parse_requirements, registry
-from .toml import toml_text
-from .toml import toml_value as toml_value
+from .tables import dumps as dumps
+from .tables import table_of as table_of
+from .toml import read_toml
 
 if TYPE_CHECKING:
     from .layer import Layer
     from .net import Net
     from .solver import Callback, Solver
-
-LARGEST = 16 * 2**20
-"""Bytes of the largest net file that is read: the largest net of the literature is a thousandth of it."""
 
 Table = dict[str, Any]
 Made = TypeVar("Made")
@@ -91,11 +89,12 @@ class NetFile:
         with pinned(self.pins):
             if not isinstance(backend, Backend):
                 backend = open_backend(self.backend(backend))
-            return Net(self.name, self.layers, **{"backend": backend, "phase": phase, "pins": self.pins, **chosen, **options})
+            chosen |= {"backend": backend, "phase": phase, "pins": self.pins, **options}
+            return Net(self.name, self.layers, **chosen)
 
-    def backend(self, given: str | None = None) -> str | None:
-        """Give the name of the backend: the one given, else the environment's, the file's, or the settings'."""
-        return given or os.environ.get("NACRE_BACKEND") or self.table.get("backend") or settings().get("backend")
+    def backend(self, given: str | None = None) -> str:
+        """Give the name of the backend: the one given, else the environment's, the file's, the settings', or ""."""
+        return given or os.environ.get("NACRE_BACKEND") or self.table.get("backend") or settings().backend
 
     @property
     def has_solver(self) -> bool:
@@ -110,13 +109,14 @@ class NetFile:
         """
         if not self.has_solver:
             raise ConfigError(
-                f"{self.path} does not say how the net is trained", 'add a table [solver] with type = "SGD" and max_iter'
+                f"{self.path} does not say how the net is trained",
+                'add a table [solver] with type = "SGD" and max_iter',
             )
         with self._building():
             return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), fields)
 
     @contextmanager
-    def _building(self) -> Iterator[None]:
+    def _building(self) -> Generator[None]:
         with pinned(self.pins), based_on(self.folder):
             yield
 
@@ -125,8 +125,8 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile
     """Read a net file, override what `overrides` say ("solver.max_iter=100"), and make its layers.
 
     Raises:
-        ConfigError: the file cannot be read, or says something that cannot be. All complaints in one message.
-        RegistryError: the file requires what is not installed.
+        ConfigError: the file cannot be read, says something that cannot be, or requires what is not installed. All
+            complaints in one message.
     """
     path = Path(path)
     table = read_toml(path)
@@ -134,20 +134,21 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile
         apply_override(table, override)
     complaints = Complaints(str(path))
     complaints.about(_check_table(table, _TOP, ""))
-    plugins = table.get("plugins", {})
-    if isinstance(plugins, dict):
-        complaints.about(_check_table(cast("Table", plugins), _PLUGINS, "plugins."))
-        complaints.about(_check_texts(cast("Table", plugins)))
     complaints.end()
-    parse_requirements(plugins.get("require", ()))
-    file = NetFile(path, table, (), {**settings().get("plugins", {}).get("pin", {}), **plugins.get("pin", {})})
+    plugins: Table = table.get("plugins", {})
+    complaints.about(_check_table(plugins, _PLUGINS, "plugins."))
+    complaints.about(_check_pins(plugins))
+    complaints.end()
+    complaints.attempt(partial(parse_requirements, plugins.get("require", ())))
+    complaints.end()
+    file = NetFile(path, table, (), {**settings().pins, **plugins.get("pin", {})})
     layers: list[Layer] = []
     with pinned(file.pins), based_on(file.folder):
         for number, layer in enumerate(table.get("layer", [])):
-            made = complaints.attempt(lambda: _make_layer(layer), _called(layer, number))
+            made = complaints.attempt(partial(_make_layer, layer), _called(layer, number), str(layer.get("type")))
             layers += [made] if made is not None else []
     if file.has_solver:
-        complaints.attempt(file.solver, "")
+        complaints.attempt(file.solver)
     if not table.get("layer"):
         complaints.about(["it has no layers: there is no [[layer]]"])
     complaints.end()
@@ -155,7 +156,15 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile
     return file
 
 
-def settings() -> Table:
+@dataclass(frozen=True)
+class Settings:
+    """What holds for every net: `backend`, or "" where none is chosen, and pins."""
+
+    backend: str = ""
+    pins: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def settings() -> Settings:
     """Give what `nacre.toml` in the working folder and the user's own say together.
 
     Raises:
@@ -163,37 +172,19 @@ def settings() -> Table:
     """
     home = os.environ.get("XDG_CONFIG_HOME")
     user = (Path(home) if home else Path("~/.config").expanduser()) / "nacre" / "nacre.toml"
-    merged: Table = {}
+    merged = Settings()
     for path in (user, Path("nacre.toml")):
-        if not path.is_file():
-            continue
-        table = read_toml(path)
-        complaints = Complaints(str(path))
-        complaints.about(_check_table(table, _SETTINGS, ""))
-        complaints.end()
-        plugins = table.get("plugins", {})
-        complaints.about(_check_table(plugins, {"pin": _PLUGINS["pin"]}, "plugins."))
-        complaints.about(_check_texts(plugins))
-        complaints.end()
-        pins = {**merged.get("plugins", {}).get("pin", {}), **plugins.get("pin", {})}
-        merged = {**merged, **table, "plugins": {"pin": pins}}
+        if path.is_file():
+            table = read_toml(path)
+            complaints = Complaints(str(path))
+            complaints.about(_check_table(table, _SETTINGS, ""))
+            complaints.end()
+            plugins: Table = table.get("plugins", {})
+            complaints.about(_check_table(plugins, {"pin": _PLUGINS["pin"]}, "plugins."))
+            complaints.about(_check_pins(plugins))
+            complaints.end()
+            merged = Settings(table.get("backend", merged.backend), {**merged.pins, **plugins.get("pin", {})})
     return merged
-
-
-def read_toml(path: Path) -> Table:
-    """Read a TOML file. Raises ConfigError naming file, line and reason."""
-    try:
-        if not path.is_file():  # a pipe or a device would be read for ever
-            raise ConfigError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
-        if path.stat().st_size > LARGEST:
-            raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is no net file")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a text file: {error.reason} at byte {error.start}") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
 
 
 # Complaints, all in one message
@@ -210,13 +201,19 @@ class Complaints:
         """Add sentences about the file."""
         self._errors += [(sentence, "") for sentence in sentences]
 
-    def attempt(self, make: Callable[[], Made], called: str) -> Made | None:
-        """Make something; keep what is wrong with it, and what it is called, and give None."""
+    def attempt(self, make: Callable[[], Made], called: str = "", itself: str = "") -> Made | None:
+        """Make something; keep what is wrong with it and give None.
+
+        A complaint begins with what the thing is `called` here, instead of what it calls `itself`.
+        """
         try:
             return make()
         except NacreError as error:
             for line in str(error.args[0]).split("\n"):
-                self._errors.append((line if not called or line.startswith(called) else f"{called}: {line}", error.remedy))
+                told = line.removeprefix(f"{itself}: ") if itself else line
+                self._errors.append(
+                    (told if told.startswith(f"{called}: ") or not called else f"{called}: {told}", error.remedy)
+                )
             return None
 
     def end(self) -> None:
@@ -244,7 +241,7 @@ def _check_table(table: Mapping[str, Any], known: Mapping[str, tuple[type, str]]
         yield f"fallback={table['fallback']!r}, but it must be {_TOP['fallback'][1]}"
 
 
-def _check_texts(plugins: Table) -> Iterator[str]:
+def _check_pins(plugins: Table) -> Iterator[str]:
     pins: Any = plugins.get("pin", {})
     if isinstance(pins, dict):
         for key, value in cast("Table", pins).items():
@@ -256,7 +253,7 @@ def _check_texts(plugins: Table) -> Iterator[str]:
 
 
 @contextmanager
-def pinned(pins: Mapping[str, str]) -> Iterator[None]:
+def pinned(pins: Mapping[str, str]) -> Generator[None]:
     """Settle names by these pins as long as this lasts: a component in a field is opened without being told of pins."""
     here = registry()
     before = here.pins
@@ -268,7 +265,7 @@ def pinned(pins: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def based_on(folder: Path) -> Iterator[None]:
+def based_on(folder: Path) -> Generator[None]:
     """Let relative paths in fields start from a folder."""
     token = base_folder.set(folder)
     try:
@@ -277,17 +274,13 @@ def based_on(folder: Path) -> Iterator[None]:
         base_folder.reset(token)
 
 
-def layer_name(table: Mapping[str, Any]) -> str:
-    """Give the name that the layer of a table will have, or "" where that cannot be told."""
-    tops: Any = table.get("tops")
-    first: Any = cast("list[Any]", tops)[0] if isinstance(tops, list) and tops else tops
-    name: Any = table.get("name") or first
-    return name if isinstance(name, str) else ""
-
-
 def _called(table: Mapping[str, Any], number: int) -> str:
     name = layer_name(table)
-    return name if table.get("name") == name and name else f"layer {name or number + 1} ({table.get('type', 'without type')})"
+    return (
+        name
+        if table.get("name") == name and name
+        else f"layer {name or number + 1} ({table.get('type', 'without type')})"
+    )
 
 
 def _type_of(table: Mapping[str, Any], kind: str) -> str:
@@ -335,15 +328,16 @@ def _make_solver(path: Path, table: Mapping[str, Any], callbacks: Iterable[Table
             raise ConfigError(f"unknown field '{key}'{nearest(key, [*own, *known])}")
         return _with_none(cls, {key: table[key] for key in table if key in known})
 
-    made_method = complaints.attempt(method, "[solver]")
+    made_method = complaints.attempt(method, "[solver]", str(table.get("type")))
     made: list[Callback] = []
     for number, entry in enumerate(callbacks):
-        one = complaints.attempt(lambda: _make_callback(entry), f"[[callback]] {entry.get('type', number + 1)}")
+        kind = str(entry.get("type", number + 1))
+        one = complaints.attempt(partial(_make_callback, entry), f"[[callback]] {kind}", kind)
         made += [one] if one is not None else []
     complaints.end()
     assert made_method is not None
     fields: Table = {"callbacks": made, **{key: table[key] for key in table if key in own}, **given}
-    solver = complaints.attempt(lambda: Solver(made_method, **fields), "[solver]")
+    solver = complaints.attempt(partial(Solver, made_method, **fields), "[solver]", "Solver")
     complaints.end()
     assert solver is not None
     return solver
@@ -352,150 +346,3 @@ def _make_solver(path: Path, table: Mapping[str, Any], callbacks: Iterable[Table
 def _make_callback(table: Mapping[str, Any]) -> Callback:
     cls = registry().open("callback", _type_of(table, "callback"))
     return _with_none(cls, {key: value for key, value in table.items() if key != "type"})
-
-
-# Overrides
-
-
-def apply_override(table: Table, override: str) -> None:
-    """Change a net file's table as "solver.max_iter=100", "layer.conv1.n_filter=30" or "seed=3" say.
-
-    Values are TOML; a bare word that is none, such as ReLU, is a text. A layer goes by its name, a callback by its type.
-
-    Raises:
-        ConfigError: there is nothing of this name, or the value cannot be read.
-    """
-    key, equals, text = override.partition("=")
-    parts = [part.strip() for part in key.strip().split(".")]
-    if not equals or not all(parts):
-        raise ConfigError(f"--set {override}: it must be like solver.max_iter=100, layer.conv1.n_filter=30 or seed=3")
-    value = _override_value(override, text.strip())
-    place: Any = table
-    rest = parts
-    if parts[0] in ("layer", "callback"):
-        place, rest = _named(table, parts, override)
-    while len(rest) > 1:
-        below: Any = place.setdefault(rest[0], {})
-        if isinstance(below, str):  # a component by its name alone
-            below = place[rest[0]] = {"type": below}
-        if not isinstance(below, dict):
-            raise ConfigError(f"--set {override}: '{rest[0]}' is {below!r}, so it has no field '{rest[1]}'")
-        place, rest = cast("Table", below), rest[1:]
-    place[rest[0]] = value
-
-
-def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[str]]:
-    """Find the layer or callback that an override means; names of layers may have dots in them."""
-    kind = parts[0]
-    entries = [cast("Table", entry) for entry in table.get(kind, []) if isinstance(entry, dict)]
-    names = [layer_name(entry) if kind == "layer" else str(entry.get("type", "")) for entry in entries]
-    for end in range(len(parts) - 1, 1, -1):
-        name = ".".join(parts[1:end])
-        if names.count(name) == 1:
-            return entries[names.index(name)], parts[end:]
-        if name in names:
-            raise ConfigError(f"--set {override}: there are {names.count(name)} {kind}s '{name}'; change them in the file")
-    if len(parts) < 3:
-        raise ConfigError(f"--set {override}: it must be like {kind}.NAME.FIELD=VALUE")
-    known = f"{nearest(parts[1], names)}; there are: {', '.join(names) or 'none'}"
-    raise ConfigError(f"--set {override}: there is no {kind} '{parts[1]}'{known}")
-
-
-def _override_value(override: str, text: str) -> Any:
-    try:
-        read = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError) as error:
-        if re.fullmatch(r"[A-Za-z][\w.:/-]*", text):
-            return text
-        raise ConfigError(f"--set {override}: {text!r} is no TOML value: {error}") from error
-    if list(read) != ["value"]:
-        raise ConfigError(f"--set {override}: it must be one value")
-    return read["value"]
-
-
-# Back to tables and text
-
-
-def table_of(thing: Configured) -> Table:
-    """Give a layer or a component as JSON-able data: its `type` and the fields that differ from their defaults.
-
-    Arrays are summarised; in an Activation layer made by a neuron's name stand the layer's type and the neuron.
-    """
-    return {"type": type_name(type(thing)), **{name: _plain(value) for name, value in thing.given().items()}}
-
-
-def type_name(cls: type) -> str:
-    """Give the name by which a class goes in a net file: the one that opens to it, else the class's own."""
-    here = registry()
-    kind = str(getattr(cls, "nacre_kind", ""))
-    for offer in here.offers(kind):
-        if here.opens_to(offer, cls):
-            return offer.name if len(here.offers(kind, offer.name)) == 1 else offer.qualified
-    return cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
-
-
-def _plain(value: Any) -> Any:
-    """Give a field's value as JSON can say it."""
-    if isinstance(value, Configured):
-        table = table_of(value)
-        return table["type"] if len(table) == 1 else table
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in cast("Sequence[Any]", value)]
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        if value.shape == () and value.dtype.kind in "iufb":  # a NumPy number
-            return value.item()
-        return f"array of shape {tuple(value.shape)}, {value.dtype}"
-    return os.fspath(value) if isinstance(value, os.PathLike) else repr(value)
-
-
-def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
-    """Write a net file's, or a net's, TOML text; read again it gives equal layers.
-
-    Paths below `folder`, where the text will lie (a net file's own folder unless given), are written relative to it.
-
-    Raises:
-        ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
-    """
-    if isinstance(thing, NetFile):
-        head = {key: value for key, value in thing.table.items() if not isinstance(value, list | dict)}
-        head = {"name": thing.name, **head}
-        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback", "plugins") and value}
-        base = Path(folder) if folder is not None else thing.folder
-    else:
-        head = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
-        tail = {"plugins": {"pin": thing.pins}} if thing.pins else {}
-        base = Path(folder) if folder is not None else Path()
-    return toml_text({**head, "layer": [_file_table(layer, base.absolute()) for layer in thing.layers], **tail})
-
-
-def _file_table(layer: Layer, base: Path) -> Table:
-    table = table_of(layer)
-    if not registry().offers("layer", table["type"]):
-        raise ConfigError(
-            f"{layer.name}: no plugin offers {type(layer).__name__}, so no net file can name it",
-            f"offer it (hook offer_layers), or nacre.register({type(layer).__name__})",
-        )
-    paths = [known.name for known in type(layer).fields() if known.type == "Paths" and known.name in table]
-    for name, value in layer.given().items():
-        if _holds_array(value):
-            raise ConfigError(f"{layer.name}: {name} is an array, which a net file cannot hold", "write it to an HDF5 file")
-    for name in paths:
-        table[name] = [_relative(path, base) for path in table[name]]
-    return {name: "none" if value is None else value for name, value in table.items()}
-
-
-def _holds_array(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(_holds_array(entry) for entry in cast("Mapping[Any, Any]", value).values())
-    if isinstance(value, list | tuple):
-        return any(_holds_array(entry) for entry in cast("Sequence[Any]", value))
-    return hasattr(value, "shape") and hasattr(value, "dtype") and value.shape != ()
-
-
-def _relative(path: str, base: Path) -> str:
-    absolute = Path(path).absolute()
-    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else path

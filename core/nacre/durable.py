@@ -56,6 +56,15 @@ def remove(path: Path) -> None:
         _os.unlink(path)
 
 
+def move(path: Path, folder: Path) -> Path:
+    """Move a file into another folder of the same disk, durable on return; give where it is now."""
+    with told(path, "cannot be moved"):
+        _os.replace(path, folder / path.name)
+        _sync_folder(folder)
+        _sync_folder(path.parent)
+    return folder / path.name
+
+
 class FolderLock:
     """One process's claim to a folder, by a file in it. The system ends it with the process, however that ends."""
 

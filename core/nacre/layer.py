@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -55,10 +56,10 @@ class Layer(Configured):
     name: Annotated[str, "name of the layer; the first top's unless given"] = ""
     exclude: Annotated[Phases, "phases in which the layer is absent"] = default(())
 
-    if TYPE_CHECKING:
-        bottoms: Any
-        tops: Any
-        neuron: Any
+    if TYPE_CHECKING:  # not of __init__, or every layer would seem to need all three
+        bottoms: Any = dataclasses.field(init=False)
+        tops: Any = dataclasses.field(init=False)
+        neuron: Any = dataclasses.field(init=False)
 
     def __init_subclass__(
         cls,
@@ -177,6 +178,9 @@ class LayerState:
                 setattr(cls, name, value)
         if not set(cls.reads.split()) <= {"inputs", "blobs"}:
             raise ContractError(f"{cls.__name__}: reads={cls.reads!r}, but it names only 'inputs' and 'blobs'")
+
+    loss: Any
+    """The weighted loss of the last batch, a number or an array of the backend with one (`has_loss`)."""
 
     def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
         self.layer = layer

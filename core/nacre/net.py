@@ -14,8 +14,8 @@ from .feed import InputLayer
 from .layer import PHASES, Layer, LayerState, SourceState, is_identity, layer_type
 from .parameter import Parameter, ParameterHandle
 from .placement import Slot, place_parameters
-from .schedule import Op, Schedule, Step, Value, compile_steps, plain_space, settle
-from .topology import Graph, Node, Wiring, ancestors, back_propagates, check_bp_topology, sort, wanted_gradients, wire
+from .schedule import HOST, Op, Schedule, Step, Value, compile_steps, plain_space, settle
+from .topology import Graph, Node, Wiring, back_propagates, check_bp_topology, sort, wanted_gradients, wire
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,8 +102,14 @@ class Net:
         wanted = wanted_gradients(self.wiring, self._input_gradients)
         self._bp_problem = self._why_no_backward(wanted)
         self.trains = self._bp_problem is None
-        self._set_up(wanted if self.trains else [False] * len(self.wiring.wires))
-        self._schedule(share, allocate)
+        self.ops: list[Op] = []
+        try:
+            self._set_up(wanted if self.trains else [False] * len(self.wiring.wires))
+            self._schedule(share, allocate)
+        except BaseException:  # a source that was set up before may hold a file
+            for op in self.ops:
+                op.state.shutdown()
+            raise
 
     # Making the net
 
@@ -136,7 +142,6 @@ class Net:
 
     def _set_up(self, wanted: Sequence[bool]) -> None:
         """Make the state of every layer, and of every neuron that is not fused, in order."""
-        self.ops: list[Op] = []
         self.node_ops: dict[str, Op] = {}
         self.wires: list[Value | None] = [None] * len(self.wiring.wires)
         for index, node in enumerate(self.wiring.nodes):
@@ -155,7 +160,7 @@ class Net:
         from .registry import registry
 
         layer = node.layer
-        blobs: list[Any] = [value.blob for value in inputs]
+        blobs: list[Any] = [Blob(value.shape, value.dtype) for value in inputs]
         diffs: list[Any] = [None if value.gradient is None else Blob(value.shape, value.dtype) for value in inputs]
         choice = registry().choose(type(layer), "layer", self._lineage(), self._accept(layer, blobs), self.pins)
         backend = open_backend(choice.ancestor) if choice.kernel is not None else self.backend
@@ -199,11 +204,11 @@ class Net:
             value = Value(name, blob.shape, blob.dtype, ("", ""))
             value.blob = blob
             value.space = op.space(value)
-            below = next((one for one, given in zip(op.inputs, op.input_arrays, strict=True) if given is blob.of), None)
             if blob.of is not None:
-                if below is None:
+                place = next((place for place, given in enumerate(op.input_arrays) if given is blob.of), None)
+                if place is None:
                     raise ContractError(f"{op.name}: top '{name}' is an alias of a blob that is none of its inputs")
-                op.aliases.append((below, value))
+                op.aliases.append((place, value))
         else:
             value = Value(name, tuple(blob.shape), str(blob.dtype), plain_space(self.backend))
             value.blob = Blob(value.shape, value.dtype)
@@ -246,12 +251,12 @@ class Net:
         self.schedule = Schedule(self.ops, self.backend, keep)
         self.slots: list[Slot] = place_parameters(self, share, allocate=allocate)
         self.parameters: dict[str, ParameterHandle] = {
-            slot.name: ParameterHandle(slot.parameters[0], slot.storage, self._read, self._write_array)
+            slot.name: ParameterHandle(slot, self._read, self._write_array)
             for slot in sorted(self.slots, key=lambda slot: slot.order)
         }
         self._steps: dict[str, list[Step]] = {
             "feed": [*self.schedule.forward_steps(self._before, sources=True), Step("rows", self.name, self._count_rows)],
-            "forward": self.schedule.forward_steps(self._before, sources=False),
+            "forward": [*self.schedule.forward_steps(self._before, sources=False), *self._after_forward()],
             "backward": self.schedule.backward_steps(self._after_backward) if self.trains else [],
         }
         if self._fallback == "error":
@@ -267,7 +272,8 @@ class Net:
         self.allocated = True
         for op in self.ops:
             op.state.ready()
-        self._calls = {name: compile_steps(steps, self.plan) for name, steps in self._steps.items()}
+        self._calls = {name: self.compile(steps) for name, steps in self._steps.items()}
+        self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
     def _slots_of(self, op: Op) -> list[tuple[Slot, Parameter]]:
         """Give the parameters of an op, with their slots."""
@@ -279,6 +285,15 @@ class Net:
             Step("copy", slot.name, partial(slot.fetch, parameter, self.backend))
             for slot, parameter in self._slots_of(op)
             if parameter in slot.on_host
+        ]
+
+    def _after_forward(self) -> list[Step]:
+        """Give the steps that bring the buffers of states that want NumPy arrays back to the device."""
+        return [
+            Step("copy", slot.name, partial(slot.keep, parameter, self.backend))
+            for slot in self.slots
+            for parameter in slot.on_host
+            if not slot.trainable and not parameter.tied
         ]
 
     def _after_backward(self, op: Op) -> list[Step]:
@@ -315,15 +330,17 @@ class Net:
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Make one call of a list of steps."""
-        return compile_steps(steps, self.plan)
+        return self.backend.wrap(compile_steps(steps, self.plan))
 
     def feed(self) -> None:
         """Let the sources give the next batch; blobs written by hand since the last pass stay as written."""
         self._need_memory()
         self._calls["feed"]()
-        for name, array in self._pending.items():
-            self._put(name, array)
-        self._pending.clear()
+        if self._pending:
+            for name, array in self._pending.items():
+                self._put(name, array)
+            self._pending.clear()
+            self._calls["spread"]()
 
     def forward(self) -> float:
         """Run the sources and the layers on the next batch; give the loss (0 where there is none)."""
@@ -436,18 +453,22 @@ class Net:
         rows = given.shape[0] if given.ndim else 0
         if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
             raise DataError(f"blob '{name}' has the shape {value.shape}, but the array written has {given.shape}")
+        if given.dtype.kind not in "fiub":
+            raise DataError(f"blob '{name}' takes numbers, but the array written is of {given.dtype}")
         full = np.empty(value.shape, value.dtype)
         full[:rows] = given
         full[rows:] = given[-1]
         if isinstance(op.layer, InputLayer):
-            op.state.rows = rows
+            op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer's is a SourceState)
         self._pending[name] = full
-        if self.allocated:
-            self._put(name, full)
+        self._put(name, full)
 
     def _put(self, name: str, full: np.ndarray) -> None:
+        """Write a blob where its source writes it."""
         value = self._known(name)
-        self.backend.from_host(full, self.schedule.array(value, plain_space(self.backend)))
+        array = self.schedule.array(value, value.space)
+        owner = HostMemory.shared() if value.space == HOST else self.backend
+        owner.from_host(full, array)
 
     def _known(self, name: str) -> Value:
         self._need_memory()
@@ -476,17 +497,19 @@ class Net:
 
     def freeze(self, *names: str) -> None:
         """Let layers keep their parameters: the solver leaves them, and their gradients are not used."""
-        self._set_frozen(names, self.frozen | set(names))
+        self.frozen = self.frozen | self._owners(names)
 
     def unfreeze(self, *names: str) -> None:
         """Let frozen layers learn again."""
-        self._set_frozen(names, self.frozen - set(names))
+        self.frozen = self.frozen - self._owners(names)
 
-    def _set_frozen(self, names: Sequence[str], frozen: set[str]) -> None:
+    def _owners(self, names: Sequence[str]) -> set[str]:
+        """Give the layers, and those by whose names their shared parameters go."""
         for name in names:
             if name not in self.node_ops:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
-        self.frozen = frozen
+        shared = [(slot.layer, self.ops[one.order].name) for slot in self.slots for one in slot.parameters if not one.tied]
+        return {*names, *(owner for owner, name in shared if name in names)}
 
     # Derived nets
 
@@ -509,12 +532,16 @@ class Net:
         """
         from .predict import predict
 
+        self._need_memory()
         return predict(self, data, output, batch_size, self._predictors)
 
     # Showing and ending
 
     def shutdown(self) -> None:
-        """Shut down every state; the net cannot run any more. May be called twice."""
+        """Shut down every state; the net cannot run any more. May be called twice.
+
+        Its parameters stay with the layers, and with the other nets that have them.
+        """
         for op in self.ops:
             op.state.shutdown()
         for net in self._predictors.values():
@@ -531,6 +558,12 @@ class Net:
         from .show import text
 
         return text(self)
+
+    def _repr_svg_(self) -> str:
+        """Give the drawing that notebooks show."""
+        from .graph import svg
+
+        return svg(self)
 
     def __repr__(self) -> str:
         return f"<Net '{self.name}', {len(self.wiring.nodes)} layers, {self.phase}, on {self.backend.name}>"
@@ -569,6 +602,8 @@ def _check_state(node: Node, state: Any) -> None:
     layer, kind = node.layer, type(state).__name__
     if not isinstance(state, LayerState):
         raise ContractError(f"{layer_type(type(layer))}.setup must give a LayerState, not a {kind}")
+    if not hasattr(state, "blobs") or not hasattr(state, "parameters"):
+        raise ContractError(f"{kind} does not call super().__init__(layer, backend, inputs, diffs)")
     base: type = SourceState if isinstance(state, SourceState) else LayerState
     for method in ("forward", "backward", "shutdown"):
         if getattr(type(state), method) is getattr(LayerState, method):

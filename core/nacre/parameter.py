@@ -7,10 +7,12 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .component import Array, Constraint, Initializer, Regularizer
-from .errors import ConfigError
+from .errors import BlobError, ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .placement import Slot
 
 
 class Parameter:
@@ -57,7 +59,8 @@ class Parameter:
         self.blob: Array = None
         self.gradient: Array | None = None
         self.storage: Storage | None = None
-        self.order = 0  # of its layer in the net
+        self.order = 0  # of its layer's op in the net
+        self.backward = False  # whether its layer's backward is called
 
     @classmethod
     def of(cls, layer: Any, name: str, shape: tuple[int, ...]) -> Parameter:
@@ -102,15 +105,13 @@ class Storage:
 class ParameterHandle:
     """A parameter of a net as seen from outside: `value` and `gradient` are NumPy arrays, written by assignment."""
 
-    def __init__(self, parameter: Parameter, storage: Storage, read: Callable[[Array], np.ndarray], write: Any) -> None:
-        self.parameter = parameter
-        self.storage = storage
+    def __init__(self, slot: Slot, read: Callable[[Array], np.ndarray], write: Any) -> None:
+        self.name = slot.name
+        self.parameter = slot.parameters[0]
+        self.storage = slot.storage
+        self._slot = slot
         self._read = read
         self._write = write
-
-    @property
-    def name(self) -> str:
-        return self.storage.name
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,17 +120,22 @@ class ParameterHandle:
     @property
     def value(self) -> np.ndarray:
         """A read-only copy of the value."""
-        return self._read(self.storage.array)
+        return self._read(self._array())
 
     @value.setter
     def value(self, value: Any) -> None:
-        self._write(value, self.storage.array, f"parameter '{self.name}'")
+        self._write(value, self._array(), f"parameter '{self.name}'")
         self.storage.version += 1
+
+    def _array(self) -> Array:
+        if self.storage.array is None:
+            raise BlobError(f"parameter '{self.name}' has no memory: its net was made with allocate=False")
+        return self.storage.array
 
     @property
     def gradient(self) -> np.ndarray | None:
-        """A read-only copy of the gradient, or None where there is none."""
-        gradient = self.parameter.gradient
+        """A read-only copy of the gradient, summed over all that share the parameter; None where there is none."""
+        gradient = self._slot.gradient
         return None if gradient is None else self._read(gradient)
 
     def __repr__(self) -> str:

@@ -22,9 +22,9 @@ ALIGNMENT = 64
 class Slot:
     """One parameter of a net: its memory, its gradient, and all the layers' `Parameter`s that share it.
 
-    The first of `parameters` in the net's order gives initialiser, rates, regulariser, constraint and name. `parts` holds
-    the scratch gradients of sharers that are added to `gradient` after their backward; `on_host` the device's gradient arrays
-    of states that want NumPy arrays, whose values and gradients are copied in each pass.
+    The first of `parameters` in the net's order gives initialiser, rates, regulariser, constraint and name. `parts`
+    holds the scratch gradients of sharers that are added to `gradient` after their backward; `on_host` the device's
+    gradient arrays of states that want NumPy arrays, whose values and gradients are copied in each pass.
     """
 
     name: str
@@ -47,8 +47,13 @@ class Slot:
         array = self.storage.array
         parameter.blob[...] = backend.to_host(array.T if parameter.transposed else array)
 
+    def keep(self, parameter: Parameter, backend: Backend) -> None:
+        """Copy a buffer that a state on the host has changed to the device."""
+        backend.from_host(parameter.blob, self.storage.array)
+
     def give_back(self, parameter: Parameter, backend: Backend) -> None:
         """Copy the gradient of a state that wants NumPy arrays to the device."""
+        assert parameter.gradient is not None
         backend.from_host(parameter.gradient, self.on_host[parameter])
 
     def adder(self, parameter: Parameter, backend: Backend) -> Callable[[], None]:
@@ -61,66 +66,92 @@ class Slot:
 
 
 def backward_order(slot: Slot) -> list[Parameter]:
-    """Give the sharers in the order in which they run backward."""
-    return sorted(slot.parameters, key=lambda parameter: -parameter.order)
+    """Give the sharers that have a gradient in the order in which they run backward."""
+    return sorted((one for one in slot.parameters if one.backward), key=lambda parameter: -parameter.order)
 
 
 def place_parameters(net: Net, share: Net | None, *, allocate: bool) -> list[Slot]:
     """Give every parameter of a net its memory, in the order in which the backward pass completes the gradients.
 
     Raises:
-        TopologyError: sharers differ in shape or type, or a tied parameter names nothing.
+        TopologyError: sharers differ in shape, type or backend, or a tied parameter names nothing.
     """
+    if share is not None and share.backend is not net.backend:
+        raise TopologyError(
+            f"net '{net.name}' on backend '{net.backend.name}' cannot share the parameters of net '{share.name}', "
+            f"which is on backend '{share.backend.name}'"
+        )
     slots = _slots(net, share)
     _tie(net, slots)
-    backward_order = sorted(slots, key=lambda slot: -slot.order)
+    ordered = sorted(slots, key=lambda slot: -slot.order)
     if not allocate:
-        return backward_order
-    fresh = [slot for slot in backward_order if slot.storage.array is None]
+        return ordered
+    fresh = [slot for slot in ordered if slot.storage.array is None]
     _lay_out(net, [slot for slot in fresh if slot.trainable], "value")
     for slot in fresh:
         if not slot.trainable:
             slot.storage.array = net.backend.empty(slot.storage.shape, slot.storage.dtype)
         _initialise(net, slot)
     if net.trains:
-        _lay_out(net, [slot for slot in backward_order if slot.trainable], "gradient")
+        _lay_out(net, [slot for slot in ordered if slot.trainable], "gradient")
     for slot in slots:
         _hand_out(net, slot)
-    return backward_order
+    for op in net.ops:
+        for parameter in op.state.parameters:
+            if not parameter.tied:
+                kept = net.backend.parameters.setdefault(op.layer, {})
+                kept.setdefault(parameter.name, parameter.storage)
+    return ordered
 
 
 def _slots(net: Net, share: Net | None) -> list[Slot]:
-    slots: list[Slot] = []
-    by_key: dict[str, Slot] = {}
+    """Give one slot for each parameter, or for all that share it.
+
+    Its memory is that of the net `share`, else that which one of the layers has in another net, else new.
+    """
+    groups: dict[str, list[Parameter]] = {}
     for order, op in enumerate(net.ops):
         key = getattr(op.layer, "param_key", "") or op.name
-        kept = net.backend.parameters.setdefault(op.layer, {}) if op.state.parameters else {}
         for parameter in op.state.parameters:
-            if parameter.tied:
-                continue
-            name = f"{op.name}/{parameter.name}"
-            dtype = net.dtype
-            slot = by_key.get(f"{key}/{parameter.name}")
-            if slot is None:
-                other = share.parameters.get(name) if share is not None else None
-                storage = other.storage if other is not None else kept.get(parameter.name)
-                storage = storage or Storage(name, parameter.shape, dtype)
-                slot = by_key[f"{key}/{parameter.name}"] = Slot(name, op.name, storage, len(slots))
-                slots.append(slot)
-            if (slot.storage.shape, slot.storage.dtype) != (parameter.shape, dtype):
+            parameter.order, parameter.backward = order, op.backward
+            if not parameter.tied:
+                groups.setdefault(f"{key}/{parameter.name}", []).append(parameter)
+    given = {} if share is None else _named(share, share.slots)
+    slots: list[Slot] = []
+    for sharers in groups.values():
+        names = [f"{net.ops[one.order].name}/{one.name}" for one in sharers]
+        shared = [given[name].storage for name in names if name in given][:1] or _kept(net, sharers)
+        storage = shared[0] if shared else Storage(names[0], sharers[0].shape, net.dtype)
+        if any(one is not storage for one in shared):
+            raise TopologyError(
+                f"parameters {' and '.join(names)} are to be one, but the layers have different ones in other nets",
+                "make new layers, or give them one param_key from the first net on",
+            )
+        for name, parameter in zip(names, sharers, strict=True):
+            if (storage.shape, storage.dtype) != (parameter.shape, net.dtype):
                 raise TopologyError(
-                    f"parameter '{name}' has the shape {parameter.shape} and type {dtype}, but '{slot.storage.name}', "
-                    f"which it shares, has {slot.storage.shape} and {slot.storage.dtype}"
+                    f"parameter '{name}' has the shape {parameter.shape} and type {net.dtype}, but '{storage.name}', "
+                    f"which it shares, has {storage.shape} and {storage.dtype}"
                 )
-            kept[parameter.name] = slot.storage
-            slot.parameters.append(parameter)
-            parameter.storage, parameter.order = slot.storage, order
+            parameter.storage = storage
+        slots.append(Slot(names[0], net.ops[sharers[0].order].name, storage, len(slots), sharers))
     return slots
 
 
+def _kept(net: Net, sharers: list[Parameter]) -> list[Storage]:
+    """Give the memory that the sharers' layers have in other nets."""
+    kept = [net.backend.parameters.get(net.ops[one.order].layer, {}).get(one.name) for one in sharers]
+    return [storage for storage in kept if storage is not None]
+
+
+def _named(net: Net, slots: list[Slot]) -> dict[str, Slot]:
+    """Give the slots by the names that their parameters have in each of the layers that share them."""
+    return {f"{net.ops[one.order].name}/{one.name}": slot for slot in slots for one in slot.parameters if not one.tied}
+
+
 def _tie(net: Net, slots: list[Slot]) -> None:
-    by_name = {slot.name: slot for slot in slots}
-    for order, op in enumerate(net.ops):
+    by_name = _named(net, slots)
+    for op in net.ops:
         for parameter in op.state.parameters:
             if not parameter.tied:
                 continue
@@ -133,7 +164,7 @@ def _tie(net: Net, slots: list[Slot]) -> None:
                     f"layer '{op.name}' is tied to '{slot.name}' of shape {slot.storage.shape}, but needs {wanted}"
                 )
             slot.parameters.append(parameter)
-            parameter.storage, parameter.order = slot.storage, order
+            parameter.storage = slot.storage
 
 
 def _padded(size: int, itemsize: int) -> int:
@@ -172,11 +203,10 @@ def _initialise(net: Net, slot: Slot) -> None:
 
 def _hand_out(net: Net, slot: Slot) -> None:
     """Give the layers' parameters their arrays; all but the first to run backward write into scratch of their own."""
-    for number, parameter in enumerate(backward_order(slot)):
-        array = slot.storage.array
+    array = slot.storage.array
+    for parameter in slot.parameters:
         parameter.blob = array.T if parameter.transposed else array
-        if slot.gradient is None:
-            continue
+    for number, parameter in enumerate(backward_order(slot) if slot.gradient is not None else ()):
         if number == 0 and not parameter.tied:
             parameter.gradient = slot.gradient
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .backend import Backend, HostMemory, Own, loop
@@ -68,6 +68,8 @@ class Group:
 
     def join(self, other: Group) -> None:
         """Take over the members of another group."""
+        if other is self:
+            return
         self.spaces |= other.spaces
         for value in other.members:
             value.group = self
@@ -116,7 +118,7 @@ class Op:
         self.is_source = is_source
         self.backward = False
         self.outputs: list[Value] = []
-        self.aliases: list[tuple[Value, Value]] = []
+        self.aliases: list[tuple[int, Value]] = []  # (place of the input, the top that is its alias)
         self.input_arrays: list[Any] = []
         self.diff_arrays: list[Any] = []
         self.input_diffs: list[Value | None] = [None] * len(inputs)
@@ -186,8 +188,8 @@ class Schedule:
         for value in self.final.values():
             value.pinned |= value.name in self.keep
         for time, op in enumerate(self.ops):
-            for below, above in op.aliases:
-                below.group.join(above.group)
+            for place, above in op.aliases:
+                op.inputs[place].group.join(above.group)
             if op.in_place and not self.keep_all:
                 for below, above in zip(op.inputs, op.outputs, strict=True):
                     free = not below.group.pinned and below.group.last <= time and below.group.fixed is None
@@ -238,12 +240,11 @@ class Schedule:
         """Let gradients that flow through an in-place or aliasing op lie in one memory."""
         if not op.backward:
             return
-        aliased = {id(below): [above for one, above in op.aliases if one is below] for below, _ in op.aliases}
-        for place, below in enumerate(op.inputs):
-            part = op.input_diffs[place]
+        for place, part in enumerate(op.input_diffs):
+            aliased = [above for one, above in op.aliases if one == place]
             above: Value | None = None
-            if len(aliased.get(id(below), ())) == 1:
-                above = aliased[id(below)][0].gradient
+            if len(aliased) == 1:
+                above = aliased[0].gradient
             elif op.in_place and not self.keep_all:
                 above = op.outputs[place].gradient
                 if above is not None and part is not None and (above.group.pinned or part.group.pinned):
@@ -327,7 +328,8 @@ class Schedule:
         """Give a value's plain or NumPy array."""
         group = value.group
         if group.fixed is not None and space == plain_space(self.main):
-            return group.fixed
+            same = tuple(group.fixed.shape) == value.shape
+            return group.fixed if same else self.main.view(group.fixed, value.shape)
         return self._owner(space).view(group.arrays[space], value.shape)
 
     def _owner(self, space: Space) -> Backend:
@@ -486,6 +488,7 @@ def settle(values: list[Any]) -> None:
 
 
 def value_bytes(value: Value) -> int:
+    """Give the bytes of a plain array of a value."""
     return Blob(value.shape, value.dtype).size * _size(value.dtype)
 
 

@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from .durable import FolderLock, atomic_write, make_folder, remove, told
+from .durable import FolderLock, atomic_write, make_folder, move, remove, told
 from .errors import ConfigError, ContractError, SnapshotError
 
 if TYPE_CHECKING:
@@ -136,6 +137,23 @@ class SnapshotFolder:
             self.write_run(run)
         self._remove_old(snapshot.iteration)
         return path
+
+    def put_aside(self, after: int) -> list[Path]:
+        """Move the snapshots of iterations above `after` into a folder of their own; give where they are now.
+
+        For a training that begins, or is taken up again, at `after`: what an earlier one saved later is not of this
+        one, and must neither be gone on with nor be taken for its best.
+        """
+        self._demand_lock()
+        late = [path for path in self.files() if (self._number(path.name) or 0) > after]
+        if not late:
+            return []
+        aside = next(path for number in count(1) if not (path := self.path / f"aside-{number}").exists())
+        with told(aside, "cannot be made"):
+            make_folder(aside)
+        moved = [move(path, aside) for path in reversed(late)]  # whatever kills it, the newest left has all before it
+        self._settle_best()
+        return moved[::-1]
 
     def write_run(self, run: dict[str, Any]) -> None:
         """Note how this training is run (command, net, plugins and kernels, versions, processor) in `run.json`."""

@@ -1,20 +1,41 @@
-"""Writes TOML, which Python only reads."""
+"""Reads TOML with care, and writes it, which Python does not."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from .errors import ConfigError
 
+LARGEST = 16 * 2**20
+"""Bytes of the largest net file that is read: the largest net of the literature is a thousandth of it."""
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file. Raises ConfigError naming file, line and reason."""
+    try:
+        if not path.is_file():  # a pipe or a device would be read for ever
+            raise ConfigError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        if path.stat().st_size > LARGEST:
+            raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is no net file")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text file: {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
 def toml_text(table: Mapping[str, Any]) -> str:
-    """Write a table: plain keys first, then [tables], and [[arrays]] for lists of tables; what lies deeper stays inline."""
+    """Write a table: plain keys, then [tables], and [[arrays]] for lists of tables; what lies deeper stays inline."""
     parts = ["".join(_line(key, value) for key, value in table.items() if not _is_section(value))]
     for key, value in table.items():
         if _is_section(value):
@@ -57,7 +78,9 @@ def toml_value(value: Any) -> str:
         return repr(value) if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, Any]", value).items()
-        return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(entry)}' for key, entry in entries)} }}" if value else "{}"
+        return (
+            f"{{ {', '.join(f'{toml_key(key)} = {toml_value(entry)}' for key, entry in entries)} }}" if value else "{}"
+        )
     if isinstance(value, Sequence):
         return f"[{', '.join(toml_value(entry) for entry in cast('Sequence[Any]', value))}]"
     raise ConfigError(f"{value!r} cannot be written as TOML")

@@ -89,6 +89,24 @@ def test_a_call_from_inside_a_piece_runs_there():
     pool.close()
 
 
+def test_a_call_from_another_thread_waits_for_its_turn():
+    pool, busy, clashes = Pool(2), [0, 0], []
+
+    def piece(start, stop, worker):
+        busy[worker] += 1
+        np.sort(numbers(20000))  # gives up the interpreter's lock
+        clashes.append(busy[worker])
+        busy[worker] -= 1
+
+    callers = [threading.Thread(target=lambda: [pool.parallel(piece, 2) for _ in range(10)]) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert clashes == [1] * 60
+    pool.close()
+
+
 def test_threads_end_with_close_and_with_the_pool():
     before = threading.active_count()
     pool = Pool(3)

@@ -1,7 +1,7 @@
 """The conformance kit: what an author of a layer or a kernel tests it with.
 
-`from nacre.testing import Example, LayerTests`: examples and a naive reference, and the kit does the rest. Importing this
-package imports neither pytest nor NumPy; `LayerTests` and `KernelTests` need pytest (`pip install pytest`).
+`from nacre.testing import Example, LayerTests`: examples and a naive reference, and the kit does the rest. Importing
+this package imports neither pytest nor NumPy; `LayerTests` and `KernelTests` need pytest (`pip install pytest`).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ KERNELS = {
     ("Convolution", "numpy"): "nacre_numpy.kernels:ConvolutionKernel",
     ("InnerProduct", "numpy"): "nacre_numpy.kernels:InnerProductKernel",
     ("Pooling", "numpy"): "nacre_numpy.kernels:PoolingKernel",
+    ("neuron/ReLU", "numpy"): "nacre_numpy.kernels:ReLUKernel",
     ("solver/SGD", "numpy"): "nacre_numpy.kernels:SGDKernel",
 }
 

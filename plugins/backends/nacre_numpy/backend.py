@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from nacre import Array, HostMemory, Own
 from nacre.backend import loop
 from nacre.schedule import Step
 
-from .threads import Blas, Pool
+from .threads import Blas, Pool, small_buffers
 
 
 class NumpyBackend(HostMemory):
@@ -23,6 +24,7 @@ class NumpyBackend(HostMemory):
         super().__init__()
         self.pool = Pool()
         self.blas = Blas()
+        self._lock = threading.RLock()
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
         return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
@@ -42,13 +44,13 @@ class NumpyBackend(HostMemory):
                 images, channels, rows, columns = blob.shape
                 blob.layout = "channels last"
                 blob.memory = self.empty((images, rows, columns, channels), blob.dtype)
-        run = loop(steps)
+        return loop(steps)
 
-        def with_own_threads() -> None:
-            before = self.blas.set_threads(1)
-            try:
+    def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Run a pass alone on the pool's threads, with BLAS kept to one and NumPy's iterators to small buffers."""
+
+        def alone() -> None:
+            with self._lock, self.blas.limit(1), small_buffers():
                 run()
-            finally:
-                self.blas.set_threads(before)
 
-        return with_own_threads
+        return alone

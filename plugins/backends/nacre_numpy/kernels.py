@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nacre import Array, LayerState, MethodState, Neuron, Own, Parameter
 from nacre.solver import Span
 from nacre_layers.convolution import ConvolutionLayer, declare
@@ -12,11 +14,15 @@ from nacre_layers.inner_product import InnerProductLayer, InnerProductState
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling import Max, Mean, PoolingLayer, pooled_axes
 
-from .convolution import Convolution2D
+from .convolution import Convolution2D, gate_steps
 from .inner_product import InnerProduct
 from .pooling import Pooling2D
-from .threads import run
+from .threads import Step, maximum, run
 from .update import MomentumUpdate
+
+
+CHUNK = 1 << 16
+"""Elements that an element-wise kernel works on at a time, so that they stay in cache."""
 
 
 def channels_last(blob: Own) -> Array:
@@ -75,8 +81,7 @@ class ConvolutionKernel(LayerState, reads="inputs"):
         self.work.pool.parallel(self.work.forward_piece, self.work.batch)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        work = self.work
-        run(work.prepare_steps())
+        work = self.work  # the weights are packed already, by forward
         work.pool.parallel(work.backward_piece, work.batch)
         run(work.finish_steps(work.pool.pieces(work.batch)))
 
@@ -193,15 +198,55 @@ class InnerProductKernel(LayerState, reads="inputs"):
         """Nothing is held."""
 
 
+class ReLUKernel(LayerState, reads="blobs"):
+    """ReLU on blobs of any layout; NumPy's maximum with an array of zeros is four times faster than with a number."""
+
+    @classmethod
+    def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
+        return None if is_relu(layer) else f"serves epsilon=0, not {layer.epsilon}"
+
+    def __init__(self, layer: ReLU, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape)]
+        self.inputs, self.diffs = inputs, diffs
+
+    def ready(self) -> None:
+        x, y = (one.memory.reshape(-1) for one in (self.inputs[0], self.blobs[0]))
+        zeros = np.zeros(min(x.size, CHUNK), x.dtype)
+        chunks = [slice(start, min(start + CHUNK, x.size)) for start in range(0, x.size, CHUNK)]
+        self.rectify = [(maximum, (x[chunk], zeros[: x[chunk].size], y[chunk])) for chunk in chunks]
+        self.gate: list[Step] = []
+        dy, dx = self.blobs_diff[0], self.diffs[0]
+        if dx is not None:
+            scratch = np.empty(2 * zeros.nbytes, np.uint8)
+            dy, dx = dy.memory.reshape(-1), dx.memory.reshape(-1)
+            self.gate = [step for chunk in chunks for step in gate_steps(y[chunk], dy[chunk], dx[chunk], scratch)]
+
+    def forward(self, inputs: list[Own]) -> None:
+        run(self.rectify)
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        run(self.gate)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
 class SGDKernel(MethodState):
     """SGD in one pass over memory, in chunks that stay in cache."""
 
     def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
         super().__init__(method, backend, spans)
         self.velocity = self.history("velocity")
+        self._product = 0.0
         self.work = [MomentumUpdate(span.value.size, backend.dtype, backend.backend.pool) for span in spans]
 
     def update(self) -> None:
         scalars = self.backend.scalars
+        self._product = 0.0
         for span, v, work in zip(self.spans, self.velocity, self.work, strict=True):
-            work.update(span.value, span.gradient, v, scalars["rate"] * span.rate, scalars["momentum"])
+            rate = scalars["rate"] * span.rate
+            self._product += work.update(span.value, span.gradient, v, rate, scalars["momentum"])
+
+    def product(self) -> float:
+        return self._product

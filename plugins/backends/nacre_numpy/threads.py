@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-BUFFER = 240
-"""Elements in a buffer of NumPy's iterators: 960 bytes of float32. It must be a multiple of 16."""
+BUFFER = 112
+"""Elements in a buffer of NumPy's iterators: 896 bytes of float64. It must be a multiple of 16."""
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments, usually a NumPy function and views made once."""
@@ -143,7 +143,8 @@ class Pool:
             raise ValueError(f"count={self.count}, but a pool needs at least one thread")
         self._workers: list[_Worker] = []
         self._process = os.getpid()
-        self._free = _thread.allocate_lock()
+        self._turn = _thread.allocate_lock()
+        self._inside: set[int | None] = set()
         self._finalize: weakref.finalize[..., Any] | None = None
         self._reserved: dict[str, int] = {}
         self._scratch: dict[tuple[str, int], Any] = {}
@@ -167,26 +168,26 @@ class Pool:
         """Call `function(start, stop, worker)` for every piece of `range(n)`, each on its own thread; wait for all.
 
         `worker` counts the pieces from 0; the caller runs piece 0. What a piece raises is raised here, the first
-        piece's first. A call from inside a piece, or from a second thread meanwhile, runs its pieces one by one.
+        piece's first. A call from inside a piece runs its pieces one by one; a call from another thread waits for its
+        turn, because the workers' scratch memory is shared.
         """
         pieces = split(n, self.count)
-        if len(pieces) == 1:
-            function(0, n, 0)
-            return
         if self._process != os.getpid():
             self._reset()
-        if not self._free.acquire(blocking=False):
+        if _thread.get_ident() in self._inside:
             for worker, (start, stop) in enumerate(pieces):
                 function(start, stop, worker)
             return
-        try:
-            self._share(function, pieces)
-        finally:
-            self._free.release()
+        with self._turn:
+            if len(self._workers) < len(pieces) - 1:
+                self._start(len(pieces) - 1)
+            self._inside = {_thread.get_ident(), *(worker.thread.ident for worker in self._workers)}
+            try:
+                self._share(function, pieces)
+            finally:
+                self._inside = set()
 
     def _share(self, function: Callable[[int, int, int], None], pieces: Sequence[tuple[int, int]]) -> None:
-        if len(self._workers) < len(pieces) - 1:
-            self._start(len(pieces) - 1)
         busy = self._workers[: len(pieces) - 1]
         for index, worker in enumerate(busy, 1):
             worker.call = (function, *pieces[index], index)
@@ -213,7 +214,7 @@ class Pool:
         if self._finalize is not None:
             self._finalize.detach()
         self._workers, self._process, self._finalize = [], os.getpid(), None
-        self._free = _thread.allocate_lock()
+        self._turn, self._inside = _thread.allocate_lock(), set()
 
     def close(self) -> None:
         """End the threads. The pool can be used again, and starts new ones then."""

@@ -27,6 +27,7 @@ class MomentumUpdate:
         self._arrays: tuple[Array, ...] = (None,) * 3
         self._chunks: list[list[tuple[Array, ...]]] = []
         self._rate = self._momentum = self._decay = np.zeros((), self.dtype)
+        self._products = [0.0] * self.pool.count
 
     def bind(self, weight: Array, gradient: Array, velocity: Array) -> None:
         """Fix the arrays, all of shape (size,)."""
@@ -47,16 +48,21 @@ class MomentumUpdate:
 
     def update(
         self, weight: Array, gradient: Array, velocity: Array, rate: float, momentum: float, decay: float = 0.0
-    ) -> None:
-        """Write the new `velocity` and `weight`; `gradient` is only read."""
+    ) -> float:
+        """Write the new `velocity` and `weight`; `gradient` is only read.
+
+        Returns the product of the new weight and the gradient: it is not finite if any number of theirs is not.
+        """
         self.bind(weight, gradient, velocity)
         as_array = self.dtype.type
         self._rate, self._momentum, self._decay = as_array(rate), as_array(momentum), as_array(decay)
         self.pool.parallel(self.update_piece, self.size)
+        return sum(self._products)
 
     def update_piece(self, start: int, stop: int, worker: int) -> None:
         """Update elements `start` to `stop`, the worker's piece, with the rates of the last `update`."""
         rate, momentum, decay = self._rate, self._momentum, self._decay
+        product = 0.0
         for w, g, v, scratch in self._chunks[worker]:
             if decay:
                 np.multiply(w, decay, scratch)
@@ -67,3 +73,5 @@ class MomentumUpdate:
             np.multiply(v, momentum, v)
             np.subtract(v, scratch, v)
             np.add(w, v, w)
+            product += float(np.dot(w, g))  # while they are in cache
+        self._products[worker] = product

@@ -42,8 +42,11 @@ class AccuracyState(LayerState, reads=""):
         before, classes, behind = self.shape
         count = before * behind * self.backend.rows // self.images
         label = whole_labels(self.layer, self.backend, inputs[1], count, classes)
-        winner = xp.argmax(inputs[0].reshape(self.shape), axis=1).reshape(-1)[:count]
-        self.hits = self.hits + xp.sum(winner == label)
+        winner = self.backend.scratch((before, behind), "int64")
+        xp.argmax(inputs[0].reshape(self.shape), axis=1, out=winner)
+        hit = self.backend.scratch((count,), "bool")
+        xp.equal(winner.reshape(-1)[:count], label, out=hit)
+        self.hits = self.hits + xp.count_nonzero(hit)
         self.total += count
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:

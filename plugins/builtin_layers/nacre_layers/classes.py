@@ -38,15 +38,18 @@ def whole_labels(layer: Any, backend: Any, label: Array, count: int, classes: in
     xp = backend.xp
     flat = label.reshape(-1)[:count]
     whole = backend.scratch((count,), "int64", slot=7)
-    in_range = (flat >= 0) & (flat < classes)  # false for NaN
-    if bool(xp.all(in_range)):
+    right, below = (backend.scratch((count,), "bool", slot=slot) for slot in (7, 8))
+    xp.greater_equal(flat, 0, out=right)  # false for NaN
+    xp.less(flat, classes, out=below)
+    xp.logical_and(right, below, out=right)
+    if bool(xp.all(right)):
         xp.copyto(whole, flat, casting="unsafe")
-        if bool(xp.all(whole == flat)):
+        xp.equal(whole, flat, out=right)
+        if bool(xp.all(right)):
             return whole
-        in_range = whole == flat
-    record = int(xp.argmin(in_range))
-    value = float(flat[record])
+    record = int(xp.argmin(right))
     raise DataError(
-        f"{layer.name}: label {value:g} of record {record} of the batch is not a whole number from 0 to {classes - 1}",
+        f"{layer.name}: label {float(flat[record]):g} of record {record} of the batch "
+        f"is not a whole number from 0 to {classes - 1}",
         "check the label file, and the number of outputs of the layer below",
     )

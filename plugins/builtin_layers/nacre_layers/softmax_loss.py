@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import numpy as np
+
 from nacre import Array, Layer, LayerState, Names, exactly, non_negative, non_zero
 
 from .classes import check_label_shape, class_axis, split_shape, whole_labels
@@ -36,11 +38,17 @@ class SoftmaxLossState(LayerState, reads="inputs"):
         check_label_shape(layer, shape, inputs[1].shape, axis)
         self.shape = split_shape(shape, axis)
         self.images = shape[0]
+        self.tiny = float(np.finfo(backend.dtype).tiny)
         self.loss: Any = 0.0
 
     def ready(self) -> None:
-        self.probability = self.backend.empty(self.shape)
-        self.places = self.backend.xp.arange(self.shape[0] * self.shape[2])
+        before, classes, behind = self.shape
+        empty, labels = self.backend.empty, before * behind
+        self.probability = empty(self.shape)
+        self.places, self.picked, self.chosen = empty((labels,), "int64"), empty((labels,), "int64"), empty((labels,))
+        # the flat index of the probability of class 0 at each label's place
+        starts = [outer * classes * behind + inner for outer in range(before) for inner in range(behind)]
+        self.backend.backend.from_host(np.array(starts, np.int64), self.places)
 
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
@@ -48,18 +56,14 @@ class SoftmaxLossState(LayerState, reads="inputs"):
         self.count = before * behind * self.backend.rows // self.images
         softmax(self.backend, inputs[0].reshape(self.shape), self.probability)
         label = whole_labels(self.layer, self.backend, inputs[1], self.count, classes)
-        self.picked = self._cells(label)
-        chosen = xp.take(self.probability.reshape(-1), self.picked)
-        small = float(xp.finfo(chosen.dtype).tiny)
-        self.loss = -self.layer.weight / self.count * xp.sum(xp.log(xp.maximum(chosen, small)))
-
-    def _cells(self, label: Array) -> Array:
-        """Give the flat index of each label's probability."""
-        _, classes, behind = self.shape
-        places = self.places[: self.count]
-        if behind == 1:
-            return places * classes + label
-        return (places // behind * classes + label) * behind + places % behind
+        picked, chosen = self.picked[: self.count], self.chosen[: self.count]
+        xp.multiply(label, behind, out=picked)
+        xp.add(picked, self.places[: self.count], out=picked)
+        xp.take(self.probability.reshape(-1), picked, out=chosen, mode="clip")
+        log = self.backend.scratch(chosen.shape)
+        xp.maximum(chosen, self.tiny, out=log)
+        xp.log(log, out=log)
+        self.loss = -self.layer.weight / self.count * xp.sum(log)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         dx = diffs[0]
@@ -68,7 +72,9 @@ class SoftmaxLossState(LayerState, reads="inputs"):
         xp = self.backend.xp
         flat = dx.reshape(-1)
         xp.copyto(dx.reshape(self.shape), self.probability)
-        flat[self.picked] -= 1
+        chosen = self.backend.scratch((self.count,))
+        xp.subtract(self.chosen[: self.count], 1, out=chosen)
+        flat[self.picked[: self.count]] = chosen
         rows = self.backend.rows
         xp.multiply(dx, self.layer.weight / self.count, out=dx)
         if rows < self.images:

@@ -1,0 +1,94 @@
+"""Callbacks: what is done between the iterations of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from .checks import Converted, non_negative
+from .component import Component, make_component
+
+if TYPE_CHECKING:
+    from .solver import Training
+
+
+class Callback(Component, kind="callback"):
+    """Does something every n iterations, or every n passes over the data (Mocha's coffee break).
+
+    Callbacks run in the order of their list; those that say `runs_last = True` come after all others, because they keep
+    what the others did.
+    """
+
+    runs_last: ClassVar[bool] = False
+
+    every_n_iter: Annotated[int, non_negative, "do it every so many iterations; 0 never"] = 0
+    every_n_epoch: Annotated[int, non_negative, "do it every so many passes over the data; 0 never"] = 0
+
+    def start(self, training: Training) -> CallbackState:
+        """Make the state of this callback for one training."""
+        raise NotImplementedError
+
+
+class CallbackState:
+    """A callback at work in one training: `begin`, then `run` when it is due, `finish`, and at last `shutdown`."""
+
+    def __init__(self, callback: Any, training: Training) -> None:
+        self.callback = callback
+        self.training = training
+
+    def begin(self) -> None:
+        """The training begins at `training.iteration`; it may have been taken up from a snapshot before."""
+
+    def due(self, epochs: int) -> bool:
+        """Say whether to run after this iteration; `epochs` passes over the data had ended before it."""
+        training, callback = self.training, self.callback
+        n_iter, n_epoch = callback.every_n_iter, callback.every_n_epoch
+        return bool(
+            (n_iter and training.iteration % n_iter == 0)
+            or (n_epoch and training.epochs // n_epoch > epochs // n_epoch)
+        )
+
+    def run(self) -> None:
+        """Do it, after an iteration."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """The training has ended, or was stopped, after a whole iteration."""
+
+    def shutdown(self) -> None:
+        """Give back what `start` took: called whatever happened, and maybe twice."""
+
+    def memory(self) -> Mapping[str, Any]:
+        """Give what must survive a restart, as arrays, numbers and texts."""
+        return {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave."""
+
+
+class Callbacks(Converted[Sequence[Callback], tuple[Callback, ...]]):
+    """Callbacks, in the order in which they run."""
+
+    wants = "a list of callbacks"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[Callback, ...]:
+        if isinstance(value, str | Mapping):
+            raise ValueError
+        return tuple(one if isinstance(one, Callback) else make_component(Callback, one) for one in value)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a training was found to be after an iteration: what decides which snapshot is the best."""
+
+    iteration: int
+    value: float
+    higher_better: bool = True
+
+    def beats(self, value: float | None) -> bool:
+        """Say whether this is better than `value`; a score that is no number never is."""
+        if value is None or value != value:
+            return self.value == self.value
+        return self.value > value if self.higher_better else self.value < value

@@ -1,0 +1,127 @@
+"""The command `nacre`: finds its subcommands, the plugins' too, and turns errors into sentences and exit codes.
+
+Exit codes: 0 done; 1 a bug, in nacre or in a plugin; 2 bad input; 130 and 143 stopped by SIGINT and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from .. import __version__
+from ..errors import NacreError, nearest
+from .options import debug_option, plugin_option
+
+COMMANDS = (
+    "demo",
+    "train",
+    "test",
+    "predict",
+    "summary",
+    "graph",
+    "time",
+    "gradcheck",
+    "explain",
+    "layers",
+    "backends",
+    "plugins",
+)
+
+
+class Nacre(click.Group):
+    """A group whose commands are imported when they are asked for, and which ends every error in the same way."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS, *_offered()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS:
+            return importlib.import_module(f".{cmd_name}", __package__).command
+        from ..registry import registry
+
+        if not registry().offers("command", cmd_name):
+            known = self.list_commands(ctx)
+            raise click.UsageError(f"there is no command '{cmd_name}'{nearest(cmd_name, known)}", ctx)
+        opened = registry().open("command", cmd_name)
+        return opened if isinstance(opened, click.Command) else click.Command(cmd_name, callback=opened)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [(name, self._own_help(ctx, name)) for name in COMMANDS]
+        with formatter.section("Commands"):
+            formatter.write_dl(own)
+        offered = _offered()
+        if offered:
+            with formatter.section("Commands of plugins"):
+                formatter.write_dl([(name, f"from {whose}") for name, whose in offered.items()])
+
+    def _own_help(self, ctx: click.Context, name: str) -> str:
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(limit=88) if command else ""
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
+        """Run with these arguments, or with the process's own, and exit."""
+        given = list(sys.argv[1:] if args is None else args)
+        extra |= {"prog_name": "nacre", "standalone_mode": False}
+        try:
+            result = super().main(given, **extra)
+        except click.exceptions.Abort:
+            sys.exit(130)
+        except Exception as error:
+            sys.exit(_told(error, as_json="--json" in given, debug="--debug" in given))
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _offered() -> dict[str, str]:
+    """Give the commands of plugins, and whose they are; one called like nacre's own goes by its distribution too."""
+    from ..registry import registry
+
+    here = registry()
+    offers = here.offers("command")
+    short = {offer.name for offer in offers if len(here.offers("command", offer.name)) == 1} - set(COMMANDS)
+    return {offer.name if offer.name in short else offer.qualified: str(offer.provenance) for offer in offers}
+
+
+def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
+    """Tell what went wrong, and what would do; give the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    code, remedy = 2, ""
+    if isinstance(error, NacreError):
+        message, remedy = str(error.args[0]), error.remedy
+    elif isinstance(error, click.ClickException):
+        message = error.format_message()
+        context = getattr(error, "ctx", None)
+        if context is not None:
+            remedy = f"{context.command_path} --help tells more"
+    elif isinstance(error, OSError) and error.strerror:
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        message = f"{where}{error.strerror}"
+    else:
+        code, remedy = 1, "run it again with --debug for the traceback, and report it to whoever wrote that file"
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
+        message = f"a bug: {type(error).__name__}: {error}{place}"
+    if as_json:
+        from .screen import print_json
+
+        print_json({"error": message, "remedy": remedy})
+    else:
+        click.echo(f"error: {message}" + (f"\n  {remedy}" if remedy else ""), err=True)
+    return code
+
+
+@click.command(cls=Nacre, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(__version__, prog_name="nacre", message="%(prog)s %(version)s")
+@plugin_option
+@debug_option
+def nacre() -> None:
+    """Train, test and look at nets of layers that anybody may write.
+
+    `nacre demo` is a good beginning.
+    """

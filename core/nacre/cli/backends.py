@@ -1,0 +1,61 @@
+"""`nacre backends`: where nets can be computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .options import common, json_option
+
+
+@click.command()
+@json_option
+@common
+def command(as_json: bool) -> None:
+    """List the backends, and why one cannot be used here."""
+    from .screen import print_json, print_table
+
+    found = backends()
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("backend", "usable", "from", "reason"),
+        [
+            (
+                one["name"],
+                "yes" if one["usable"] else "no",
+                f"{one['distribution']} {one['version']}",
+                one["reason"] or "",
+            )
+            for one in found
+        ],
+    )
+
+
+def backends() -> list[dict[str, Any]]:
+    """Give every backend that is offered; each is opened, which a broken one survives."""
+    from ..errors import PluginError
+    from ..registry import registry
+
+    here = registry()
+    found: list[dict[str, Any]] = []
+    for offer in here.offers("backend"):
+        try:
+            reason = here.open_offer(offer).unusable()
+        except PluginError as error:
+            reason = "; ".join(part for part in (str(error.args[0]), error.remedy) if part)
+        except Exception as error:  # of a plugin
+            reason = f"asking it raised {type(error).__name__}: {error}"
+        name = offer.name if len(here.offers("backend", offer.name)) == 1 else offer.qualified
+        found.append(
+            {
+                "name": name,
+                "usable": reason is None,
+                "reason": reason,
+                "distribution": offer.distribution,
+                "version": offer.provenance.version,
+            }
+        )
+    return found

@@ -1,0 +1,91 @@
+"""`nacre explain`: who computes each layer, why, and what that costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import net_argument, net_options, phase_option, read_net
+
+if TYPE_CHECKING:
+    from ..config import NetFile
+    from ..net import Net
+
+
+@click.command()
+@net_argument
+@phase_option
+@net_options
+def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool) -> None:
+    """Tell which code runs each layer, whose it is, and why.
+
+    Shows for each layer the kernel or the layer's own state that was chosen, what lost or declined and why, and every
+    copy between memories that the net needs.
+    """
+    from ..show import first_line
+    from .screen import print_json
+
+    file = read_net(net, sets, seed)
+    made = file.net(phase, backend=backend, allocate=False, fallback="warn")
+    explained = explain(file, made)
+    if as_json:
+        print_json(explained)
+        return
+    click.echo(first_line(made))
+    for entry in [*explained["layers"], *([explained["solver"]] if explained["solver"] else [])]:
+        _print_entry(entry)
+    click.echo("\ncopies between memories:" if explained["copies"] else "\nno copies between memories")
+    for copy in explained["copies"]:
+        click.echo(f"  {copy['blob']}: from {copy['from']} to {copy['to']}")
+
+
+def explain(file: NetFile, net: Net) -> dict[str, Any]:
+    """Give every choice that was made for a net, as JSON-able data."""
+    from ..registry import registry
+    from ..tables import type_name
+
+    def entry(name: str, thing: Any, choice: Any) -> dict[str, Any]:
+        owner = registry().owner(type(thing))
+        return {
+            "name": name,
+            "type": type_name(type(thing)),
+            "distribution": owner.distribution if owner else None,
+            "version": owner.version if owner else None,
+            **choice.as_dict(),
+        }
+
+    layers: list[dict[str, Any]] = []
+    for op in net.ops:
+        thing = op.layer.neuron if "/" in op.name else op.layer
+        layers.append(entry(op.name, thing, op.choice))
+    solver: dict[str, Any] | None = None
+    if file.has_solver:
+        method = file.solver().method
+        lineage = net.backend.lineage or (net.backend.name,)
+        solver = entry("solver", method, registry().choose(type(method), "solver", lineage, None, net.pins))
+    return {
+        "net": net.name,
+        "phase": net.phase,
+        "backend": net.backend.name,
+        "layers": layers,
+        "solver": solver,
+        "copies": [
+            {"blob": blob, "from": _space(start), "to": _space(end)} for blob, start, end in net.schedule.copies
+        ],
+    }
+
+
+def _space(space: tuple[str, str]) -> str:
+    kind, backend = space
+    return "the host's arrays" if kind == "host" else f"{backend}'s {'own blobs' if kind == 'own' else 'plain arrays'}"
+
+
+def _print_entry(entry: dict[str, Any]) -> None:
+    whose = f" of {entry['distribution']} {entry['version']}".rstrip() if entry["distribution"] else ""
+    chosen = f"{entry['kernel']} ({entry['from']})" if entry["kernel"] else "its own code"
+    click.echo(f"\n{entry['name']}: {entry['type']}{whose}\n  {chosen}, because {entry['why']}")
+    for word in ("lost", "declined"):
+        for other in entry[word]:
+            click.echo(f"  {word}: {other['kernel']} ({other['from']}): {other['reason']}")

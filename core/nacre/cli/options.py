@@ -1,0 +1,79 @@
+"""Options that several commands have, and the net file that they say how to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from ..config import NetFile
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _load_plugins(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]) -> None:
+    from ..registry import registry
+
+    for file in files:
+        registry().load_file(file)
+
+
+plugin_option: Decorator = click.option(
+    "--plugin",
+    metavar="FILE",
+    multiple=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_load_plugins,
+    help="Use a Python file as a plugin; may be given several times.",
+)
+debug_option: Decorator = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+)
+json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+backend_option: Decorator = click.option("--backend", metavar="NAME", help="Compute on this backend.")
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that every command has."""
+    return plugin_option(debug_option(command))
+
+
+def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options by which a net file is changed for one run; they come as `backend`, `sets`, `seed`."""
+    decorators = [
+        backend_option,
+        click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders."),
+        click.option(
+            "--set",
+            "sets",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Change the net file for this run: solver.max_iter=100, layer.conv1.n_filter=30. May be repeated.",
+        ),
+        json_option,
+        common,
+    ]
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+net_argument: Decorator = click.argument("net", metavar="NET.toml", type=click.Path(path_type=Path))
+phase_option: Decorator = click.option(
+    "--phase",
+    type=click.Choice(["train", "validation", "test", "predict"]),
+    default="train",
+    show_default=True,
+    help="Phase of the net.",
+)
+
+
+def read_net(net: Path, sets: tuple[str, ...], seed: int | None) -> NetFile:
+    """Read a net file as the options say."""
+    from ..config import load
+
+    return load(net, [*sets, *([] if seed is None else [f"seed={seed}"])])

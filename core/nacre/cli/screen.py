@@ -1,0 +1,74 @@
+"""What commands print: tables, JSON and numbers, in colour where somebody looks, as plain lines everywhere else."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import click
+
+
+def print_json(data: Any, *, lines: bool = False) -> None:
+    """Print data as JSON, on one line if `lines`; numbers that are not finite, which JSON lacks, become null."""
+    click.echo(json.dumps(finite(data), indent=None if lines else 2, ensure_ascii=False))
+
+
+def finite(data: Any) -> Any:
+    """Give the same data with None for every number that JSON cannot say."""
+    if isinstance(data, Mapping):
+        return {str(key): finite(value) for key, value in cast("Mapping[Any, Any]", data).items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in cast("Sequence[Any]", data)]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Print a table; the columns of the numbers `right` are pushed to the right."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for number, name in enumerate(head):
+            table.add_column(name, justify="right" if number in right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))  # what stands in brackets is no markup
+        Console().print(table)
+    else:
+        from ..show import align
+
+        for line in align(head, rows, right):
+            click.echo(line)
+
+
+def warn(message: str) -> None:
+    """Tell of something that does not stop the work."""
+    click.echo(f"warning: {message}", err=True)
+
+
+def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
+    """Give a layer's statistics as people read them: `accuracy: 98.61 % (355 of 360)`."""
+    parts: list[str] = []
+    records = statistics.get("records")
+    for key, value in statistics.items():
+        if key == "records":
+            continue
+        share = f"{100 * value:.2f} %" if key in ("accuracy", "error") else f"{value:.6g}"
+        count = f" ({round(value * records)} of {records:.0f})" if key in ("accuracy", "error") and records else ""
+        parts.append(f"{'' if key == name else f'{key} '}{share}{count}")
+    return f"{name}: {', '.join(parts)}" if parts else name
+
+
+def seconds_text(seconds: float) -> str:
+    """Give a time as people read it."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

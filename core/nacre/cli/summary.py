@@ -1,0 +1,31 @@
+"""`nacre summary`: a net's layers, shapes, parameters, kernels and bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .options import net_argument, net_options, phase_option, read_net
+
+
+@click.command()
+@net_argument
+@phase_option
+@net_options
+def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool) -> None:
+    """Show a net's layers, shapes, parameters and bytes.
+
+    Nothing is trained, and no memory is taken for it, however large the net is.
+    """
+    from ..show import HEAD, describe, rows, totals
+    from .screen import print_json, print_table
+
+    made = read_net(net, sets, seed).net(phase, backend=backend, allocate=False)
+    described = describe(made)
+    if as_json:
+        print_json(described)
+        return
+    click.echo(f"net '{made.name}' in phase {made.phase}, {made.dtype} on {made.backend.name}\n")
+    print_table(HEAD, rows(described), right=(3,))
+    click.echo("\n" + "\n".join(totals(described)))

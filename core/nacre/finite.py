@@ -1,0 +1,57 @@
+"""Finds the first number of a net that is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from .component import Array
+from .placement import Slot
+from .schedule import Op, Value, plain_space
+
+if TYPE_CHECKING:
+    from .net import Net
+
+
+def first_bad_blob(net: Net) -> str:
+    """Name the first blob that holds such a number after a forward pass, with its layer; else the loss that is one.
+
+    Blobs whose memory holds something else by then are passed over.
+    """
+    for op in net.ops:
+        for value in op.outputs:
+            if not value.shared and _bad(net, _array(net, op, value)):
+                return f"blob '{value.name}' of layer '{op.layer.name}'"
+    for name, loss in net.losses().items():
+        if loss - loss != 0:
+            return f"the loss of layer '{name}'"
+    return "the sum of the losses"
+
+
+def first_bad_parameter(net: Net, slots: Iterable[Slot]) -> str:
+    """Name the first parameter, by gradient and then by value, that holds such a number; "" if none does."""
+    slots = list(slots)
+    for what in ("gradient", "value"):
+        for slot in slots:
+            if _bad(net, slot.gradient if what == "gradient" else slot.storage.array):
+                return f"the {what} of parameter '{slot.name}' of layer '{slot.layer}'"
+    return ""
+
+
+def _array(net: Net, op: Op, value: Value) -> Array:
+    """Give a plain array of a blob as it is now."""
+    space = op.space(value)
+    if value.pinned:
+        return net.schedule.array(value, plain_space(net.backend))
+    if space[0] != "own":
+        return net.schedule.array(value, space)
+    array = op.backend.empty(value.shape, value.dtype)
+    op.backend.unpack(net.schedule.own(value, space), array)
+    return array
+
+
+def _bad(net: Net, array: Array) -> bool:
+    import numpy as np
+
+    host: Any = array if isinstance(array, np.ndarray) else net.backend.to_host(array)
+    return not np.isfinite(host).all()

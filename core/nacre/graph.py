@@ -1,0 +1,298 @@
+"""A net as a drawing: layers are boxes, blobs are lines. As dot for GraphViz, and as SVG without it.
+
+The SVG's layout is that of Sugiyama, Tagawa and Toda ("Methods for visual understanding of hierarchical system
+structures", 1981), simplified: a layer stands one rank below the lowest that it reads, a source right above its first
+reader; a blob that passes a rank gets a place in it; the places of a rank are ordered by the mean of their neighbours,
+and then pulled towards it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from .show import describe
+
+if TYPE_CHECKING:
+    from .net import Net
+
+SWEEPS = 12
+CHARACTER = 6.7  # mean width of a character of 12 pixels, in pixels
+MARGIN, BETWEEN, BOX_HEIGHT, RANK_HEIGHT = 24.0, 28.0, 44.0, 96.0
+LABEL_HEIGHT = 13.0
+LINE_WIDTH = 14.0  # that a passing line keeps free
+COLOURS = {
+    "source": ("#e8f1fb", "#3b6ea5"),
+    "loss": ("#fbe9e7", "#b4503c"),
+    "parameters": ("#eef6ea", "#4f7f3a"),
+    "other": ("#f5f5f5", "#777777"),
+}
+
+
+@dataclass(eq=False)
+class Box:
+    """A place in a rank: a layer's box, or where a line passes (no `title`), or ends (no `subtitle`).
+
+    `x`, `y` is its middle; `left` and `right` are what it keeps free on both sides of that.
+    """
+
+    rank: int
+    title: str = ""
+    subtitle: str = ""
+    colour: str = "other"
+    left: float = LINE_WIDTH / 2
+    right: float = LINE_WIDTH / 2
+    width: float = 0.0
+    x: float = 0.0
+    above: list[Box] = field(default_factory=list["Box"])
+    below: list[Box] = field(default_factory=list["Box"])
+
+    @property
+    def y(self) -> float:
+        return MARGIN + BOX_HEIGHT / 2 + self.rank * RANK_HEIGHT
+
+
+@dataclass(eq=False)
+class Line:
+    """One version of a blob on its way from a layer to another, through the places that it passes."""
+
+    blob: str
+    label: str
+    places: list[Box]
+
+
+def dot(net: Net) -> str:
+    """Give a net as GraphViz reads it."""
+    described = {layer["name"]: layer for layer in describe(net)["layers"]}
+    lines = [f"digraph {json.dumps(net.name)} {{", '  node [shape=box, style="rounded,filled", fontname="sans-serif"]']
+    lines.append('  edge [fontname="sans-serif", fontsize=10]')
+    for node in net.wiring.nodes:
+        layer = described[node.name]
+        fill, edge = COLOURS[_colour(layer, node.layer)]
+        label = json.dumps(f"{node.name}\n{_subtitle(layer)}", ensure_ascii=False)
+        lines.append(f'  {json.dumps(node.name)} [label={label}, fillcolor="{fill}", color="{edge}"]')
+    for number, wire in enumerate(net.wiring.wires):
+        label = json.dumps(f"{wire.name}\n{_shape(net, number)}", ensure_ascii=False)
+        producer = json.dumps(net.wiring.nodes[wire.producer].name)
+        for consumer, _ in wire.consumers:
+            lines.append(f"  {producer} -> {json.dumps(net.wiring.nodes[consumer].name)} [label={label}]")
+        if not wire.consumers:
+            end = json.dumps(f"blob {wire.name}")
+            lines += [f"  {end} [shape=plaintext, style=solid, label={label}]", f"  {producer} -> {end}"]
+    return "\n".join([*lines, "}", ""])
+
+
+def svg(net: Net) -> str:
+    """Give a net as SVG, in one piece that browsers and notebooks show."""
+    boxes, lines = _places(net)
+    ranks: list[list[Box]] = [[] for _ in range(max((box.rank for box in boxes), default=0) + 1)]
+    for box in boxes:
+        ranks[box.rank].append(box)
+    _order(ranks)
+    _pull(ranks)
+    width = max((box.x + box.right for box in boxes), default=0.0) + MARGIN
+    height = MARGIN * 2 + BOX_HEIGHT + (len(ranks) - 1) * RANK_HEIGHT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">',
+        f"<title>{html.escape(net.name)}, {net.phase}</title>",
+        '<rect width="100%" height="100%" fill="white"/>',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0.5 L8 4 L0 7.5 z" fill="#555"/></marker></defs>',
+    ]
+    parts += _draw_lines(lines)
+    parts += [_draw_box(box) for box in boxes if box.title and box.subtitle]
+    return "\n".join([*parts, "</svg>", ""])
+
+
+# From the net to places
+
+
+def _places(net: Net) -> tuple[list[Box], list[Line]]:
+    """Give the boxes, ranked, the places where lines pass ranks, and the lines."""
+    described = {layer["name"]: layer for layer in describe(net)["layers"]}
+    wires, nodes = net.wiring.wires, net.wiring.nodes
+    boxes: list[Box] = []
+    for index, node in enumerate(nodes):
+        rank = max((boxes[wires[number].producer].rank + 1 for number in net.wiring.inputs[index]), default=0)
+        layer = described[node.name]
+        box = Box(rank, node.name, _subtitle(layer), _colour(layer, node.layer))
+        box.width = max(len(box.title), len(box.subtitle)) * CHARACTER + 24
+        box.left = box.right = box.width / 2
+        boxes.append(box)
+    for index, box in enumerate(boxes):
+        readers = [boxes[consumer] for number in net.wiring.outputs[index] for consumer, _ in wires[number].consumers]
+        if not net.wiring.inputs[index] and readers:
+            box.rank = min(reader.rank for reader in readers) - 1
+    lines: list[Line] = []
+    passing: list[Box] = []
+    for number, wire in enumerate(wires):
+        label = f"{wire.name} {_shape(net, number)}"
+        start = boxes[wire.producer]
+        ends = [boxes[consumer] for consumer, _ in wire.consumers]
+        if not ends:  # nobody reads it: its name stands at the end of its line
+            ends = [Box(start.rank + 1, wire.name)]
+            passing += ends
+        trunk = [Box(rank) for rank in range(start.rank + 1, max(end.rank for end in ends))]
+        passing += trunk
+        for end in ends:
+            line = Line(wire.name, label, [start, *trunk[: end.rank - start.rank - 1], end])
+            for one, other in pairwise(line.places):
+                if other not in one.below:
+                    one.below.append(other)
+                    other.above.append(one)
+            lines.append(line)
+    _make_room(lines)
+    return boxes + passing, lines
+
+
+def _make_room(lines: Sequence[Line]) -> None:
+    """Let every box keep free what the labels of its lines need on both sides."""
+    for start in {id(line.places[0]): line.places[0] for line in lines}.values():
+        labels = list(dict.fromkeys(line.label for line in lines if line.places[0] is start))
+        start.right = max(start.right, len(labels[-1]) * CHARACTER + 12)
+        if len(labels) == 2:
+            start.left = max(start.left, len(labels[0]) * CHARACTER + 12)
+
+
+def _subtitle(layer: dict[str, object]) -> str:
+    return f"{layer['type']} + {layer['neuron']}" if layer["neuron"] else str(layer["type"])
+
+
+def _colour(layer: dict[str, object], traits: object) -> str:
+    if getattr(traits, "is_source", False):
+        return "source"
+    if getattr(traits, "has_loss", False):
+        return "loss"
+    return "parameters" if layer["parameters"] or layer["shared"] else "other"
+
+
+def _shape(net: Net, number: int) -> str:
+    value = net.wires[number]
+    return " × ".join(map(str, value.shape)) if value is not None else ""
+
+
+# Order and position
+
+
+def _order(ranks: list[list[Box]]) -> None:
+    """Order the places of every rank by the mean of their neighbours' places, downwards and upwards in turn."""
+    for sweep in range(SWEEPS):
+        downwards = sweep % 2 == 0
+        for rank in ranks if downwards else reversed(ranks):
+            places = {id(box): float(place) for other in ranks for place, box in enumerate(other)}
+            means = {
+                id(box): _mean([places[id(one)] for one in (box.above if downwards else box.below)], places[id(box)])
+                for box in rank
+            }
+            rank.sort(key=lambda box, means=means: means[id(box)])
+
+
+def _pull(ranks: list[list[Box]]) -> None:
+    """Move places towards the mean of their neighbours, as far as those beside them let them."""
+    for rank in ranks:
+        x = 0.0
+        for box in rank:
+            box.x = x + box.left
+            x = box.x + box.right + BETWEEN
+    for sweep in range(SWEEPS):
+        downwards = sweep % 2 == 0
+        for rank in ranks if downwards else reversed(ranks):
+            _settle(rank, [_mean([one.x for one in (box.above if downwards else box.below)], box.x) for box in rank])
+    least = min((box.x - box.left for rank in ranks for box in rank), default=0.0)
+    for rank in ranks:
+        for box in rank:
+            box.x += MARGIN - least
+
+
+def _settle(rank: Sequence[Box], wishes: Sequence[float]) -> None:
+    """Put boxes side by side as near to their wishes as can be: those that would overlap move as one block."""
+    offsets: list[float] = []
+    for number, box in enumerate(rank):
+        offsets.append(offsets[-1] + rank[number - 1].right + BETWEEN + box.left if number else 0.0)
+    blocks: list[list[float]] = []  # the sum of what its boxes wish for the block, their number
+    for wish, offset in zip(wishes, offsets, strict=True):
+        blocks.append([wish - offset, 1])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
+            total, count = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += count
+    starts = [total / count for total, count in blocks for _ in range(int(count))]
+    for box, start, offset in zip(rank, starts, offsets, strict=True):
+        box.x = start + offset
+
+
+def _mean(numbers: Sequence[float], otherwise: float) -> float:
+    return sum(numbers) / len(numbers) if numbers else otherwise
+
+
+# Drawing
+
+
+def _draw_box(box: Box) -> str:
+    fill, edge = COLOURS[box.colour]
+    x, y = box.x - box.width / 2, box.y - BOX_HEIGHT / 2
+    return (
+        f'<g><rect x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6" fill="{fill}" '
+        f'stroke="{edge}"/>'
+        f'<text x="{box.x:.1f}" y="{box.y - 4:.1f}" text-anchor="middle" font-weight="bold">{html.escape(box.title)}'
+        f'</text><text x="{box.x:.1f}" y="{box.y + 13:.1f}" text-anchor="middle" fill="#444">'
+        f"{html.escape(box.subtitle)}</text></g>"
+    )
+
+
+def _draw_lines(lines: Sequence[Line]) -> list[str]:
+    """Draw the lines, and each blob's label once, at the beginning of its line."""
+    paths: list[str] = []
+    labels: list[str] = []
+    leaving: dict[int, list[Line]] = {id(line.places[0]): [] for line in lines}
+    reaching: dict[int, list[Line]] = {id(line.places[-1]): [] for line in lines}
+    for line in lines:
+        leaving[id(line.places[0])].append(line)
+        reaching[id(line.places[-1])].append(line)
+    for line in lines:
+        start, end = line.places[0], line.places[-1]
+        # Lines of one blob leave from one point; the lines into a box end side by side, in the order they come from.
+        blobs = list(dict.fromkeys(one.label for one in leaving[id(start)]))
+        x = _port(start, blobs.index(line.label), len(blobs))
+        into = sorted(reaching[id(end)], key=lambda one: one.places[-2].x)
+        points = [(x, start.y + BOX_HEIGHT / 2)]
+        points += [(place.x, place.y) for place in line.places[1:-1]]
+        points.append((_port(end, into.index(line), len(into)), end.y - (BOX_HEIGHT / 2 if end.subtitle else 8)))
+        paths.append(f'<path d="{_curve(points)}" fill="none" stroke="#555" marker-end="url(#tip)"/>')
+        on_left = len(blobs) == 2 and line.label == blobs[0]  # of two, one to each side; of more, where they arrive
+        y = start.y + BOX_HEIGHT / 2 + 15
+        if len(blobs) > 2:
+            x, y = points[1][0], points[1][1] - 8 - LABEL_HEIGHT * (into.index(line) if len(points) == 2 else 0)
+        place = f'x="{x - 6 if on_left else x + 6:.1f}" y="{y:.1f}" text-anchor="{"end" if on_left else "start"}"'
+        for style in ('fill="none" stroke="white" stroke-width="3"', 'fill="#333"'):  # a halo, then the text
+            text = f'<text {place} font-size="11" {style}>{html.escape(line.label)}</text>'
+            if text not in labels:
+                labels.append(text)
+    return [*paths, *labels, *_loose_ends(lines)]
+
+
+def _loose_ends(lines: Sequence[Line]) -> list[str]:
+    ends = [line.places[-1] for line in lines if not line.places[-1].subtitle]
+    style = 'text-anchor="middle" font-style="italic"'
+    return [f'<text x="{end.x:.1f}" y="{end.y + 6:.1f}" {style}>{html.escape(end.title)}</text>' for end in ends]
+
+
+def _port(box: Box, number: int, count: int) -> float:
+    """Give where the line of this number meets a box."""
+    return box.x + (number - (count - 1) / 2) * min(24.0, box.width / count)
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> str:
+    """Give a path through points that leaves and reaches each of them vertically."""
+    (x, y), *rest = points
+    path = f"M{x:.1f} {y:.1f}"
+    for to_x, to_y in rest:
+        middle = (y + to_y) / 2
+        path += f" C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}"
+        x, y = to_x, to_y
+    return path

@@ -1,0 +1,77 @@
+"""Overrides of a net file from the command line: `--set solver.max_iter=100`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from .errors import ConfigError, nearest
+
+Table = dict[str, Any]
+
+
+def apply_override(table: Table, override: str) -> None:
+    """Change a net file's table as "solver.max_iter=100", "layer.conv1.n_filter=30" or "seed=3" say.
+
+    Values are TOML; a bare word that is none, such as ReLU, is a text. Layers go by name, callbacks by type.
+
+    Raises:
+        ConfigError: there is nothing of this name, or the value cannot be read.
+    """
+    key, equals, text = override.partition("=")
+    parts = [part.strip() for part in key.strip().split(".")]
+    if not equals or not all(parts):
+        raise ConfigError(f"--set {override}: it must be like solver.max_iter=100, layer.conv1.n_filter=30 or seed=3")
+    value = _override_value(override, text.strip())
+    place: Any = table
+    rest = parts
+    if parts[0] in ("layer", "callback"):
+        place, rest = _named(table, parts, override)
+    while len(rest) > 1:
+        below: Any = place.setdefault(rest[0], {})
+        if isinstance(below, str):  # a component by its name alone
+            below = place[rest[0]] = {"type": below}
+        if not isinstance(below, dict):
+            raise ConfigError(f"--set {override}: '{rest[0]}' is {below!r}, so it has no field '{rest[1]}'")
+        place, rest = cast("Table", below), rest[1:]
+    place[rest[0]] = value
+
+
+def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[str]]:
+    """Find the layer or callback that an override means; names of layers may have dots in them."""
+    kind = parts[0]
+    entries = [cast("Table", entry) for entry in table.get(kind, []) if isinstance(entry, dict)]
+    names = [layer_name(entry) if kind == "layer" else str(entry.get("type", "")) for entry in entries]
+    for end in range(len(parts) - 1, 1, -1):
+        name = ".".join(parts[1:end])
+        if names.count(name) == 1:
+            return entries[names.index(name)], parts[end:]
+        if name in names:
+            raise ConfigError(
+                f"--set {override}: there are {names.count(name)} {kind}s '{name}'; change them in the file"
+            )
+    if len(parts) < 3:
+        raise ConfigError(f"--set {override}: it must be like {kind}.NAME.FIELD=VALUE")
+    known = f"{nearest(parts[1], names)}; there are: {', '.join(names) or 'none'}"
+    raise ConfigError(f"--set {override}: there is no {kind} '{parts[1]}'{known}")
+
+
+def _override_value(override: str, text: str) -> Any:
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError) as error:
+        if re.fullmatch(r"[A-Za-z][\w.:/-]*", text):
+            return text
+        raise ConfigError(f"--set {override}: {text!r} is no TOML value: {error}") from error
+    if list(read) != ["value"]:
+        raise ConfigError(f"--set {override}: it must be one value")
+    return read["value"]
+
+
+def layer_name(table: Mapping[str, Any]) -> str:
+    """Give the name that the layer of a table will have, or "" where that cannot be told."""
+    tops: Any = table.get("tops")
+    names: list[Any] = [table.get("name"), *(cast("list[Any]", tops) if isinstance(tops, list) else [tops])]
+    return next((name for name in names[:2] if name and isinstance(name, str)), "")

@@ -1,0 +1,142 @@
+"""A net as data and as text: its layers, shapes, parameters, kernels and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .layer import is_identity
+from .tables import type_name
+
+if TYPE_CHECKING:
+    from .net import Net
+    from .schedule import Op
+    from .topology import Node
+
+HEAD = ("layer", "type", "tops", "parameters", "kernel")
+
+
+def describe(net: Net) -> dict[str, Any]:
+    """Give what there is to know of a net, as JSON-able data; nothing is allocated for it."""
+    layers = [_describe_layer(net, node) for node in net.wiring.nodes]
+    itemsize = 8 if net.dtype == "float64" else 4
+    trainable = sum(slot.storage.size for slot in net.slots if slot.trainable)
+    buffers = sum(slot.storage.size for slot in net.slots if not slot.trainable)
+    blobs = net.schedule.planned_bytes()
+    counted = {
+        "parameters": (trainable + buffers) * itemsize,
+        "gradients": trainable * itemsize if net.trains else 0,
+        "blobs": blobs["planned"],
+        "blobs_unshared": blobs["blobs"],
+    }
+    counted["total"] = counted["parameters"] + counted["gradients"] + counted["blobs"]
+    return {
+        "name": net.name,
+        "phase": net.phase,
+        "backend": net.backend.name,
+        "dtype": net.dtype,
+        "layers": layers,
+        "parameters": trainable,
+        "buffers": buffers,
+        "bytes": counted,
+        "copies": len(net.schedule.copies),
+    }
+
+
+def _describe_layer(net: Net, node: Node) -> dict[str, Any]:
+    op = net.node_ops[node.name]
+    layer = node.user
+    neuron = getattr(layer, "neuron", None) if layer.has_neuron else None
+    kind = type_name(type(layer))
+    neuron = "" if neuron is None or is_identity(neuron) else repr(neuron).removesuffix("()")
+    own = [parameter for slot in net.slots if slot.layer == node.name for parameter in slot.parameters[:1]]
+    slots = {id(one): slot for slot in net.slots for one in slot.parameters}
+    used = [slots[id(parameter)] for parameter in op.state.parameters]
+    return {
+        "name": node.name,
+        "type": kind,
+        "neuron": neuron if neuron not in ("", kind) else None,  # a ReLU layer's is said already
+        "bottoms": list(node.bottoms),
+        "tops": list(node.tops),
+        "shapes": [list(value.shape) for value in op.outputs],
+        "parameters": sum(parameter.size for parameter in own),
+        "shared": sorted({slot.layer for slot in used} - {node.name}),
+        "kernel": kernel_name(op),
+    }
+
+
+def kernel_name(op: Op) -> str | None:
+    """Give the class of an op's kernel, or None where the layer's own state runs."""
+    return type(op.state).__name__ if op.kernel else None
+
+
+def first_line(net: Net) -> str:
+    """Say in one line on what a net runs: its backend, how many layers have kernels, which have not, and the copies."""
+    ops = [net.node_ops[node.name] for node in net.wiring.nodes]
+    work = [op for op in ops if not op.is_source]
+    own = [op.name for op in work if not op.kernel]
+    parts = [f"{len(work) - len(own)} of {len(work)} layers have kernels"]
+    if own:
+        parts.append(f"{len(own)} on {'its' if len(own) == 1 else 'their'} own xp: {', '.join(own)}")
+    copies = len(net.schedule.copies)
+    parts.append("1 copy" if copies == 1 else f"{copies} copies")
+    return f"{net.backend.name}: {'; '.join(parts)}"
+
+
+def rows(described: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Give the cells of the table of layers, without its head."""
+    table: list[tuple[str, ...]] = []
+    for layer in described["layers"]:
+        tops = ", ".join(
+            f"{name} {'x'.join(map(str, shape))}" for name, shape in zip(layer["tops"], layer["shapes"], strict=True)
+        )
+        shared = f" (as {', '.join(layer['shared'])})" if layer["shared"] else ""
+        count = f"{layer['parameters']:,}" if layer["parameters"] or not shared else ""
+        kind = f"{layer['type']} + {layer['neuron']}" if layer["neuron"] else layer["type"]
+        table.append((layer["name"], kind, tops, f"{count}{shared}".strip(), layer["kernel"] or "-"))
+    return table
+
+
+def totals(described: dict[str, Any]) -> list[str]:
+    """Give the lines below the table: parameters and bytes."""
+    count = described["bytes"]
+    parts = [f"{described['parameters']:,} parameters"]
+    if described["buffers"]:
+        parts.append(f"{described['buffers']:,} numbers in buffers")
+    return [
+        ", ".join(parts),
+        f"{size(count['total'])}: parameters {size(count['parameters'])}, gradients {size(count['gradients'])}, "
+        f"blobs {size(count['blobs'])} ({size(count['blobs_unshared'])} if each had memory of its own)",
+    ]
+
+
+def size(count: int) -> str:
+    """Give a number of bytes as people read it."""
+    number, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024 or unit == "GiB":
+            break
+        number /= 1024
+    return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+
+
+def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Give a table as lines of plain text; the columns of these numbers are pushed to the right."""
+    table = [head, *body]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    return [line(head), "  ".join("-" * width for width in widths), *map(line, body)]
+
+
+def text(net: Net) -> str:
+    """Give a net as text: one line for each layer, and the totals."""
+    described = describe(net)
+    head = f"net '{net.name}' in phase {net.phase}, {net.dtype} on {net.backend.name}"
+    return "\n".join([head, "", *align(HEAD, rows(described), right=(3,)), "", *totals(described)])

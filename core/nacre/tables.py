@@ -1,0 +1,107 @@
+"""Layers and components as tables, which JSON and TOML can hold: the way back from objects to files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from .checks import Configured
+from .errors import ConfigError
+from .registry import registry
+from .toml import toml_text
+
+if TYPE_CHECKING:
+    from .config import NetFile
+    from .layer import Layer
+    from .net import Net
+
+Table = dict[str, Any]
+
+
+def table_of(thing: Configured) -> Table:
+    """Give a layer or a component as JSON-able data: its `type` and the fields that differ from their defaults.
+
+    Arrays are summarised.
+    """
+    return {"type": type_name(type(thing)), **{name: plain(value) for name, value in thing.given().items()}}
+
+
+def type_name(cls: type) -> str:
+    """Give the name by which a class goes in a net file: the one that opens to it, else the class's own."""
+    here = registry()
+    kind = str(getattr(cls, "nacre_kind", ""))
+    for offer in here.offers(kind):
+        if here.opens_to(offer, cls):
+            return offer.name if len(here.offers(kind, offer.name)) == 1 else offer.qualified
+    return cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
+
+
+def plain(value: Any) -> Any:
+    """Give a field's value as JSON can say it."""
+    if isinstance(value, Configured):
+        table = table_of(value)
+        return table["type"] if len(table) == 1 else table
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in cast("Sequence[Any]", value)]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        if value.shape == () and value.dtype.kind in "iufb":  # a NumPy number
+            return value.item()
+        return f"array of shape {tuple(value.shape)}, {value.dtype}"
+    return str(cast("Path", value)) if isinstance(value, os.PathLike) else repr(value)
+
+
+def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
+    """Write a net file's, or a net's, TOML text; read again it gives equal layers.
+
+    Paths below `folder`, where the text will lie (a net file's own folder unless given), are written relative to it.
+
+    Raises:
+        ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
+    """
+    if isinstance(thing, NetFile):
+        head = {key: value for key, value in thing.table.items() if not isinstance(value, list | dict)}
+        head = {"name": thing.name, **head}
+        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback", "plugins") and value}
+        base = Path(folder) if folder is not None else thing.folder
+    else:
+        head = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
+        tail = {"plugins": {"pin": thing.pins}} if thing.pins else {}
+        base = Path(folder) if folder is not None else Path()
+    return toml_text({**head, "layer": [_file_table(layer, base.absolute()) for layer in thing.layers], **tail})
+
+
+def _file_table(layer: Layer, base: Path) -> Table:
+    table = table_of(layer)
+    if not registry().offers("layer", table["type"]):
+        raise ConfigError(
+            f"{layer.name}: no plugin offers {type(layer).__name__}, so no net file can name it",
+            f"offer it (hook offer_layers), or nacre.register({type(layer).__name__})",
+        )
+    paths = [known.name for known in type(layer).fields() if known.type == "Paths" and known.name in table]
+    for name, value in layer.given().items():
+        if _holds_array(value):
+            problem = f"{layer.name}: {name} is an array, which a net file cannot hold"
+            raise ConfigError(problem, "write it to an HDF5 file, and read it by HDF5Data")
+    for name in paths:
+        table[name] = [_relative(path, base) for path in table[name]]
+    first = [name for name in ("type", "name", "bottoms", "tops", "exclude") if name in table]
+    return {name: "none" if table[name] is None else table[name] for name in dict.fromkeys([*first, *table])}
+
+
+def _holds_array(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_array(entry) for entry in cast("Mapping[Any, Any]", value).values())
+    if isinstance(value, list | tuple):
+        return any(_holds_array(entry) for entry in cast("Sequence[Any]", value))
+    return hasattr(value, "shape") and hasattr(value, "dtype") and value.shape != ()
+
+
+def _relative(path: str, base: Path) -> str:
+    absolute = Path(path).absolute()
+    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else path

@@ -1,0 +1,78 @@
+"""KernelTests: a kernel against the layer's own state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from ..layer import LayerState
+from .layers import Suite, check_kernel, run_strategy
+from .trial import Example
+
+
+class KernelTests(Suite):
+    """The tests of a kernel, whether it is offered or not.
+
+    An author gives examples of the layer:
+
+        class TestSwirlKernel(KernelTests):
+            layer = SwirlLayer
+            kernel = SwirlKernel
+            backend_name = "numpy"
+
+            def examples(self):
+                yield Example(fields={"angle": 0.5}, inputs=[(4, 2, 8, 8)])
+
+            def strategy(self):  # optional, with hypothesis
+                return st.builds(lambda n: Example(inputs=[(n, 2, 5, 5)]), st.integers(1, 6))
+
+    Tops, losses, statistics and gradients must be those of the layer's own state on the same backend: to 1e-10 of
+    their norm in float64, and 1e-5 in float32. What the kernel declines (`dtypes`, `supports`) is no failure; it is
+    counted and recorded with the reason (`pytest -rP` shows it), and a kernel that declines everything fails.
+
+    Attributes:
+        layer: the class of the layer.
+        kernel: the class of the kernel.
+        backend_name: the backend whose kernel it is.
+    """
+
+    kernel: ClassVar[type[LayerState]]
+    backend_name: ClassVar[str] = "numpy"
+
+    def backends(self) -> list[str]:
+        return [self.backend_name]
+
+    def test_against_state(
+        self, backend: str, dtype: str, example: Example, record_property: Callable[[str, object], None]
+    ) -> None:
+        """The kernel gives what the layer's own state gives, for every example that it does not decline."""
+        reason = check_kernel(self, (self.kernel, backend), backend, dtype, example)
+        record_property("kernel", reason or "checked")
+
+    def test_serves(self, backend: str, record_property: Callable[[str, object], None]) -> None:
+        """The kernel serves at least one example."""
+        served, declined = 0, list[str]()
+        for dtype in self.dtypes:
+            for number, example in enumerate(self.examples()):
+                with self.trial(example, backend, dtype, kernel=(self.kernel, backend)) as trial:
+                    if trial.op.kernel:
+                        served += 1
+                    else:
+                        reasons = "; ".join(reason for _, reason in trial.op.choice.declined)
+                        declined.append(f"{dtype}, example {example.label or number}: {reasons}")
+        record_property("served", served)
+        record_property("declined", declined)
+        print(f"{self.kernel.__qualname__}: served {served}, declined {len(declined)}", *declined, sep="\n  ")  # noqa: T201 - the report
+        assert served, "the kernel declines every example:\n  " + "\n  ".join(declined)
+
+    def test_random_shapes(self, backend: str, dtype: str) -> None:
+        """The kernel gives what the layer's own state gives, for the examples that `strategy` draws."""
+        served = 0
+
+        def check(example: Example) -> None:
+            nonlocal served
+            served += check_kernel(self, (self.kernel, backend), backend, dtype, example, variants=False) is None
+
+        run_strategy(self, check)
+        declares = self.kernel.dtypes
+        assert served or (declares and dtype not in declares), "the kernel declines all that the strategy draws"

@@ -1,0 +1,591 @@
+"""LayerTests: what every layer has to do, on every backend that can be used here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import pytest
+
+from ..backend import Backend, open_backend
+from ..blob import Blob
+from ..component import Identity
+from ..errors import ContractError
+from ..layer import PHASES, Layer, SourceState
+from ..random import Random
+from .close import GRADIENT_TOLERANCES, TOLERANCES, assert_close, assert_near
+from .gradients import ENTRIES, numerical_gradient, worst_error
+from .trial import NAME, Example, Trial, backends, layer_of, offered_kernels
+
+
+class Suite:
+    """What `LayerTests` and `KernelTests` have in common: examples, parameters, and names of tests that may fail."""
+
+    layer: ClassVar[type[Layer]]
+    dtypes: ClassVar[tuple[str, ...]] = ("float64", "float32")
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    max_examples: ClassVar[int] = 10
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not hasattr(cls, "layer"):
+            return
+        base = next(one for one in cls.__mro__ if one.__module__.startswith("nacre.testing."))
+        tests = {name for name in dir(base) if name.startswith("test_")}
+        for name in tests:
+            if not callable(getattr(cls, name)):
+                raise ContractError(
+                    f"{cls.__name__}.{name} is switched off; say why: expected_failures = {{'{name}': 'the reason'}}"
+                )
+        for name in tests - set(cls.applicable(tests)):
+            setattr(cls, name, None)  # pytest collects functions only
+        collected = {name for name in dir(cls) if name.startswith("test_") and callable(getattr(cls, name))}
+        if unknown := set(cls.expected_failures) - collected:
+            known = ", ".join(sorted(collected))
+            raise ContractError(
+                f"{cls.__name__}.expected_failures names {', '.join(sorted(unknown))}; tests are: {known}"
+            )
+
+    @classmethod
+    def applicable(cls, tests: set[str]) -> Iterable[str]:
+        """Give the tests that a layer of these traits has."""
+        return tests - {"test_random_shapes"} if cls.strategy is Suite.strategy else tests
+
+    def examples(self) -> Iterable[Example]:
+        """Give the uses of the layer that are tested, at least one."""
+        raise ContractError(f"{type(self).__name__} does not define examples()")
+
+    def strategy(self) -> Any:
+        """Give a hypothesis strategy of further `Example`s, drawn the same way in every run; optional."""
+        return None
+
+    def make(self, example: Example) -> Layer:
+        """Make the layer of an example."""
+        return layer_of(self.layer, example)
+
+    def parameter(self, name: str, parameter: Any, random: np.random.Generator) -> np.ndarray | None:
+        """Give the value that a parameter has in the tests; None leaves what its initialiser gave.
+
+        Unless overridden: between -1 and 1, and for buffers, which may be variances, between 0.5 and 1.5.
+        """
+        low, high = (-1.0, 1.0) if parameter.trainable else (0.5, 1.5)
+        return random.uniform(low, high, parameter.shape)
+
+    def backends(self) -> Sequence[str]:
+        """Give the names of the backends to test on: all that can be used here."""
+        return backends()
+
+    def _put_parameters(self) -> Callable[[str, Any], np.ndarray | None]:
+        return lambda name, parameter: self.parameter(name, parameter, np.random.default_rng([7, *name.encode()]))
+
+    @contextmanager
+    def trial(self, example: Example, backend: str | Backend, dtype: str, **options: Any) -> Generator[Trial]:
+        """Run an example of the layer in a net of its own, and shut it down."""
+        trial = Trial(self.make, example, backend=backend, dtype=dtype, parameters=self._put_parameters(), **options)
+        try:
+            yield trial
+        finally:
+            trial.shutdown()
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run each test on every backend, in both types and for every example, as far as it asks for them."""
+        choices: dict[str, list[tuple[Any, str]]] = {
+            "backend": [(name, name) for name in self.backends()],
+            "dtype": [(name, name) for name in self.dtypes],
+        }
+        if "example" in metafunc.fixturenames:
+            examples = list(self.examples())
+            choices["example"] = [(one, one.label or str(number)) for number, one in enumerate(examples)]
+        asked = {name: values for name, values in choices.items() if name in metafunc.fixturenames}
+        for name, values in asked.items():
+            if not values:
+                raise ContractError(f"{type(self).__name__} has no {name} to test with")
+        reason = self.expected_failures.get(metafunc.function.__name__)
+        if not asked:
+            if reason:
+                raise ContractError(f"{type(self).__name__}: mark {metafunc.function.__name__} itself as xfail")
+            return
+        marks = [pytest.mark.xfail(reason=reason, strict=False)] if reason else []
+        rows = [
+            pytest.param(*(value for value, _ in row), marks=marks, id="-".join(label for _, label in row))
+            for row in itertools.product(*asked.values())
+        ]
+        metafunc.parametrize(list(asked), rows)
+
+
+class LayerTests(Suite):
+    """The tests of a layer.
+
+    An author gives examples and a naive reference:
+
+        class TestDouble(LayerTests):
+            layer = DoubleLayer
+
+            def examples(self):
+                yield Example(fields={"factor": 3.0}, inputs=[(4, 2)])
+
+            def reference(self, layer, inputs, parameters):
+                return [layer.factor * x for x in inputs]
+
+    and pytest runs all methods `test_...` below, on every backend that can be used here, in float64 and float32, for
+    every example. The layer runs by its own state; its kernels are compared with that in `test_kernels`.
+
+    Tests that do not apply to a layer of its traits do not exist (a layer that cannot do back-propagation has no
+    gradient tests); none can be switched off, but `expected_failures = {"test_rows": "the reason"}` lets one fail, and
+    a name that is no test is an error.
+
+    Attributes:
+        layer: the class.
+        dtypes: the types it works in.
+        is_random: whether it draws random numbers in phase `train`.
+        tolerances: see `nacre.testing.TOLERANCES`.
+        entries: numbers of each gradient that are compared with central differences; all, of up to so many.
+        phase: while `reference` runs, the phase of the net.
+        max_examples: how many examples `strategy` gives.
+    """
+
+    is_random: ClassVar[bool] = False
+    tolerances: ClassVar[Mapping[str, float]] = TOLERANCES
+    entries: ClassVar[int] = ENTRIES
+    phase: str = "train"
+
+    def reference(self, layer: Any, inputs: list[np.ndarray], parameters: dict[str, np.ndarray]) -> Any:
+        """Compute naively what the layer should give: list of tops, loss, dict of statistics, or a tuple of these.
+
+        Args:
+            layer: the layer.
+            inputs: what the bottoms hold; floating ones are float64.
+            parameters: by their names in the layer, as before the pass.
+
+        `self.phase` is the net's, `self.random` gives the numbers that the layer draws (`nacre.random.Random`).
+        """
+        raise ContractError(f"{type(self).__name__} does not define reference()")
+
+    random: Random
+
+    @classmethod
+    def applicable(cls, tests: set[str]) -> Iterable[str]:
+        layer = cls.layer
+        backward = {"test_gradients", "test_gradients_are_written", "test_unwanted_gradients", "test_reads"}
+        without: set[str] = set() if layer.can_do_bp else backward
+        if not (layer.has_loss or layer.has_stats) or layer.is_source:
+            without |= {"test_rows"}
+        if layer.is_source:
+            without |= {"test_batch_of_one", "test_forward_twice", "test_inputs_are_left_alone", "test_random_shapes"}
+        return set(super().applicable(tests)) - without
+
+    # What must hold
+
+    def test_examples(self, backend: str) -> None:
+        """The examples show what the traits promise: parameters, and gradients that can be checked."""
+        parameters = numbers = 0
+        for example in self.examples():
+            with self.trial(example, backend, self.dtypes[0]) as trial:
+                parameters += len(trial.op.state.parameters)
+                if trial.differentiates:
+                    trial.forward()
+                    numbers += sum(one.size for one in trial.gradients().values())
+        assert parameters or not self.layer.has_param, "the class says has_param, but no example has a parameter"
+        assert numbers or not self.layer.can_do_bp, "the class says can_do_bp, but no example has a gradient to check"
+
+    def test_traits(self, backend: str, dtype: str, example: Example) -> None:
+        """The state does what the class line says."""
+        with self.trial(example, backend, dtype) as trial:
+            loss, state, layer = trial.forward(), trial.op.state, trial.layer
+            assert np.isfinite(loss), f"the loss of the net is {loss}"
+            if layer.has_loss:
+                assert isinstance(trial.loss(), float)
+            if layer.has_stats:
+                statistics = state.dump_statistics()
+                assert statistics, "has_stats, but dump_statistics gives nothing"
+                assert all(isinstance(value, float | int) for value in statistics.values()), statistics
+            if isinstance(state, SourceState):
+                assert all(0 < state.rows <= one.shape[0] for one in trial.results()), f"rows is {state.rows}"
+                state.rewind()
+                trial.forward()
+            if not layer.can_do_bp:
+                state.backward(trial.op.input_arrays, [None] * len(trial.arrays))
+            names = [parameter.name for parameter in state.parameters]
+            assert len(set(names)) == len(names), f"two parameters have one name: {names}"
+
+    def test_shapes(self, backend: str, dtype: str, example: Example) -> None:
+        """The blobs have the shapes and types that `setup` declared, and those of the reference."""
+        with self.trial(example, backend, dtype, allocate=False) as planned:
+            declared = [(value.shape, value.dtype) for value in planned.op.outputs]
+        with self.trial(example, backend, dtype) as trial:
+            expected = self._expected(trial)
+            trial.forward()
+            real = [(one.shape, str(one.dtype)) for one in trial.results()]
+        assert declared == real, f"setup declared {declared}, but the tops are {real}"
+        for part in expected:
+            if isinstance(part, list):
+                shapes = [np.shape(one) for one in part]
+                assert [shape for shape, _ in real] == shapes, f"the tops are {real}, but the reference gives {shapes}"
+
+    def test_forward(self, backend: str, dtype: str, example: Example) -> None:
+        """Tops, loss and statistics are those of the reference, in all four phases."""
+        for phase in PHASES:
+            with self.trial(example, backend, dtype, phase=phase) as trial:
+                if trial.layer.name in trial.net.node_ops:
+                    self._check_forward(trial, f"phase {phase}")
+
+    def test_forward_twice(self, backend: str, dtype: str, example: Example) -> None:
+        """The same inputs give the same, bit for bit, though the tops held something else before."""
+        with self.trial(example, backend, dtype) as trial:
+            first = trial.forward(), trial.results()
+            if not trial.layer.is_inplace:
+                trial.spoil(trial.op.state.blobs)
+            second = trial.forward(), trial.results()
+            assert_close(second[0], first[0], "loss of the second pass", 0.0)
+            for name, one, other in zip(trial.tops, second[1], first[1], strict=True):
+                assert_close(one, other, f"top '{name}' of the second pass", 0.0)
+
+    def test_inputs_are_left_alone(self, backend: str, dtype: str, example: Example) -> None:
+        """The bottoms hold after `forward` what they held before; the gradients of tops too, after `backward`."""
+        with self.trial(example, backend, dtype, keep="all") as trial:
+            trial.forward()
+            if trial.differentiates:
+                trial.net.backward()
+            if trial.layer.is_inplace:
+                return
+            for bottom, array in zip(trial.layer.bottoms, trial.arrays, strict=True):
+                assert_close(trial.net.blob(bottom), array, f"bottom '{bottom}' after the pass", 0.0)
+
+    def test_memory_is_shared(self, backend: str, dtype: str, example: Example) -> None:
+        """A net that shares memory between blobs gives what a net gives that shares none: in place is no difference."""
+        with (
+            self.trial(example, backend, dtype) as sharing,
+            self.trial(example, backend, dtype, keep="all") as keeping,
+        ):
+            self._check_same(sharing, keeping, "in a net that shares memory")
+
+    def test_gradients(self, backend: str, dtype: str, example: Example) -> None:
+        """Gradients are those of central differences; in other types than float64, those of float64."""
+        if dtype == "float64":
+            self._check_gradients(backend, example, self.entries)
+            return
+        with self.trial(example, backend, dtype) as coarse, self.trial(example, backend, "float64") as fine:
+            if fine.differentiates:
+                coarse.forward()
+                fine.forward()
+                exact = fine.gradients()
+                for name, gradient in coarse.gradients().items():
+                    assert_close(gradient, exact[name], f"gradient of {name}", GRADIENT_TOLERANCES[dtype])
+
+    def test_gradients_are_written(self, backend: str, dtype: str, example: Example) -> None:
+        """Gradients are written, not added to what was there."""
+        with self.trial(example, backend, dtype) as clean, self.trial(example, backend, dtype) as spoiled:
+            if not clean.differentiates:
+                return
+            clean.forward()
+            spoiled.forward()
+            op = spoiled.op
+            spoiled.spoil(op.diff_arrays, [one.gradient for one in op.state.parameters])
+            self._compare(spoiled.gradients(), clean.gradients(), "with NaN in all gradients before")
+
+    def test_unwanted_gradients(self, backend: str, dtype: str, example: Example) -> None:
+        """An entry of `diffs` that is None is left alone, and the other gradients are the same."""
+        places = example.differentiable()
+        with self.trial(example, backend, dtype) as whole:
+            if not whole.differentiates:
+                return
+            whole.forward()
+            expected = whole.gradients()
+        subsets = itertools.chain.from_iterable(itertools.combinations(places, size) for size in range(len(places)))
+        for wanted in subsets if len(places) <= 4 else [places[:1], places[1:], ()]:
+            with self.trial(example, backend, dtype, wanted=wanted) as trial:
+                trial.forward()
+                if not trial.differentiates:
+                    continue
+                given = trial.gradients()
+                assert set(given) == {name for name in expected if name[:6] != "input " or int(name[6:]) in wanted}
+                self._compare(given, expected, f"where only the gradients of inputs {list(wanted)} are wanted")
+
+    def test_reads(self, backend: str, dtype: str, example: Example) -> None:
+        """`backward` reads no more than `reads` says: the rest is overwritten before it runs."""
+        with self.trial(example, backend, dtype, keep="all") as clean:
+            if not clean.differentiates:
+                return
+            clean.forward()
+            expected = clean.gradients()
+        with self.trial(example, backend, dtype, keep="all") as trial:
+            trial.forward()
+            op, reads = trial.op, trial.op.state.reads.split()
+            one_memory = bool(op.aliases) and bool(reads)
+            if "inputs" not in reads and not one_memory:
+                trial.spoil(op.input_arrays)
+            if "blobs" not in reads and not one_memory and not getattr(trial.layer, "neuron", Identity()).needs_input:
+                trial.spoil(op.state.blobs)
+            self._compare(trial.gradients(), expected, f"where backward may read {op.state.reads or 'nothing'!r}")
+
+    def test_batch_of_one(self, backend: str, dtype: str, example: Example) -> None:
+        """A batch of one record works."""
+        one = example.cut(1)
+        with self.trial(one, backend, dtype) as trial:
+            self._check_forward(trial, "batch of one")
+        if dtype == "float64" and self.layer.can_do_bp:
+            self._check_gradients(backend, one, 20)
+
+    def test_rows(self, backend: str, dtype: str, example: Example) -> None:
+        """Losses and statistics count real rows only, and the others have no gradient."""
+        rows = min(len(one) for one in example.arrays()) - 1
+        assert rows, "the example has a batch of one: give it more rows"
+        with self.trial(example, backend, dtype) as full, self.trial(example.cut(rows), backend, dtype) as few:
+            arrays = [one[:rows] for one in full.arrays]
+            full.forward(arrays)
+            self._check_results(full, self._expected(few), f"{rows} real rows")
+            if full.differentiates:
+                few.forward()
+                expected = few.gradients()
+                for name, gradient in full.gradients().items():
+                    if name.startswith("input "):
+                        assert_close(
+                            gradient[rows:], 0 * gradient[rows:], f"gradient of {name}, rows that do not count"
+                        )
+                        gradient = gradient[:rows]
+                    assert_close(gradient, expected[name], f"gradient of {name}, with {rows} real rows")
+
+    def test_without_gradients(self, backend: str, dtype: str, example: Example) -> None:
+        """The layer works in a net that has no loss above it and wants no gradient."""
+        with self.trial(example, backend, dtype, wanted=(), probe=False, keep="all") as trial:
+            self._check_forward(trial, "without gradients")
+
+    def test_plans_without_memory(self, backend: str, dtype: str, example: Example) -> None:
+        """`setup` only declares: no array is made before `ready`."""
+        opened = open_backend(backend)
+        place = vars(opened)
+
+        def refuse(*_: Any) -> Any:
+            raise AssertionError("setup makes an array: do it in ready()")
+
+        place["empty"] = refuse
+        try:
+            with self.trial(example, backend, dtype, allocate=False) as trial:
+                state = trial.op.state
+                made = [type(one).__name__ for one in state.blobs if not isinstance(one, Blob)]
+                assert self.layer.is_source or not made, f"setup gives {made} instead of backend.blob(shape)"
+                assert all(parameter.blob is None for parameter in state.parameters), "a parameter has memory"
+        finally:
+            del place["empty"]
+
+    def test_memory(self, backend: str, dtype: str, example: Example) -> None:
+        """`remember` takes back what `memory` gives, arrays, numbers and texts: the next pass is the same."""
+        with self.trial(example, backend, dtype) as one, self.trial(example, backend, dtype) as other:
+            one.forward()
+            memory = dict(one.op.state.memory())
+            for key, value in memory.items():
+                assert isinstance(value, int | float | str | bool | np.ndarray), f"memory['{key}'] is {type(value)}"
+            other.op.state.remember(memory)
+            for name, value in one.parameters().items():
+                other.set_parameter(name, value)
+            again = dict(other.op.state.memory())
+            assert list(again) == list(memory)
+            for key, value in memory.items():
+                assert np.array_equal(np.asarray(again[key]), np.asarray(value)), f"memory['{key}'] is not remembered"
+            for trial in (one, other):
+                trial.net.scalars["step"] = 1
+                trial.forward()
+            for name, there, here in zip(one.tops, other.results(), one.results(), strict=True):
+                assert_close(there, here, f"top '{name}' after remember()", 0.0)
+
+    def test_random_numbers(self, backend: str, dtype: str, example: Example) -> None:
+        """The same seed and step give the same; others give others if, and only if, `is_random`."""
+
+        def tops(seed: int, step: int) -> list[np.ndarray]:
+            with self.trial(example, backend, dtype, seed=seed) as trial:
+                trial.net.scalars["step"] = step
+                trial.forward()
+                return [*trial.results(), np.array(trial.net.loss())]
+
+        first = tops(3, 0)
+        for seed, step in ((3, 0), (3, 1), (4, 0)):
+            same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(tops(seed, step), first, strict=True))
+            where = f"seed {seed}, step {step} against seed 3, step 0"
+            if (seed, step) == (3, 0) or not self.is_random:
+                assert same, f"{where}: other numbers"
+            else:
+                assert not same, f"{where}: the same numbers, though the class says is_random"
+
+    def test_shutdown(self, backend: str, dtype: str, example: Example) -> None:
+        """A state can be shut down twice, before and after it has run."""
+        for runs in (False, True):
+            with self.trial(example, backend, dtype) as trial:
+                if runs:
+                    trial.forward()
+                trial.op.state.shutdown()
+                trial.op.state.shutdown()
+
+    def test_kernels(
+        self, backend: str, dtype: str, example: Example, record_property: Callable[[str, object], None]
+    ) -> None:
+        """Every kernel that is offered for the layer on this backend gives what the layer's own state gives."""
+        for kernel, owner in offered_kernels(self.layer, "layer", backend):
+            reason = check_kernel(self, (kernel, owner), backend, dtype, example)
+            record_property(f"{kernel.__qualname__}@{owner}", reason or "checked")
+
+    def test_random_shapes(self, backend: str) -> None:
+        """Forward and gradients are right for the examples that `strategy` draws."""
+
+        def check(example: Example) -> None:
+            with self.trial(example, backend, self.dtypes[0]) as trial:
+                self._check_forward(trial, "")
+            if self.layer.can_do_bp and "float64" in self.dtypes:
+                self._check_gradients(backend, example, 10)
+
+        run_strategy(self, check)
+
+    # How it is checked
+
+    def _expected(self, trial: Trial) -> list[list[Any] | Mapping[str, float] | float]:
+        self.phase, self.random = trial.net.phase, trial.random()
+        inputs = [one.astype(np.float64) if one.dtype.kind == "f" else one for one in trial.arrays]
+        result = self.reference(trial.layer, inputs, trial.parameters())
+        return list(cast("tuple[Any, ...]", result)) if isinstance(result, tuple) else [result]
+
+    def _check_forward(self, trial: Trial, where: str) -> None:
+        expected = self._expected(trial)
+        trial.forward()
+        self._check_results(trial, expected, where)
+
+    def _check_results(self, trial: Trial, expected: list[list[Any] | Mapping[str, float] | float], where: str) -> None:
+        tolerance = self.tolerances[trial.net.dtype]
+        where = f" ({where})" if where else ""
+        for part in expected:
+            if isinstance(part, Mapping):
+                statistics = trial.op.state.dump_statistics()
+                assert set(statistics) == set(part), f"statistics {list(statistics)} instead of {list(part)}{where}"
+                for name, value in part.items():
+                    assert_close(statistics[name], value, f"statistic '{name}'{where}", tolerance)
+            elif isinstance(part, list):
+                assert len(part) == len(trial.tops), (
+                    f"the reference gives {len(part)} tops, the layer {len(trial.tops)}"
+                )
+                for name, actual, top in zip(trial.tops, trial.results(), part, strict=True):
+                    assert_close(actual, top, f"top '{name}'{where}", tolerance)
+            else:
+                assert_close(trial.loss(), part, f"loss{where}", tolerance)
+
+    def _check_same(self, one: Trial, other: Trial, where: str) -> None:
+        one.forward()
+        other.forward()
+        tolerance = self.tolerances[one.net.dtype]
+        for name, here, there in zip(one.tops, one.results(), other.results(), strict=True):
+            assert_close(here, there, f"top '{name}' {where}", tolerance)
+        if other.differentiates:
+            self._compare(one.gradients(), other.gradients(), where)
+
+    def _compare(self, actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], where: str) -> None:
+        for name, gradient in actual.items():
+            tolerance = self.tolerances[str(gradient.dtype)]
+            assert_close(gradient, expected[name], f"gradient of {name}, {where}", tolerance)
+
+    def _check_gradients(self, backend: str, example: Example, entries: int) -> None:
+        with self.trial(example, backend, "float64") as trial:
+            if not trial.differentiates:
+                return
+            loss = trial.forward()
+            for name, gradient in trial.gradients().items():
+                value, objective = self._objective(trial, name)
+                places, slopes = numerical_gradient(objective, value, entries=entries)
+                error, place = worst_error(gradient, places, slopes, loss)
+                if error > GRADIENT_TOLERANCES["float64"]:
+                    where = tuple(int(index) for index in np.unravel_index(place, gradient.shape))
+                    slope = slopes[int(np.searchsorted(places, place))]
+                    raise AssertionError(
+                        f"gradient of {name} of shape {gradient.shape}: worst at {where}, where backward gives "
+                        f"{gradient[where]:.9g} and central differences {slope:.9g}; relative error {error:.2g}, "
+                        f"allowed {GRADIENT_TOLERANCES['float64']:.2g}"
+                    )
+
+    @staticmethod
+    def _objective(trial: Trial, name: str) -> tuple[np.ndarray, Callable[[np.ndarray], float]]:
+        if name.startswith("input "):
+            place = int(name[6:])
+            arrays = list(trial.arrays)
+
+            def move_input(moved: np.ndarray) -> float:
+                arrays[place] = moved
+                return trial.forward(arrays)
+
+            return trial.arrays[place], move_input
+        value = trial.parameters()[name]
+
+        def move_parameter(moved: np.ndarray) -> float:
+            trial.set_parameter(name, moved)
+            loss = trial.forward()
+            trial.set_parameter(name, value)
+            return loss
+
+        return value, move_parameter
+
+
+def check_kernel(
+    suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example, *, variants: bool = True
+) -> str | None:
+    """Compare a kernel with the layer's own state; give the reason if the kernel declines, or None.
+
+    Compared are tops, loss, statistics, the gradients of inputs and parameters, and the buffers after the pass; with
+    `variants` also for a batch of one, with a row less, in phase validation, and where some gradients are unwanted.
+
+    Raises:
+        AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names what and where.
+    """
+    with suite.trial(example, backend, dtype, kernel=kernel) as trial:
+        if not trial.op.kernel:
+            return "; ".join(reason for _, reason in trial.op.choice.declined)
+    runs: list[tuple[str, Example, dict[str, Any], int]] = [("", example, {}, 0)]
+    if variants and example.inputs:
+        runs += [
+            ("batch of one", example.cut(1), {}, 0),
+            ("phase validation", example, {"phase": "validation"}, 0),
+            *((f"only input {place} wanted", example, {"wanted": (place,)}, 0) for place in example.differentiable()),
+            ("no input wanted", example, {"wanted": ()}, 0),
+            ("with a row less", example, {}, 1),
+        ]
+    for where, one, options, missing in runs:
+        with (
+            suite.trial(one, backend, dtype, **options) as own,
+            suite.trial(one, backend, dtype, kernel=kernel, **options) as fast,
+        ):
+            if fast.op.kernel:
+                _compare_trials(fast, own, f"{kernel[0].__qualname__}{', ' if where else ''}{where}", missing)
+    return None
+
+
+def _compare_trials(fast: Trial, own: Trial, where: str, missing: int) -> None:
+    rows = min((len(one) for one in own.arrays), default=0) - missing
+    if missing and rows < 1:
+        return
+    for trial in (own, fast):
+        trial.forward([one[:rows] for one in trial.arrays] if missing else None)
+    for name, one, other in zip(own.tops, fast.results(), own.results(), strict=True):
+        assert_near(one, other, f"{where}: top '{name}'")
+    if own.layer.has_loss:
+        dtype = own.net.dtype
+        assert_near(np.array(fast.loss(), dtype), np.array(own.loss(), dtype), f"{where}: loss")
+    if own.layer.has_stats:
+        assert fast.op.state.dump_statistics() == pytest.approx(own.op.state.dump_statistics()), where
+    if own.differentiates:
+        fast.spoil(fast.op.diff_arrays, [one.gradient for one in fast.op.state.parameters])
+        expected = own.gradients()
+        for name, gradient in fast.gradients().items():
+            assert_near(gradient, expected[name], f"{where}: gradient of {name}")
+    for name, value in own.parameters().items():
+        assert_near(fast.parameters()[name], value, f"{where}: parameter {name} after the pass")
+
+
+def run_strategy(suite: Suite, check: Callable[[Example], None]) -> None:
+    """Call `check` with the examples of a suite's strategy: the same ones in every run."""
+    import hypothesis
+
+    strategy = suite.strategy()
+    once = hypothesis.settings(
+        derandomize=True, database=None, deadline=None, max_examples=suite.max_examples, print_blob=False
+    )
+    once(hypothesis.given(strategy)(check))()
+
+
+__all__ = ["NAME", "LayerTests", "Suite", "check_kernel", "run_strategy"]

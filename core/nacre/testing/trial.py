@@ -1,0 +1,363 @@
+"""One layer at work in a small real net: sources, the layer, and a probe that makes a loss of its tops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from ..backend import Backend, HostMemory, Own, View, open_backend
+from ..checks import Names
+from ..choice import Choice
+from ..discovery import Offer, Provenance, make_offer
+from ..errors import ContractError, PluginError
+from ..feed import InputLayer
+from ..layer import Layer, LayerState, layer_type, tops_of
+from ..net import Net
+from ..random import Random
+from ..registry import registry
+
+NAME = "tested"
+"""What the layer is called in its net."""
+
+
+def backends() -> list[str]:
+    """Give the names of the backends that can be used on this machine, whoever offers them."""
+    usable: list[str] = []
+    for name in registry().names("backend"):
+        try:
+            if registry().open("backend", name).unusable() is None:
+                usable.append(name)
+        except PluginError:
+            continue
+    return usable
+
+
+@dataclass(frozen=True)
+class Example:
+    """One use of a layer: its fields, and what its bottoms hold.
+
+    Args:
+        fields: of the layer. `bottoms`, `tops` and `name` are given by the kit where they are not here.
+        inputs: for each bottom a shape, as a tuple of whole numbers with the batch first, or an array. Shapes are
+            filled with numbers between -2 and 2 of which no two are equal and none is 0. Floating arrays become blobs
+            of the net's type, others keep theirs.
+        tops: how many tops; as many as inputs unless given.
+        wanted: which inputs have a gradient, by place; all floating ones unless given.
+        label: for the test's name.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    inputs: Sequence[Any] = ()
+    tops: int = 0
+    wanted: Sequence[int] | None = None
+    label: str = ""
+
+    def arrays(self) -> list[np.ndarray]:
+        """Give the inputs as arrays."""
+        return [
+            spread_values(cast("tuple[int, ...]", one), seed) if isinstance(one, tuple) else np.asarray(one)
+            for seed, one in enumerate(self.inputs)
+        ]
+
+    def differentiable(self) -> tuple[int, ...]:
+        """Give the places of the inputs that have a gradient."""
+        if self.wanted is not None:
+            return tuple(self.wanted)
+        return tuple(place for place, one in enumerate(self.arrays()) if one.dtype.kind == "f")
+
+    def cut(self, rows: int) -> Example:
+        """Give the same example with the first rows of every input only."""
+        return replace(self, inputs=[one[:rows] for one in self.arrays()], wanted=self.differentiable())
+
+
+def spread_values(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Fill a shape with numbers between -2 and 2, in random order, as far apart from each other as there is room."""
+    count = prod(shape)
+    values = (np.arange(count) + 0.37) / count * 4 - 2
+    return np.random.default_rng(seed).permutation(values).reshape(shape)
+
+
+class ThroughLayer(Layer, can_do_bp=True):
+    """y = x, in memory of its own: so that what is tested stands above a layer, as in most nets."""
+
+    bottoms: Names
+    tops: Names
+
+    def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> ThroughState:
+        return ThroughState(self, backend, inputs, diffs)
+
+
+class ThroughState(LayerState, reads=""):
+    """The state of `ThroughLayer`."""
+
+    def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(one.shape, one.dtype) for one in inputs]
+
+    def forward(self, inputs: list[Any]) -> None:
+        for x, y in zip(inputs, self.blobs, strict=True):
+            self.backend.xp.copyto(y, x)
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        for dy, dx in zip(self.blobs_diff, diffs, strict=True):
+            if dx is not None:
+                self.backend.xp.copyto(dx, dy)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class ProbeLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = Σ bottoms · weights, with fixed random weights: a linear function that sees every number."""
+
+    bottoms: Names
+
+    def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> ProbeState:
+        return ProbeState(self, backend, inputs, diffs)
+
+
+class ProbeState(LayerState, reads=""):
+    """The state of `ProbeLayer`."""
+
+    def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.shapes = [tuple(one.shape) for one in inputs]
+        self.loss: Any = 0.0
+
+    def ready(self) -> None:
+        self.weights = [self.backend.empty(shape) for shape in self.shapes]
+        random = np.random.default_rng(1)
+        for weight, shape in zip(self.weights, self.shapes, strict=True):
+            host = random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0], shape)
+            self.backend.backend.from_host(host.astype(self.backend.dtype), weight)
+
+    def forward(self, inputs: list[Any]) -> None:
+        xp = self.backend.xp
+        self.loss = sum(float(xp.sum(x * weight)) for x, weight in zip(inputs, self.weights, strict=True))
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        for weight, dx in zip(self.weights, diffs, strict=True):
+            if dx is not None:
+                self.backend.xp.copyto(dx, weight)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+# Which kernel serves
+
+
+@contextmanager
+def _choosing(choose: Callable[..., Choice]) -> Generator[None]:
+    """Let `choose(usual, cls, kind, lineage, accept, pins)` answer for the registry."""
+    place = vars(registry())
+    before, usual = place.get("choose"), registry().choose
+
+    def answer(cls: type, kind: str, lineage: Sequence[str], accept: Any = None, pins: Any = None) -> Choice:
+        return choose(usual, cls, kind, lineage, accept, pins)
+
+    place["choose"] = answer
+    try:
+        yield
+    finally:
+        if before is None:
+            del place["choose"]
+        else:
+            place["choose"] = before
+
+
+def _decline(kernel: object, offer: object) -> str:
+    return "kernels are switched off for a test"
+
+
+@contextmanager
+def without_kernels(*classes: type) -> Generator[None]:
+    """Let nets made inside run layers or components of these classes (of all, if none is named) by their own code."""
+
+    def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, pins: Any) -> Choice:
+        if classes and cls not in classes:
+            return usual(cls, kind, lineage, accept, pins)
+        return usual(cls, kind, lineage, _decline, {})
+
+    with _choosing(choose):
+        yield
+
+
+@contextmanager
+def with_kernel(tested: type, kernel: type, backend: str) -> Generator[None]:
+    """Let nets made inside run `tested` by this kernel of `backend`, offered or not, unless the kernel declines."""
+
+    def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, pins: Any) -> Choice:
+        if cls is not tested or backend not in lineage:
+            return usual(cls, kind, lineage, accept, pins)
+        provenance = Provenance("tested", "", "", True, kernel.__module__)
+        offer = make_offer("kernel", f"{layer_type(cls)}@{backend}", kernel, provenance)
+        if reason := accept(kernel, offer) if accept else None:
+            return Choice(layer_type(cls), backend, "the kernel declines", declined=[(offer, reason)])
+        return Choice(layer_type(cls), backend, "a test wants it", kernel, offer)
+
+    with _choosing(choose):
+        yield
+
+
+def offered_kernels(tested: type, kind: str, backend: str) -> list[tuple[type, str]]:
+    """Give the kernels that can be opened for a class on a backend, each with its backend of the lineage."""
+    found: list[tuple[type, str]] = []
+
+    def note(kernel: type, offer: Offer) -> str:
+        found.append((kernel, offer.name.rpartition("@")[2]))
+        return "only looking"
+
+    registry().choose(tested, kind, open_backend(backend).lineage or (backend,), note)
+    return found
+
+
+# The trial
+
+
+class Trial:
+    """A layer in a net of its own: `source0 -> bottom0 -> tested -> top0 -> probe`, with `parameters` put in.
+
+    Args:
+        make: gives a new layer.
+        example: the inputs.
+        backend, dtype, phase, seed, keep, allocate: of the net.
+        wanted: places of the inputs whose gradients are wanted; the example's unless given.
+        parameters: gives a parameter's value, from its name in the layer and the parameter.
+        probe: whether a loss is made of the tops.
+        kernel: (kernel, its backend); the layer's own state unless given.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Example], Layer],
+        example: Example,
+        *,
+        backend: str | Backend,
+        dtype: str,
+        parameters: Callable[[str, Any], np.ndarray | None] | None = None,
+        wanted: Sequence[int] | None = None,
+        phase: str = "train",
+        seed: int = 0,
+        keep: str | Sequence[str] = (),
+        probe: bool = True,
+        kernel: tuple[type, str] | None = None,
+        allocate: bool = True,
+    ) -> None:
+        self.layer = make(example)
+        self.arrays = [one.astype(dtype) if one.dtype.kind == "f" else one for one in example.arrays()]
+        self.wanted = tuple(example.differentiable() if wanted is None else wanted)
+        cls = type(self.layer)
+        layers: list[Layer] = []
+        for place, array in enumerate(self.arrays):
+            source, bottom = f"source{place}", self.layer.bottoms[place]
+            kind = "" if array.dtype.kind == "f" else str(array.dtype)
+            layers += [
+                InputLayer(name=source, tops=[source], shape=array.shape[1:], batch_size=array.shape[0], dtype=kind),
+                ThroughLayer(name=f"through{place}", bottoms=[source], tops=[bottom]),
+            ]
+        layers.append(self.layer)
+        self.tops = tops_of(self.layer)
+        if probe and self.tops:
+            layers.append(ProbeLayer(name="probe", bottoms=self.tops))
+        with with_kernel(cls, *kernel) if kernel else without_kernels(cls):
+            self.net = Net(
+                f"test of {layer_type(cls)}",
+                layers,
+                backend=backend,
+                dtype=dtype,
+                phase=phase,
+                seed=seed,
+                keep=keep,
+                input_gradients=[f"source{place}" for place in self.wanted],
+                allocate=allocate,
+            )
+        self.op = self.net.node_ops[self.layer.name]
+        if parameters is not None and allocate:
+            for name, handle in self._parameters():
+                value = parameters(name, handle.parameter)
+                if value is not None:
+                    handle.value = value
+
+    def _parameters(self) -> list[tuple[str, Any]]:
+        return [(name.rpartition("/")[2], handle) for name, handle in self.net.parameters.items()]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Give the values of the parameters and buffers, by their names in the layer."""
+        return {name: handle.value for name, handle in self._parameters()}
+
+    def set_parameter(self, name: str, value: Any) -> None:
+        dict(self._parameters())[name].value = value
+
+    def random(self) -> Random:
+        """Give the random numbers that the layer draws in the net's present step."""
+        return Random(self.net.seed, self.layer.name, lambda: int(self.net.scalars["step"]))
+
+    def forward(self, arrays: Sequence[np.ndarray] | None = None) -> float:
+        """Write the inputs, which may have fewer rows, and run forward; give the loss."""
+        for place, array in enumerate(self.arrays if arrays is None else arrays):
+            self.net.write(f"source{place}", array)
+        return self.net.forward()
+
+    def results(self) -> list[np.ndarray]:
+        """Give what the last forward pass left in the tops."""
+        return [self.net.blob(name) for name in self.tops]
+
+    def loss(self) -> float:
+        """Give the layer's own loss."""
+        return self.net.losses()[self.layer.name]
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        """Run backward; give the gradients of the wanted inputs ("input 0") and of the parameters, by name."""
+        self.net.backward()
+        inputs = {f"input {place}": self.net.gradient(f"source{place}") for place in self.wanted}
+        return {**inputs, **self._parameter_gradients()}
+
+    def _parameter_gradients(self) -> dict[str, np.ndarray]:
+        return {name: handle.gradient for name, handle in self._parameters() if handle.gradient is not None}
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether there is any gradient to compute."""
+        trainable = any(handle.parameter.trainable for _, handle in self._parameters())
+        return self.op.backward and (bool(self.wanted) or trainable)
+
+    def spoil(self, *lists: list[Any]) -> None:
+        """Fill arrays of the layer with NaN (whole ones with 77): whoever reads or adds to them is found out."""
+        for values in lists:
+            for array in values:
+                if array is not None:
+                    self._spoil(array)
+
+    def _spoil(self, array: Any) -> None:
+        backend = self.op.backend
+        if isinstance(array, Own):
+            if array.layout != "plain":
+                plain = backend.empty(array.shape, array.dtype)
+                self._spoil(plain)
+                backend.pack(plain, array)
+                return
+            array = cast(Any, array.memory)
+        host: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
+        kind = str(array.dtype)
+        host.from_host(np.full(tuple(array.shape), np.nan if kind.startswith("float") else 77, kind), array)
+
+    def shutdown(self) -> None:
+        self.net.shutdown()
+
+
+def layer_of(cls: type[Layer], example: Example) -> Layer:
+    """Make the layer of an example, with names for what the example does not name."""
+    given: dict[str, Any] = {"name": NAME}
+    if not cls.is_source:
+        given["bottoms"] = [f"bottom{place}" for place in range(len(example.inputs))]
+    elif example.inputs:
+        raise ContractError(f"{cls.__name__} is a source, so an example of it has no inputs")
+    if not (cls.is_sink or cls.is_inplace):
+        given["tops"] = [f"top{place}" for place in range(example.tops or max(1, len(example.inputs)))]
+    return cls(**{**given, **example.fields})

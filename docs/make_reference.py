@@ -1,0 +1,70 @@
+"""Writes docs/reference.md from nacre's own layers and components: python docs/make_reference.py."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nacre
+from nacre.layer import TRAITS
+
+HEAD = """# Reference
+
+Every layer and component of nacre's own, with its fields. Made by `docs/make_reference.py` from what they say of
+themselves; `nacre layers NAME` tells the same of any layer that is installed. Fields without a default have to be given.
+"""
+KINDS = {
+    "layer": "Layers",
+    "neuron": "Neurons",
+    "pooling": "Pooling functions",
+    "initializer": "Initialisers",
+    "regularizer": "Regularisers",
+    "constraint": "Constraints",
+    "transformer": "Transformers",
+    "solver": "Solvers",
+    "lr_policy": "Learning-rate policies",
+    "momentum_policy": "Momentum policies",
+    "algorithm": "Algorithms",
+    "callback": "Callbacks",
+    "store": "Stores",
+}
+
+
+def text() -> str:
+    """Give the whole page."""
+    return "\n".join([HEAD, *(part for kind in KINDS for part in _kind(kind))])
+
+
+def _kind(kind: str) -> Iterator[str]:
+    offers = [offer for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
+    if not offers:
+        return
+    yield f"## {KINDS[kind]}\n"
+    for offer in offers:
+        cls = nacre.registry().open_offer(offer)
+        yield f"### {offer.name}\n"
+        yield f"{_cleaned(cls)}\n"
+        traits = [f"`{trait}`" for trait in TRAITS if getattr(cls, trait, False)]
+        if traits:
+            yield f"Traits: {', '.join(traits)}\n"
+        rows = [_row(field) for field in getattr(cls, "fields", tuple)()]
+        if rows:
+            yield "\n".join(["| field | type | unless given | what |", "|---|---|---|---|", *rows, ""])
+
+
+def _cleaned(cls: type) -> str:
+    """Give the docstring, with what Python writes as sections in plain words."""
+    doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    return re.sub(r"^(Args|Raises):\n", r"\1:\n\n", re.sub(r"^    (\S)", r"* \1", doc, flags=re.M), flags=re.M)
+
+
+def _row(field: Any) -> str:
+    default = "" if field.required else f"`{field.default!r}`"
+    return f"| `{field.name}` | {field.type.replace(' | ', ' or ')} | {default} | {field.doc} |"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("reference.md").write_text(text(), encoding="utf-8")

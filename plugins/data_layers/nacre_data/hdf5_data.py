@@ -1,0 +1,176 @@
+"""HDF5Data: records from HDF5 files."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import DataError, at_least, non_negative
+from nacre.checks import Paths
+
+from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries
+
+OPEN_FILES = 64  # at a time: systems allow a process no more than some hundreds
+LIST_BYTES = 1 << 24  # of a list of files
+
+
+class HDF5DataLayer(RecordSourceLayer, is_source=True):
+    """Feed the records of HDF5 files, as if they were one: each top is a batch of the dataset of its name.
+
+    Axis 0 of every dataset counts the records. A file named `.txt` is a list of files, one a line, relative to itself.
+    Data of at most `cache_bytes` are read once, with the first batch; larger ones batch by batch. In phase `train`
+    batches go on into the next pass over the records; in the others the last batch of a pass is filled up, and only its
+    real rows count. Labels (one whole number a record) become int64 blobs, all else is of the net's type. After
+    Mocha.jl's `HDF5DataLayer`.
+    """
+
+    source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]
+    cache_bytes: Annotated[int, non_negative, "keep the data in memory up to this size"] = 1 << 28
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
+        """Look into the files for shapes and types; the data are not read yet.
+
+        Raises:
+            DataError: a file cannot be read, does not fit the others, or there are fewer records than in a batch.
+        """
+        return RecordSourceState(self, backend, HDF5Records(self.name, self.tops, self.source, self.cache_bytes))
+
+
+class HDF5Records(Records):
+    """The records of HDF5 files, one file after the other; a file is open only from its first batch on."""
+
+    def __init__(self, where: str, tops: Sequence[str], source: Sequence[str], cache_bytes: int) -> None:
+        self.where = where
+        self.tops = tops
+        self.opened: dict[int, tuple[Any, list[Any]]] = {}
+        self.window: ArrayRecords | None = None
+        self.whole: ArrayRecords | None = None
+        with self._named():
+            self.files = [file for given in source for file in _listed(Path(given))]
+            self.counts = [self._look_into(file) for file in self.files]
+        self.starts = list(accumulate(self.counts, initial=0))
+        self.count = self.starts[-1]
+        if not self.count:
+            raise DataError(f"{where}: there is no record in {', '.join(map(str, self.files))}")
+        size = sum(prod(shape) * kind.itemsize for shape, kind in zip(self.shapes, self.dtypes, strict=True))
+        self.cached = self.count * size <= cache_bytes
+
+    @contextmanager
+    def _named(self) -> Generator[None]:
+        """Let errors begin with the layer's name."""
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{self.where}: {error.args[0]}", error.remedy) from error
+        except OSError as error:
+            raise DataError(f"{self.where}: {error}") from error
+
+    def _look_into(self, path: Path) -> int:
+        """Give how many records a file has; the first file says what the others must be like."""
+        from .hdf5_checks import open_hdf5
+
+        with open_hdf5(path) as file:
+            datasets = [file.dataset(top) for top in self.tops]
+            for top, dataset in zip(self.tops, datasets, strict=True):
+                check_entries(f"{path}: dataset '{top}'", dataset.shape, dataset.dtype)
+            check_counts(str(path), self.tops, [len(dataset) for dataset in datasets])
+            if not self.shapes:
+                self.shapes = [dataset.shape[1:] for dataset in datasets]
+                self.dtypes = [dataset.dtype for dataset in datasets]
+            self._check_alike(path, datasets)
+            return len(datasets[0])
+
+    def _check_alike(self, path: Path, datasets: Sequence[Any]) -> None:
+        for top, dataset, shape, kind in zip(self.tops, datasets, self.shapes, self.dtypes, strict=True):
+            if dataset.shape[1:] != shape or dataset.dtype != kind:
+                raise DataError(
+                    f"{path}: dataset '{top}' has records of shape {dataset.shape[1:]} and type {dataset.dtype}, "
+                    f"but in {self.files[0]} they are of shape {shape} and type {kind}"
+                )
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        if self.cached:
+            self.whole = self.whole or self._read_all()
+            self.whole.read(records, arrays)
+            return
+        # HDF5 wants numbers that rise: a batch has a record twice where it is filled up, or where a new pass begins.
+        numbers, places = np.unique(records, return_inverse=True)
+        if self.window is None:
+            self.window = ArrayRecords(self._empty(len(records)))
+        for file, (first, last) in enumerate(pairwise(np.searchsorted(numbers, self.starts).tolist())):
+            if first < last:
+                self._read_part(file, numbers[first:last] - self.starts[file], self.window.arrays, slice(first, last))
+        self.window.read(places, arrays)
+
+    def _read_all(self) -> ArrayRecords:
+        arrays = self._empty(self.count)
+        for file, (first, last) in enumerate(pairwise(self.starts)):
+            if first < last:
+                self._read_part(file, np.arange(last - first), arrays, slice(first, last))
+        self.close()
+        return ArrayRecords(arrays)
+
+    def _empty(self, count: int) -> list[np.ndarray]:
+        return [np.empty((count, *shape), kind) for shape, kind in zip(self.shapes, self.dtypes, strict=True)]
+
+    def _read_part(self, file: int, records: np.ndarray, arrays: Sequence[np.ndarray], part: slice) -> None:
+        """Read records of one file, whose numbers rise, into a part of one array for each top."""
+        from .hdf5_checks import readable
+
+        first, last = int(records[0]), int(records[-1]) + 1
+        chosen = slice(first, last) if last - first == len(records) else records  # a slice is much faster
+        with self._named():
+            for top, dataset, array in zip(self.tops, self._datasets(file), arrays, strict=True):
+                with readable(f"{self.files[file]}: dataset '{top}'"):
+                    dataset.read_direct(array, chosen, part)
+
+    def _datasets(self, number: int) -> list[Any]:
+        """Give the datasets of a file; open it if it is not, and close another where there are too many."""
+        from .hdf5_checks import open_hdf5
+
+        if number not in self.opened:
+            if len(self.opened) == OPEN_FILES:
+                self.opened.pop(next(iter(self.opened)))[0].close()
+            path = self.files[number]
+            file = open_hdf5(path)
+            try:
+                datasets = [file.dataset(top) for top in self.tops]
+                self._check_alike(path, datasets)
+                if any(len(dataset) != self.counts[number] for dataset in datasets):
+                    raise DataError(
+                        f"{path}: it has no longer the {self.counts[number]} records of when the net was made"
+                    )
+            except DataError:
+                file.close()
+                raise
+            self.opened[number] = file, datasets
+        return self.opened[number][1]
+
+    def close(self) -> None:
+        self.whole = None
+        while self.opened:
+            self.opened.popitem()[1][0].close()
+
+
+def _listed(path: Path) -> list[Path]:
+    """Give the files that a `.txt` file lists, one a line, relative to its folder; any other file stands for itself."""
+    if path.suffix != ".txt":
+        return [path]
+    if not path.is_file():
+        raise DataError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+    if path.stat().st_size > LIST_BYTES:
+        raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: this is no list of files: {error}") from error
+    files = [path.parent / line.strip() for line in lines if line.strip()]
+    if not files:
+        raise DataError(f"{path}: this list names no file")
+    return files

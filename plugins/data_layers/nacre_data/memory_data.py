@@ -1,0 +1,66 @@
+"""MemoryData: records from arrays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import Converted, DataError
+
+from .source import ArrayRecords, RecordSourceLayer, RecordSourceState, check_counts, check_entries
+
+Given = Sequence[Any] | Mapping[str, Any] | np.ndarray
+Read = tuple[np.ndarray, ...] | dict[str, np.ndarray]
+
+
+class Arrays(Converted[Given, Read]):
+    """Arrays, or whatever NumPy takes for one: a list of them, or {top: array}; a single one may stand alone."""
+
+    wants = "a list of arrays, or {top: array}"
+
+    @staticmethod
+    def convert(value: Any) -> Read:
+        if isinstance(value, Mapping):
+            return {str(name): np.asarray(array) for name, array in value.items()}
+        if hasattr(value, "__array__"):
+            return (np.asarray(value),)
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise ValueError
+        return tuple(np.asarray(array) for array in value)
+
+
+class MemoryDataLayer(RecordSourceLayer, is_source=True):
+    """Feed the records of arrays: axis 0 counts the records, and each top is a batch (batch_size, ...) of one array.
+
+    The arrays are neither copied nor changed. In phase `train` batches go on into the next pass over the records; in
+    the others the last batch of a pass is filled up, and only its real rows count. Labels (one whole number a record)
+    become int64 blobs, all else is of the net's type. After Mocha.jl's `MemoryDataLayer`.
+    """
+
+    data: Annotated[Arrays, "the arrays, one for each top: a list, or {top: array}"]
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        wanted = f"it must have one for each top: {', '.join(self.tops)}"
+        if isinstance(self.data, dict):
+            if not set(self.tops) <= set(self.data):
+                yield f"data has the arrays {', '.join(self.data) or '(none)'}, but {wanted}"
+        elif len(self.data) != len(self.tops):
+            yield f"data has {len(self.data)} arrays, but {wanted}"
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
+        """Check the arrays.
+
+        Raises:
+            DataError: they hold no numbers or no records, differ in their number, or are fewer than a batch.
+        """
+        data = self.data
+        arrays = [data[top] for top in self.tops] if isinstance(data, dict) else list(data)
+        for top, array in zip(self.tops, arrays, strict=True):
+            check_entries(f"{self.name}: '{top}'", array.shape, array.dtype)
+        check_counts(self.name, self.tops, [len(array) for array in arrays])
+        if not len(arrays[0]):
+            raise DataError(f"{self.name}: there is no record in data")
+        return RecordSourceState(self, backend, ArrayRecords(arrays))

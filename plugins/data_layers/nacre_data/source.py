@@ -1,0 +1,234 @@
+"""What all sources over numbered records have in common: batches, passes, orders, types and transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import (
+    Converted,
+    DataError,
+    Layer,
+    Names,
+    SnapshotError,
+    SourceState,
+    Transformer,
+    at_least,
+    default,
+    positive,
+)
+from nacre.component import make_component
+from nacre.random import Random
+
+NUMBERS = "biuf"  # NumPy's kinds: booleans, whole numbers with and without a sign, floating-point numbers
+ONE_NUMBER = ((), (1,))
+
+
+class Transformers(
+    Converted["Sequence[Sequence[str | Transformer | Mapping[str, Any]]]", "tuple[tuple[str, Transformer], ...]"]
+):
+    """Pairs of a top and a transformer, which changes the batches of that top; applied in this order."""
+
+    wants = "a list of [top, transformer], such as [['data', {'type': 'Scale', 'scale': 0.5}]]"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[tuple[str, Transformer], ...]:
+        pairs: list[tuple[str, Transformer]] = []
+        for pair in value:
+            top, transformer = pair
+            if isinstance(pair, str) or not isinstance(top, str):
+                raise ValueError
+            if not isinstance(transformer, Transformer):
+                transformer = make_component(Transformer, transformer)
+            pairs.append((top, transformer))
+        return tuple(pairs)
+
+
+class RecordSourceLayer(Layer, is_source=True):
+    """The fields of a source over records; a subclass adds where they come from, and gives a `RecordSourceState`."""
+
+    tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data", "label"))
+    batch_size: Annotated[int, positive, "records in a batch"]
+    shuffle: Annotated[bool, "take the records of each pass in a new random order"] = False
+    transformers: Annotated[Transformers, "what changes a top's batches: a list of [top, transformer]"] = default(())
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        for top, _ in self.transformers:
+            if top not in self.tops:
+                yield f"transformers name the top '{top}', but it must be one of {', '.join(self.tops)}"
+
+
+class Records:
+    """Where a source reads: `count` records, numbered from 0, each with one entry for every top.
+
+    `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
+    """
+
+    count: int = 0
+    shapes: Sequence[tuple[int, ...]] = ()
+    dtypes: Sequence[np.dtype[Any]] = ()
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Write the records of these numbers, in their order, into one array (records, *shape) for each top."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what was taken from the outside world; may be called twice."""
+
+
+class ArrayRecords(Records):
+    """Records in the memory's own arrays, one for each top; these are neither copied nor changed."""
+
+    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+        self.arrays = arrays
+        self.count = len(arrays[0])
+        self.shapes = [array.shape[1:] for array in arrays]
+        self.dtypes = [array.dtype for array in arrays]
+        self.staged: list[np.ndarray | None] = [None] * len(arrays)
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
+            if not (array.flags.c_contiguous and array.flags.aligned):  # take would copy all of it
+                for place, record in enumerate(records.tolist()):
+                    out[place] = array[record]
+            elif array.dtype == out.dtype:
+                array.take(records, axis=0, out=out, mode="clip")  # "raise" would buffer
+            else:
+                staged = self.staged[top]
+                if staged is None or staged.shape != out.shape:
+                    staged = self.staged[top] = np.empty(out.shape, array.dtype)
+                array.take(records, axis=0, out=staged, mode="clip")
+                np.copyto(out, staged, casting="unsafe")
+
+
+class RecordSourceState(SourceState, host_only=True):
+    """A source over records, on any backend.
+
+    A pass is one time through all records. In phase `train` the next pass begins inside a batch. In the other phases
+    the last batch of a pass is filled up with its last record, `rows` says how many are real, and the next batch begins
+    a new pass. A batch is never larger than the data, in any phase. `epoch` rises with the batch that has the last
+    record of a pass. The order is that of the records, or with `shuffle` a permutation of all of them that is a
+    function of seed, layer name and epoch. Of several ranks, each takes every `ranks`-th place in the order.
+
+    One whole number a record (labels: record shape () or (1,)) makes an int64 blob, unless a transformer changes it.
+    All other data become blobs of the net's floating type.
+
+    Raises:
+        DataError: the batch is larger than the data.
+    """
+
+    def __init__(self, layer: Any, backend: Any, records: Records) -> None:
+        super().__init__(layer, backend, [], [])
+        self.records = records
+        self.rank, self.ranks = backend.rank, backend.ranks
+        if layer.batch_size * self.ranks > records.count:
+            ranks = f" on each of {self.ranks} ranks" if self.ranks > 1 else ""
+            raise DataError(
+                f"{layer.name}: batch_size={layer.batch_size}{ranks}, but the data have only {records.count} records",
+                f"a batch_size of {max(1, records.count // self.ranks)} or less would do",
+            )
+        changed = {top for top, _ in layer.transformers}
+        for top, shape, kind in zip(layer.tops, records.shapes, records.dtypes, strict=True):
+            label = kind.kind != "f" and shape in ONE_NUMBER and top not in changed
+            self.blobs.append(backend.blob((layer.batch_size, *shape), "int64" if label else backend.dtype))
+        self.changes: list[tuple[int, Transformer, Random]] = []
+        numbers = dict.fromkeys(layer.tops, 0)
+        for top, transformer in layer.transformers:
+            random = backend.random(f"{layer.name}/{top}/{numbers[top]}")
+            self.changes.append((layer.tops.index(top), transformer, random))
+            numbers[top] += 1
+        self.random = Random(backend.seed, layer.name, lambda: self.epoch)
+        self.position = self.rank
+        self.order: np.ndarray | None = None
+        self.shuffled = -1
+
+    def ready(self) -> None:
+        if self.order is None:
+            self.order = np.arange(self.records.count)
+            self.batch = np.empty(self.layer.batch_size, np.intp)
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.rows = self._choose(self.batch)
+        self.records.read(self.batch, self.blobs)
+        for place, transformer, random in self.changes:
+            transformer.transform(self.blobs[place], random, self.phase)
+
+    def _choose(self, batch: np.ndarray) -> int:
+        """Fill `batch` with the numbers of the next records; give how many of them are real."""
+        filled = 0
+        while filled < len(batch):
+            part = self._order()[self.position :: self.ranks][: len(batch) - filled]
+            batch[filled : filled + len(part)] = part
+            filled += len(part)
+            self.position += len(part) * self.ranks
+            if self.position >= self.records.count:
+                self.epoch += 1
+                if self.phase != "train":
+                    self.position = self.rank
+                    batch[filled:] = part[-1]
+                    break
+                self.position -= self.records.count  # so that all ranks together miss none
+        return filled
+
+    def _order(self) -> np.ndarray:
+        """Give the order of this pass: with `shuffle` what `Generator.permutation` gives, in the same memory."""
+        assert self.order is not None
+        if self.layer.shuffle and self.shuffled != self.epoch:
+            self.order.sort()
+            self.random.generator().shuffle(self.order)
+            self.shuffled = self.epoch
+        return self.order
+
+    def rewind(self) -> None:
+        """Begin this pass again with the next batch: `epoch`, and with it the order, stays as it is."""
+        self.position = self.rank
+
+    def memory(self) -> dict[str, int]:
+        return {"position": self.position, "epoch": self.epoch, "count": self.records.count}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Go on behind the batch after which `memory` was made.
+
+        Raises:
+            SnapshotError: the data have another number of records by now.
+        """
+        if not memory:
+            return
+        if int(memory["count"]) != self.records.count:
+            raise SnapshotError(
+                f"{self.layer.name}: the snapshot was made with {memory['count']} records, but now there are "
+                f"{self.records.count}",
+                "train on with the same data, or start a new training from the snapshot's parameters",
+            )
+        self.position, self.epoch = int(memory["position"]), int(memory["epoch"])
+
+    def shutdown(self) -> None:
+        self.records.close()
+
+
+def check_entries(where: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    """Check that an array has records of numbers; `where` begins the error.
+
+    Raises:
+        DataError: there is no axis of records, a record is empty, or its entries are no real numbers.
+    """
+    if not shape:
+        raise DataError(f"{where} is a single value, but its first axis must count the records")
+    if dtype.kind not in NUMBERS:
+        raise DataError(f"{where} holds {dtype}, but it must hold whole or floating-point numbers")
+    if 0 in shape[1:]:
+        raise DataError(f"{where} has records of shape {tuple(shape[1:])}, in which there is no number")
+
+
+def check_counts(where: str, tops: Sequence[str], counts: Sequence[int]) -> None:
+    """Check that every top has as many records as the first.
+
+    Raises:
+        DataError: one has not.
+    """
+    for top, count in zip(tops, counts, strict=True):
+        if count != counts[0]:
+            raise DataError(f"{where}: '{top}' has {count} records, but '{tops[0]}' has {counts[0]}")

@@ -1,0 +1,185 @@
+"""LearningCurve: a picture of how a training went."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from math import nan
+from pathlib import Path
+from typing import Annotated, Any
+
+from nacre import Callback, CallbackState, Training, default
+from nacre.errors import NacreError
+from nacre.snapshot import atomic_write
+
+from .paths import OutputPath
+from .summary import MeanLoss
+
+POINTS = 100
+"""Points of the training loss over a whole training: more would show the noise of single batches."""
+
+Curve = tuple[list[int], list[float]]
+
+
+class LearningCurve(Callback):
+    """Draws the losses and the statistics over the iterations: at the end, and if wanted every so many iterations.
+
+    A point of the training loss is the mean over max_iter / 100 iterations; the rest is what `ValidationPerformance`
+    found. Drawn by matplotlib; where that is not installed, the same numbers are written as a table, and a warning says
+    so. `training.info["curve"]` is the file's path.
+    """
+
+    path: Annotated[OutputPath, "the picture: .png, .svg or .pdf; relative to the working folder"] = default(
+        "learning-curve.png"
+    )
+
+    def start(self, training: Training) -> CallbackState:
+        return LearningCurveState(self, training)
+
+
+class LearningCurveState(CallbackState):
+    """`LearningCurve` in one training."""
+
+    def __init__(self, callback: LearningCurve, training: Training) -> None:
+        super().__init__(callback, training)
+        self.mean_loss = MeanLoss(training)
+        self.to_draw = False
+        self.stride = max(1, training.solver.max_iter // POINTS)
+        self.iterations: list[int] = []
+        self.losses: list[float] = []
+
+    def due(self, epochs: int) -> bool:
+        self.to_draw = super().due(epochs)
+        return self.to_draw or self.training.iteration % self.stride == 0
+
+    def run(self) -> None:
+        iteration = self.training.iteration
+        if iteration % self.stride == 0:
+            self.iterations.append(iteration)
+            self.losses.append(self.mean_loss.take())
+        if self.to_draw:
+            self.draw()
+
+    def finish(self) -> None:
+        self.draw()
+
+    def draw(self) -> None:
+        """Write the picture, or the table; that neither can be written is a warning, since the training went well."""
+        path = Path(self.callback.path)
+        losses: dict[str, Curve] = {"training": (self.iterations, self.losses)}
+        shares: dict[str, Curve] = {}
+        for phase, entries in self.training.history.items():
+            iterations = [iteration for iteration, _, _ in entries]
+            losses[phase] = (iterations, [loss for _, loss, _ in entries])
+            for layer, statistics in entries[0][2].items() if entries else ():
+                for name in [name for name in statistics if name != "records"]:
+                    called = name if name == layer else f"{layer}/{name}"
+                    shares[f"{phase} {called}"] = (
+                        iterations,
+                        [found.get(layer, {}).get(name, nan) for _, _, found in entries],
+                    )
+        try:
+            try:
+                data = picture(self.training.net.name, losses, shares, path.suffix[1:] or "png")
+            except ImportError:
+                path = path.with_suffix(".csv")
+                data = table(losses, shares)
+                self.warn(
+                    f"matplotlib is not installed, so the learning curve is a table, {path}: pip install nacre[plots]"
+                )
+            atomic_write(path, data)
+        except (NacreError, ValueError) as error:  # ValueError: matplotlib knows no such format
+            self.warn(f"{path}: no learning curve: {error}")
+        else:
+            self.training.info["curve"] = str(path)
+
+    def warn(self, message: str) -> None:
+        self.training.report("warning", message=message)
+
+    def memory(self) -> Mapping[str, Any]:
+        import numpy as np
+
+        return {"iterations": np.array(self.iterations, np.int64), "losses": np.array(self.losses, np.float64)}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self.iterations[:] = memory["iterations"].tolist()
+        self.losses[:] = memory["losses"].tolist()
+
+
+def table(losses: Mapping[str, Curve], shares: Mapping[str, Curve]) -> bytes:
+    """Give the curves as CSV, a row for each iteration of which anything is known."""
+    curves = {**{f"{name} loss": curve for name, curve in losses.items()}, **shares}
+    known = {name: dict(zip(*curve, strict=True)) for name, curve in curves.items()}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["iteration", *known])
+    for iteration in sorted({iteration for curve in known.values() for iteration in curve}):
+        writer.writerow([iteration, *(curve.get(iteration, "") for curve in known.values())])
+    return text.getvalue().encode()
+
+
+COLOURS = {"training": "#8aa4bf", "validation": "#d1495b", "test": "#2a7f62"}
+
+
+def picture(title: str, losses: Mapping[str, Curve], shares: Mapping[str, Curve], suffix: str) -> bytes:
+    """Draw the losses in one panel and, if there are any, the statistics in another, and give the file's bytes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: matplotlib cannot write such a file.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    panels = 2 if shares else 1
+    figure = Figure(figsize=(5.2 * panels, 3.8), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=12)
+    axes = figure.subplots(1, panels, squeeze=False, sharex=True)[0]
+    for name, curve in losses.items():
+        _draw(axes[0], curve, name, COLOURS.get(name), f"{name} loss")
+    values = [loss for _, curve in losses.values() for loss in curve]
+    if values and min(values) > 0 and max(values) > 20 * min(values):
+        axes[0].set_yscale("log")
+        axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes[0].set_ylabel("loss")
+    for name, curve in shares.items():
+        colour = (
+            COLOURS.get(name.partition(" ")[0]) if len(shares) == len({n.partition(" ")[0] for n in shares}) else None
+        )
+        _draw(axes[1], curve, "", colour, name)
+    if shares:
+        names = {name.partition(" ")[2].rpartition("/")[2] for name in shares}
+        axes[1].set_ylabel(names.pop() if len(names) == 1 else "statistics")
+        if all(0 <= value <= 1 for _, curve in shares.values() for value in curve):
+            axes[1].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    for one in axes:
+        one.set_xlabel("iteration")
+        one.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        one.grid(visible=True, color="#e3e3e3", linewidth=0.8)
+        one.spines[["top", "right"]].set_visible(False)
+        one.set_axisbelow(True)
+        if one.lines:
+            one.legend(frameon=False)
+    file = io.BytesIO()
+    figure.savefig(file, format=suffix)
+    return file.getvalue()
+
+
+def _draw(axes: Any, curve: Curve, name: str, colour: str | None, label: str) -> None:
+    iterations, values = curve
+    if not iterations:
+        return
+    fine = name == "training"
+    last = f"{values[-1]:.3g}" if name else f"{100 * values[-1]:.2f} %" if 0 <= values[-1] <= 1 else f"{values[-1]:.3g}"
+    axes.plot(
+        iterations,
+        values,
+        color=colour,
+        linewidth=1.2 if fine else 1.8,
+        marker=None if fine and len(iterations) > 1 else "o",
+        markersize=4,
+        label=f"{label} ({last})",
+    )

@@ -1,0 +1,120 @@
+"""Snapshot: saves all that it takes to go on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from nacre import Callback, CallbackState, Training, default, positive, registry
+from nacre.resume import parts_of
+from nacre.snapshot import SnapshotFolder, environment
+from nacre.tables import table_of
+
+from .paths import OutputPath
+
+
+class Snapshot(Callback):
+    """Saves the training into a folder: every so many iterations, and at the end. The event is "snapshot".
+
+    The folder is this training's alone as long as it runs. It holds the `keep` newest files, the best one if a callback
+    judges (`ValidationPerformance(best=...)`, run at the same iterations), and `run.json`, which says how they were
+    made. What is saved there of later iterations, by a training that this one does not go on from, is put into
+    `aside-1` or the next such folder, with a warning: nothing is lost, and nothing of it is gone on with by mistake.
+
+    Whatever its place in the list, it runs after the callbacks whose memory it saves.
+    """
+
+    runs_last = True
+
+    folder: Annotated[OutputPath, "where to; relative to the working folder"] = default("snapshots")
+    keep: Annotated[int, positive, "how many of the newest stay"] = 3
+    store: Annotated[str, "file format, the name of a store"] = "HDF5"
+
+    def start(self, training: Training) -> CallbackState:
+        return SnapshotState(self, training)
+
+
+class SnapshotState(CallbackState):
+    """`Snapshot` in one training: holds the folder's lock.
+
+    Raises:
+        SnapshotError: another training saves its snapshots there, or the folder cannot be written.
+    """
+
+    def __init__(self, callback: Snapshot, training: Training) -> None:
+        super().__init__(callback, training)
+        store = registry().open("store", callback.store, training.net.pins)()
+        self.folder = SnapshotFolder(callback.folder, store, callback.keep).lock()
+        self.best: float | None = None
+        self.saved: int | None = None
+
+    def begin(self) -> None:
+        training = self.training
+        start = training.resumed_from
+        moved = self.folder.put_aside(-1 if start is None else start)
+        if moved:
+            training.report(
+                "warning",
+                message=f"the snapshots of another training, {moved[0].name} to {moved[-1].name}, were put into "
+                f"{moved[-1].parent}: remove it if they are not wanted",
+            )
+        if start is not None:
+            mine = [path for path in self.folder.files()[-1:] if _iteration(path) == start]
+            self.saved, training.snapshot_path = (start, str(mine[0])) if mine else (None, "")
+        if self.folder.best() is None:
+            self.best = None
+        self.folder.write_run(describe(training))
+
+    def run(self) -> None:
+        training, score = self.training, self.training.score
+        judged = score is not None and score.iteration == training.iteration
+        best = score is not None and judged and score.beats(self.best)
+        if score is not None and best:
+            self.best = score.value
+        path = self.folder.save(training.snapshot(), best=best, value=score.value if score and judged else None)
+        self.saved, training.snapshot_path = training.iteration, str(path)
+        training.report("snapshot", path=str(path), best=best)
+
+    def finish(self) -> None:
+        if self.saved != self.training.iteration:
+            self.run()
+
+    def shutdown(self) -> None:
+        self.folder.unlock()
+
+    def memory(self) -> Mapping[str, Any]:
+        return {} if self.best is None else {"best": self.best}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self.best = float(memory["best"])
+
+
+def describe(training: Training) -> dict[str, Any]:
+    """Say how a training is run: what `run.json` holds."""
+    net = training.net
+    return {
+        "command": training.info.get("command", sys.argv),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resumed_from": training.resumed_from,
+        "net": {
+            "name": net.name,
+            "seed": net.seed,
+            "dtype": net.dtype,
+            "backend": net.backend.name,
+            "layers": [table_of(layer) for layer in net.layers],
+        },
+        "solver": table_of(training.solver),
+        "parts": parts_of(training),
+        "plugins": [
+            {"name": plugin.name, "version": plugin.provenance.version, "status": plugin.status}
+            for plugin in registry().plugins()
+        ],
+        "environment": environment(),
+    }
+
+
+def _iteration(path: Path) -> int:
+    return int(path.name.removeprefix("snapshot-").partition(".")[0])

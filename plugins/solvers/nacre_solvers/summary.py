@@ -1,0 +1,59 @@
+"""TrainingSummary: a line with the loss, now and then."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Callback, CallbackState, Training, non_negative
+
+
+class TrainingSummary(Callback):
+    """Reports loss, learning rate, momentum and images a second: every so many iterations, and at the end.
+
+    The loss is the mean over the iterations since the last report (with `check_finite=False`, which fetches none, that
+    of the last one). The event is "summary".
+    """
+
+    every_n_iter: Annotated[int, non_negative, "report every so many iterations; 0 never"] = 100
+
+    def start(self, training: Training) -> CallbackState:
+        return TrainingSummaryState(self, training)
+
+
+class TrainingSummaryState(CallbackState):
+    """`TrainingSummary` in one training."""
+
+    def __init__(self, callback: TrainingSummary, training: Training) -> None:
+        super().__init__(callback, training)
+        self.mean_loss = MeanLoss(training)
+        self.images, self.seconds = 0, 0.0
+
+    def run(self) -> None:
+        training = self.training
+        images, seconds = training.images - self.images, training.step_seconds - self.seconds
+        self.images, self.seconds = training.images, training.step_seconds
+        training.report(
+            "summary",
+            loss=self.mean_loss.take(),
+            rate=training.net.scalars["rate"],
+            momentum=training.net.scalars["momentum"],
+            images_per_second=images / seconds if seconds else 0.0,
+        )
+
+    def finish(self) -> None:
+        if self.training.images > self.images:
+            self.run()
+
+
+class MeanLoss:
+    """The mean of the training loss over the iterations since it was taken last."""
+
+    def __init__(self, training: Any) -> None:
+        self.training = training
+        self.total, self.count = 0.0, 0
+
+    def take(self) -> float:
+        training = self.training
+        total, count = training.loss_total - self.total, training.loss_count - self.count
+        self.total, self.count = training.loss_total, training.loss_count
+        return total / count if count else training.loss

@@ -1,0 +1,168 @@
+"""MemoryData: the arrays are fed as they are, without a copy, and bad ones are refused by name."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import ConfigError, DataError, Net
+from nacre_data import MemoryDataLayer, RandomShift, Scale
+
+X = np.arange(60, dtype=np.float32).reshape(10, 2, 3)
+Y = np.arange(10) % 3
+
+
+def make(data: Any, tops: Any = ("data", "label"), batch_size: int = 4, **fields: Any) -> Net:
+    layer = MemoryDataLayer(name="memory", tops=tops, data=data, batch_size=batch_size, **fields)
+    return Net("t", [layer], backend="numpy")
+
+
+def test_tops_stay_together() -> None:
+    net = make([X, Y], shuffle=True)
+    for _ in range(10):
+        net.feed()
+        records = (net.blob("data")[:, 0, 0] / 6).astype(int)
+        np.testing.assert_array_equal(net.blob("data"), X[records])
+        np.testing.assert_array_equal(net.blob("label"), Y[records])
+
+
+@pytest.mark.parametrize("data", [[X, Y], (X, Y), {"label": Y, "data": X, "unused": Y}, [X.tolist(), Y.tolist()]])
+def test_arrays_by_place_or_by_name(data: Any) -> None:
+    net = make(data)
+    net.feed()
+    np.testing.assert_array_equal(net.blob("data"), X[:4])
+    np.testing.assert_array_equal(net.blob("label"), Y[:4])
+
+
+@pytest.mark.parametrize("data", [X, [X], {"data": X}])
+def test_a_single_top(data: Any) -> None:
+    net = make(data, tops="data")
+    net.feed()
+    np.testing.assert_array_equal(net.blob("data"), X[:4])
+
+
+def test_the_default_tops() -> None:
+    assert MemoryDataLayer(data=[X, Y], batch_size=1).tops == ("data", "label")
+
+
+def unaligned() -> np.ndarray:
+    raw = np.zeros(X.nbytes + 1, np.uint8)
+    array = raw[1:].view(np.float32).reshape(X.shape)
+    array[...] = X
+    return array
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.asfortranarray(X),
+        np.repeat(X, 2, axis=0)[::2],
+        X[::-1][::-1],
+        np.concatenate([X, X], axis=2)[:, :, :3],
+        X.astype(">f4"),
+        X.astype(np.float64),
+        np.asfortranarray(X).astype(">i2", order="K"),
+        unaligned(),
+        np.broadcast_to(X[:1], X.shape),
+    ],
+    ids=[
+        "columns first",
+        "every second",
+        "reversed twice",
+        "cut",
+        "big end",
+        "float64",
+        "both",
+        "unaligned",
+        "broadcast",
+    ],
+)
+def test_arrays_of_any_layout_are_read_where_they_are(array: np.ndarray) -> None:
+    before = array.tobytes()
+    array.flags.writeable = False
+    net = make([array], tops="data", shuffle=True, transformers=[["data", Scale(scale=2)]])
+    for _ in range(5):
+        net.feed()
+        fed = net.blob("data") / 2
+        assert all(any((row == record).all() for record in array) for row in fed)
+    assert array.tobytes() == before
+
+
+def test_what_the_array_holds_later_is_fed_later() -> None:
+    array = np.zeros((4, 2), np.float32)
+    net = make([array], tops="data")
+    array[...] = 5
+    net.feed()
+    assert (net.blob("data") == 5).all()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", ["u1", "f4", ">f4", "f8"])
+def test_feeding_allocates_nothing(kind: str, order: Any) -> None:
+    images = np.asarray(np.ones((3000, 1, 16, 16)), kind, order)
+    net = make(
+        [images, np.arange(3000)],
+        batch_size=64,
+        shuffle=True,
+        transformers=[["data", Scale(scale=0.5)], ["data", RandomShift(pixels=1)]],
+    )
+    for _ in range(10):
+        net.feed()
+    tracemalloc.start()
+    try:
+        start, _ = tracemalloc.get_traced_memory()
+        for _ in range(100):  # two passes
+            net.feed()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - start < 8192  # Python's small things; a batch, and the order, are of 16 KiB or more
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ([X], "memory: data has 1 arrays, but it must have one for each top: data, label"),
+        ([X, Y, Y], "memory: data has 3 arrays, but it must have one for each top: data, label"),
+        ({"data": X}, "memory: data has the arrays data, but it must have one for each top: data, label"),
+        ({}, r"memory: data has the arrays \(none\), but it must have one for each top: data, label"),
+        (3, "memory: data=3, but it must be a list of arrays"),
+        ("x", "memory: data='x', but it must be a list of arrays"),
+        ([[[1], [2, 3]], [1, 2]], "memory: data=.*, but it must be a list of arrays"),
+    ],
+)
+def test_what_is_no_list_of_arrays(data: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make(data)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        (Y[:9], "memory: 'label' has 9 records, but 'data' has 10"),
+        (np.float32(3), "memory: 'label' is a single value, but its first axis must count the records"),
+        (Y + 1j, "memory: 'label' holds complex128, but it must hold whole or floating-point numbers"),
+        (Y.astype(str), "memory: 'label' holds <U21, but it must hold whole or floating-point numbers"),
+        (Y.astype(bytes), r"memory: 'label' holds \|S21, but"),
+        (Y.astype(object), "memory: 'label' holds object, but it must hold whole or floating-point numbers"),
+        (Y.astype("M8[s]"), r"memory: 'label' holds datetime64\[s\], but"),
+        (np.zeros((10, 0)), r"memory: 'label' has records of shape \(0,\), in which there is no number"),
+    ],
+)
+def test_bad_arrays(label: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        make([X, label])
+
+
+def test_no_records() -> None:
+    with pytest.raises(DataError, match="memory: there is no record in data"):
+        make([X[:0], Y[:0]])
+
+
+def test_a_batch_larger_than_the_data() -> None:
+    with pytest.raises(DataError, match="memory: batch_size=11, but the data have only 10 records"):
+        make([X, Y], batch_size=11)

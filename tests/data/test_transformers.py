@@ -1,0 +1,134 @@
+"""Transformers: what they do to a batch, against naive references."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nacre import ConfigError, InputLayer, Net
+from nacre.random import Random
+from nacre_data import MemoryDataLayer, RandomShift, Scale
+from nacre_layers import InnerProductLayer
+
+
+def moved(image: np.ndarray, down: int, right: int) -> np.ndarray:
+    """Move an image (channels, height, width) pixel by pixel."""
+    _, height, width = image.shape
+    result = np.zeros_like(image)
+    for row in range(height):
+        for column in range(width):
+            if 0 <= row - down < height and 0 <= column - right < width:
+                result[:, row, column] = image[:, row - down, column - right]
+    return result
+
+
+def random_at(step: int, name: str = "d/data/0", seed: int = 0) -> Random:
+    return Random(seed, name, lambda: step)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("phase", ["train", "validation", "test", "predict"])
+def test_scale(dtype: str, phase: str) -> None:
+    batch = np.arange(6, dtype=dtype).reshape(2, 3)
+    Scale(scale=0.0625).transform(batch, random_at(0), phase)
+    assert batch.dtype == dtype
+    np.testing.assert_array_equal(batch, np.arange(6).reshape(2, 3) / 16)
+
+
+def test_scale_of_nothing_finite() -> None:
+    with pytest.raises(ConfigError, match="Scale: scale=inf, but it must be finite"):
+        Scale(scale=float("inf"))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.integers(0, 8),
+    st.integers(0, 10**6),
+    st.sampled_from(["float32", "float64"]),
+)
+def test_shift_against_a_naive_one(
+    images: int, channels: int, height: int, width: int, pixels: int, step: int, dtype: str
+) -> None:
+    before = 1 + np.arange(images * channels * height * width, dtype=dtype).reshape(images, channels, height, width)
+    batch = before.copy()
+    RandomShift(pixels=pixels).transform(batch, random_at(step), "train")
+    uniform = np.empty((2, images), np.float32)
+    random_at(step).uniform(uniform)
+    shifts = pixels - np.floor(uniform.astype(float) * (2 * pixels + 1)).astype(int)
+    assert np.abs(shifts).max() <= pixels
+    for image, after, down, right in zip(before, batch, *shifts, strict=True):
+        np.testing.assert_array_equal(after, moved(image, down, right))
+
+
+def test_all_shifts_are_drawn_alike() -> None:
+    batch = np.zeros((20000, 1, 5, 5), np.float32)
+    batch[:, :, 2, 2] = 1
+    RandomShift(pixels=2).transform(batch, random_at(3), "train")
+    places = batch.sum((0, 1))
+    assert places.sum() == 20000  # no pixel is lost
+    assert np.abs(places - 800).max() < 5 * np.sqrt(800)
+
+
+def test_shift_is_the_same_at_every_call_within_a_step_and_another_in_the_next() -> None:
+    before = np.arange(1, 16 * 64 + 1, dtype=np.float32).reshape(16, 1, 8, 8)
+    shift = RandomShift(pixels=2)
+
+    def at(step: int) -> bytes:
+        batch = before.copy()
+        shift.transform(batch, random_at(step), "train")
+        return batch.tobytes()
+
+    assert at(4) == at(4)
+    assert len({at(step) for step in range(5)}) == 5
+
+
+def test_batches_of_several_shapes_in_turn() -> None:
+    shift = RandomShift(pixels=1)
+    for shape in [(2, 1, 3, 4), (5, 2, 4, 3), (2, 1, 3, 4)] * 2:
+        batch, other = np.ones((2, *shape), np.float32)
+        shift.transform(batch, random_at(1), "train")
+        RandomShift(pixels=1).transform(other, random_at(1), "train")
+        np.testing.assert_array_equal(batch, other)
+
+
+@pytest.mark.parametrize("phase", ["validation", "test", "predict"])
+def test_shift_acts_in_training_only(phase: str) -> None:
+    batch = np.ones((4, 1, 3, 3), np.float32)
+    RandomShift(pixels=3).transform(batch, random_at(0), phase)
+    assert (batch == 1).all()
+
+
+@pytest.mark.parametrize("phase", ["train", "test"])
+def test_shift_wants_images(phase: str) -> None:
+    with pytest.raises(ConfigError, match=r"RandomShift: images are \(images, channels, height, width\), not of shape"):
+        RandomShift().transform(np.ones((4, 9), np.float32), random_at(0), phase)
+
+
+def test_negative_shift() -> None:
+    with pytest.raises(ConfigError, match="RandomShift: pixels=-1, but it must be 0 or more"):
+        RandomShift(pixels=-1)
+
+
+def test_through_a_net_and_through_predict() -> None:
+    images = np.random.default_rng(0).integers(1, 17, (12, 1, 4, 4)).astype(np.uint8)
+    transformers: Any = [["data", Scale(scale=0.0625)], ["data", RandomShift(pixels=1)]]
+    layers = [
+        MemoryDataLayer(name="d", tops="data", data=images, batch_size=4, transformers=transformers),
+        InnerProductLayer(name="ip", bottoms="data", tops="ip", output_dim=3),
+    ]
+    net = Net("t", layers, backend="numpy", seed=9)
+    net.scalars["step"] = 2
+    net.feed()
+    expected = images[:4].astype(np.float32) / 16
+    RandomShift(pixels=1).transform(expected, random_at(2, "d/data/1", 9), "train")
+    np.testing.assert_array_equal(net.blob("data"), expected)
+    plain = Net("p", [InputLayer(tops="data", shape=(1, 4, 4), batch_size=12), layers[1]], backend="numpy")
+    plain.write("data", images / 16)
+    plain.forward()
+    np.testing.assert_allclose(net.predict(images, "ip"), plain.blob("ip"), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,42 @@
+"""Softmax: probabilities along an axis."""
+
+import numpy as np
+import pytest
+
+from nacre import ConfigError, InputLayer, Net
+from nacre.testing import Example, LayerTests, Trial, assert_close
+from nacre_layers import SoftmaxLayer
+
+
+class TestSoftmax(LayerTests):
+    layer = SoftmaxLayer
+
+    def examples(self):
+        yield Example({}, [(3, 4)])
+        yield Example({"axis": -1}, [(2, 3, 4)], label="last axis")
+        yield Example({}, [(2, 3, 2, 2), (3, 2)], label="two bottoms")
+        yield Example({"axis": 3}, [(2, 1, 2, 3, 2)], label="five axes")
+
+    def reference(self, layer, inputs, parameters):
+        tops = []
+        for x in inputs:
+            y = np.zeros_like(x)
+            moved, out = np.moveaxis(x, layer.axis, -1), np.moveaxis(y, layer.axis, -1)
+            for place in np.ndindex(moved.shape[:-1]):
+                powers = [np.exp(value) for value in moved[place]]
+                out[place] = [power / sum(powers) for power in powers]
+            tops.append(y)
+        return tops
+
+
+def test_large_scores_do_not_overflow():
+    example = Example({}, [np.array([[1e4, 1e4, -1e4]])])
+    trial = Trial(TestSoftmax().make, example, backend="numpy", dtype="float64")
+    trial.forward()
+    assert_close(trial.results()[0], [[0.5, 0.5, 0]])
+
+
+@pytest.mark.parametrize("axis", [0, 2, -2, -3])
+def test_the_axis_must_not_be_that_of_the_batch(axis):
+    with pytest.raises(ConfigError, match=f"y: axis={axis}, but"):
+        Net("n", [InputLayer(tops=["x"], shape=3), SoftmaxLayer(bottoms=["x"], tops=["y"], axis=axis)], backend="numpy")
