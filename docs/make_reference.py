@@ -14,7 +14,7 @@ from nacre.layer import TRAITS
 HEAD = """# Reference
 
 Every layer and component of nacre's own, with its fields. Made by `docs/make_reference.py` from what they say of
-themselves; `nacre layers NAME` tells the same of any layer that is installed. Fields without a default have to be given.
+themselves; `nacre layers NAME` tells the same of any layer that is installed. Fields without a default must be given.
 """
 KINDS = {
     "layer": "Layers",

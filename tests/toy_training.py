@@ -42,9 +42,7 @@ def toy_layers(hidden: int = 8, batch_size: int = 10) -> list[Layer]:
             shuffle=True,
             exclude=OUT_OF_TRAINING,
         ),
-        MemoryDataLayer(
-            name="check", tops=["data", "label"], data=others, batch_size=10, exclude=["train", "predict"]
-        ),
+        MemoryDataLayer(name="check", tops=["data", "label"], data=others, batch_size=10, exclude=["train", "predict"]),
         InnerProductLayer(bottoms="data", tops="ip1", output_dim=hidden, neuron=Sigmoid(), weight_lr=2.0),
         BatchNormLayer(bottoms="ip1", tops="norm"),
         DropoutLayer(name="drop", bottoms="norm", ratio=0.3),

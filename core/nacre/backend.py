@@ -103,15 +103,15 @@ class Backend:
     # Nets
 
     def rewrite(self, graph: Any) -> Any:
-        """Give an equivalent graph (`nacre.topology.Graph`), before setup."""
+        """Give an equivalent graph (`nacre.topology.Graph`), before setup; blobs in `graph.keep` stay what they are."""
         return graph
 
     def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
         """Make one call of a run of this backend's own steps, in order.
 
         `blobs` are those of the run; a blob whose layout is None gets its layout and memory here. Whatever is decided
-        goes into `plan` (JSON-able data), and a plan that has an answer already is followed. Must not run sources, sinks
-        or foreign code, nor change a parameter, a statistic or a random number.
+        goes into `plan` (JSON-able data), and a plan that has an answer already is followed. Must not run sources,
+        sinks or foreign code, nor change a parameter, a statistic or a random number.
         """
         for blob in blobs:
             if blob.layout is None:
@@ -232,6 +232,10 @@ class View:
 
     def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
         """Declare a top; the net's floating type unless said."""
+        if not isinstance(dtype, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] (such as np.float32)
+            import numpy as np
+
+            dtype = np.dtype(dtype).name
         return Blob(tuple(shape), dtype or self.dtype)
 
     def alias(self, blob: Blob, shape: Sequence[int] | None = None) -> Blob:
@@ -252,11 +256,11 @@ class View:
         key = (slot, dtype or self.dtype, *shape)
         array = self._scratch.get(key)
         if array is None:
-            kind = key[:2]
+            kind = (*key[:2], "all")
             base = self._scratch.get(kind)
             if base is None or base.shape[0] < prod(shape):
                 base = self.backend.empty((prod(shape),), key[1])
-                for old in [old for old in self._scratch if old[:2] == kind]:
+                for old in [old for old in self._scratch if old[:2] == key[:2]]:
                     del self._scratch[old]
                 self._scratch[kind] = base
             array = self._scratch[key] = self.backend.view(base, shape)
@@ -267,7 +271,9 @@ _opened: dict[str, Backend] = {}
 
 
 def open_backend(name: str | Backend | None = None) -> Backend:
-    """Give the process's one backend of a name; None or "auto" is NACRE_BACKEND, else the first usable of onednn, numpy.
+    """Give the process's one backend of a name.
+
+    None or "auto" is NACRE_BACKEND, else the first usable of onednn, numpy.
 
     Raises:
         RegistryError: nobody offers the name.
@@ -282,7 +288,9 @@ def open_backend(name: str | Backend | None = None) -> Backend:
     name = name or os.environ.get("NACRE_BACKEND") or "auto"
     if name == "auto":
         offered = registry().names("backend")
-        usable = [one for one in ("onednn", "numpy") if one in offered and not registry().open("backend", one).unusable()]
+        usable = [
+            one for one in ("onednn", "numpy") if one in offered and not registry().open("backend", one).unusable()
+        ]
         if not usable:
             raise NacreError(f"no usable backend; installed: {', '.join(offered) or 'none'}")
         name = usable[0]

@@ -39,8 +39,10 @@ class Blob:
     def _untouchable(self, *_: Any) -> Any:
         raise BlobError(f"a declared blob of shape {self.shape} was touched, but it has no memory before ready()")
 
-    __array__ = __getitem__ = __setitem__ = __add__ = __mul__ = __iter__ = __float__ = _untouchable
-    __len__ = _untouchable
+    __array__ = __getitem__ = __setitem__ = __iter__ = __len__ = __float__ = __int__ = __neg__ = __abs__ = _untouchable
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __pow__ = __mod__ = __matmul__ = _untouchable
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rpow__ = __rmod__ = __rmatmul__ = _untouchable
+    __lt__ = __le__ = __gt__ = __ge__ = _untouchable
 
     def __bool__(self) -> bool:
         return True

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
 
 from .errors import ConfigError, ContractError, nearest
 
@@ -50,6 +50,7 @@ def default(value: Any) -> Any:
 
 
 def whole(value: Any) -> int:
+    """Give a whole number of any integer type; ValueError for anything else, true and false among it."""
     if isinstance(value, bool):
         raise ValueError
     try:
@@ -59,9 +60,19 @@ def whole(value: Any) -> int:
 
 
 def wholes(value: Any) -> tuple[int, ...]:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(whole(one) for one in value)
+    """Give the whole numbers of a sequence, or a single one."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(whole(one) for one in cast("Sequence[Any]", value))
     return (whole(value),)
+
+
+def _entries(value: Any, single: type | types.UnionType) -> tuple[Any, ...]:
+    """Give the entries of a sequence, or a single one; a set or a table has no order, so it is refused."""
+    if isinstance(value, single):
+        return (value,)
+    if not isinstance(value, Sequence):
+        raise ValueError
+    return tuple(cast("Sequence[Any]", value))
 
 
 class Pair(Converted["int | Sequence[int]", "tuple[int, int]"]):
@@ -109,7 +120,7 @@ class Names(Converted["str | Sequence[str]", "tuple[str, ...]"]):
 
     @staticmethod
     def convert(value: Any) -> tuple[str, ...]:
-        names: tuple[Any, ...] = (value,) if isinstance(value, str) else tuple(value)
+        names = _entries(value, str)
         if not all(isinstance(name, str) and NAME.match(name) for name in names):
             raise ValueError
         return names
@@ -124,7 +135,7 @@ class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
     def convert(value: Any) -> tuple[str, ...]:
         import os
 
-        texts: tuple[Any, ...] = (value,) if isinstance(value, str | os.PathLike) else tuple(value)
+        texts = _entries(value, str | os.PathLike)
         if not all(isinstance(text, str | os.PathLike) for text in texts):
             raise ValueError
         return tuple(os.fspath(text) for text in texts)
@@ -163,7 +174,7 @@ def every(test: Callable[[Any], bool], words: str) -> Check:
 
     def complain(value: Any, _: Any) -> str | None:
         if isinstance(value, tuple):
-            numbers = typing.cast("tuple[Any, ...]", value)
+            numbers = cast("tuple[Any, ...]", value)
             return None if all(test(number) for number in numbers) else f"every number must be {words}"
         return None if value is None or test(value) else f"it must be {words}"
 
@@ -235,15 +246,15 @@ def _component_converter(kind: Any) -> Callable[[Any], Any]:
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, bool | str):
+    if isinstance(value, bool | str | bytes):
         raise ValueError
     try:
         return float(value)
-    except TypeError:
+    except (TypeError, OverflowError):
         raise ValueError from None
 
 
-def _same(kind: type) -> Callable[[Any], Any]:
+def _same(kind: type[Any]) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if not isinstance(value, kind):
             raise ValueError
@@ -273,7 +284,7 @@ def _reader(hint: Any) -> tuple[Callable[[Any], Any], str, str]:
             for convert, _, _ in readers:
                 try:
                     return convert(value)
-                except ValueError:
+                except (ValueError, TypeError):
                     continue
             raise ValueError
 
@@ -287,10 +298,11 @@ def _reader(hint: Any) -> tuple[Callable[[Any], Any], str, str]:
         return _same(type(None)), "none", "None"
     if isinstance(hint, type):
         if issubclass(hint, Converted):
-            wants = typing.cast("type[Converted[Any, Any]]", hint).wants
+            wants = cast("type[Converted[Any, Any]]", hint).wants
             return hint.convert, wants, hint.__name__
         if issubclass(hint, Component):
-            words = f"a {hint.nacre_kind}: an object, a name, or a table with 'type'"
+            article = "an" if hint.nacre_kind[:1] in "aeiou" else "a"
+            words = f"{article} {hint.nacre_kind}: an object, a name, or a table with 'type'"
             return _component_converter(hint), words, hint.__name__
         if hint is bool:
             return _same(bool), "true or false", "bool"
@@ -298,8 +310,14 @@ def _reader(hint: Any) -> tuple[Callable[[Any], Any], str, str]:
             return whole, "a whole number", "int"
         if hint is float:
             return _float, "a number", "float"
-        return _same(hint), f"a {hint.__name__}", hint.__name__
-    return (lambda value: value), "another value", str(getattr(hint, "__name__", hint)).replace("typing.", "")
+        if hint is str:
+            return _same(str), "a text", "str"
+        kind = cast("type[Any]", hint)
+        return _same(kind), f"a {kind.__name__}", kind.__name__
+    short = str(hint).replace("typing.", "")
+    if isinstance(origin, type):  # a list[int] must be a list; its entries are the layer's own affair
+        return _same(origin), f"a {origin.__name__}", short
+    return (lambda value: value), "another value", short
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
@@ -312,12 +330,13 @@ class Configured:
 
     nacre_kind: ClassVar[str] = ""
     _locals: ClassVar[Mapping[str, Any]] = {}
+    _hints: ClassVar[Mapping[str, Any] | None] = None
     _fields: ClassVar[tuple[Field, ...] | None] = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls._fields = None
-        cls._locals = _names_around()
+        cls._fields = cls._hints = None
+        cls._locals = _names_around(cls)
         dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)(cls)
 
     if not TYPE_CHECKING:
@@ -329,6 +348,7 @@ class Configured:
                 for name in given
                 if name not in {field.name for field in fields}
             ]
+            remedy = ""
             for field in fields:
                 if field.name not in given and field.required:
                     complaints.append(f"{field.name} is missing: {field.doc or field.wants}")
@@ -336,8 +356,9 @@ class Configured:
                 value = given.get(field.name, field.default)
                 try:
                     object.__setattr__(self, field.name, field.convert(value))
-                except ConfigError as error:  # of a component within
-                    complaints.append(f"{field.name}: {error}")
+                except ConfigError as error:  # of a component that the value describes
+                    complaints.append(f"{field.name}: {error.args[0]}")
+                    remedy = remedy or error.remedy
                 except (ValueError, TypeError):
                     complaints.append(f"{field.name}={value!r}, but it must be {field.wants}")
             if not complaints:
@@ -350,7 +371,8 @@ class Configured:
             if not complaints:
                 complaints.extend(self.complaints())
             if complaints:
-                raise ConfigError("\n".join(f"{self._called(given)}: {complaint}" for complaint in complaints))
+                called = self._called(given)
+                raise ConfigError("\n".join(f"{called}: {complaint}" for complaint in complaints), remedy)
 
     def _complete(self) -> None:
         """Fill in fields whose default depends on others."""
@@ -399,14 +421,16 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(type(one) is type(other) and one == other)
 
 
-def _names_around() -> Mapping[str, Any]:
-    """Give the local names of the functions around the class statement, so that its annotations can name them."""
+def _names_around(cls: type) -> Mapping[str, Any]:
+    """Give the local names of the functions around a class statement, so that its annotations can name them."""
+    parts = cls.__qualname__.split(".<locals>.")
+    scopes = {".<locals>.".join(parts[:end]) for end in range(1, len(parts))}
     frame: types.FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_code.co_name == "__init_subclass__":
-        frame = frame.f_back
     names: dict[str, Any] = {}
-    while frame is not None and frame.f_locals is not frame.f_globals:
-        names = {**frame.f_locals, **names}
+    while frame is not None and scopes:
+        if frame.f_code.co_qualname in scopes and frame.f_globals.get("__name__") == cls.__module__:
+            scopes.remove(frame.f_code.co_qualname)
+            names = {**frame.f_locals, **names}
         frame = frame.f_back
     return names
 
@@ -414,24 +438,23 @@ def _names_around() -> Mapping[str, Any]:
 def _read_fields(cls: type[Configured]) -> Iterator[Field]:
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        if not issubclass(base, Configured) or "__annotations__" not in vars(base):
-            continue
-        names = {**base._locals, base.__name__: base}  # pyright: ignore[reportPrivateUsage]
-        try:
-            hints.update(_own_hints(base, names))
-        except Exception as error:
-            raise ContractError(f"{base.__qualname__}: an annotation cannot be read: {error}") from error
-    for field in dataclasses.fields(typing.cast("Any", cls)):
+        if issubclass(base, Configured) and base is not Configured:
+            hints.update(_own_hints(base))
+    for field in dataclasses.fields(cast("Any", cls)):
         hint = hints[field.name]
         extras: tuple[Any, ...] = ()
         if typing.get_origin(hint) is Annotated:
             hint, *rest = typing.get_args(hint)
             extras = tuple(rest)
+            for extra in extras:
+                if not isinstance(extra, str | Check):
+                    what = f"{cls.__qualname__}: the annotation of '{field.name}' holds {extra!r}"
+                    raise ContractError(f"{what}, which is neither a text nor a Check")
         convert, wants, short = _reader(hint)
         yield Field(
             name=field.name,
             type=short,
-            default=field.default,
+            default=field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
             doc=" ".join(extra for extra in extras if isinstance(extra, str)),
             checks=tuple(extra for extra in extras if isinstance(extra, Check)),
             convert=convert,
@@ -439,15 +462,21 @@ def _read_fields(cls: type[Configured]) -> Iterator[Field]:
         )
 
 
-def _own_hints(base: type, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Evaluate the annotations that stand in `base` itself."""
-    namespace = vars(sys.modules[base.__module__])
-    own = inspect.get_annotations(base)
-    hints: dict[str, Any] = {}
-    for name, hint in own.items():
-        if isinstance(hint, str):
-            if hint.startswith(("ClassVar", "typing.ClassVar")):
-                continue
-            hint = eval(hint, dict(namespace), dict(names))
-        hints[name] = hint
-    return hints
+def _own_hints(base: type[Configured]) -> Mapping[str, Any]:
+    """Read the annotations of the fields that stand in `base` itself, once.
+
+    Raises:
+        ContractError: an annotation cannot be read.
+    """
+    if base._hints is None:  # pyright: ignore[reportPrivateUsage]
+        fields = {field.name for field in dataclasses.fields(cast("Any", base))}
+        own = {name: hint for name, hint in inspect.get_annotations(base).items() if name in fields}
+        module = vars(sys.modules[base.__module__])
+        names = {**base._locals, base.__name__: base}  # pyright: ignore[reportPrivateUsage]
+        holder = types.SimpleNamespace(__annotations__=own)
+        try:
+            base._hints = typing.get_type_hints(holder, module, names, include_extras=True)  # pyright: ignore[reportPrivateUsage]
+        except Exception as error:
+            raise ContractError(f"{base.__qualname__}: an annotation cannot be read: {error}") from error
+        base._locals = {}  # pyright: ignore[reportPrivateUsage]  # or the function's arrays would live with the class
+    return base._hints  # pyright: ignore[reportPrivateUsage]

@@ -25,7 +25,9 @@ class Component(Configured):
             cls.nacre_kind = kind
             Component.kinds.setdefault(kind, cls)
         elif not cls.nacre_kind:
-            raise ContractError(f"{cls.__name__}: a component needs a kind: class {cls.__name__}(Component, kind='...')")
+            raise ContractError(
+                f"{cls.__name__}: a component needs a kind: class {cls.__name__}(Component, kind='...')"
+            )
 
     @classmethod
     def from_number(cls, number: float) -> Component:
@@ -100,7 +102,11 @@ class Identity(Neuron):
 
 
 class Initializer(Component, kind="initializer"):
-    """Gives a parameter its first values."""
+    """Gives a parameter its first values; a bare number is the initialiser `Constant`."""
+
+    @classmethod
+    def from_number(cls, number: float) -> Initializer:
+        return make_component(Initializer, {"type": "Constant", "value": number})
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         """Give a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.

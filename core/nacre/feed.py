@@ -34,5 +34,8 @@ class InputState(SourceState):
     def forward(self, inputs: list[Any]) -> None:
         """Leave what was written."""
 
+    def rewind(self) -> None:
+        """What was written has no beginning."""
+
     def shutdown(self) -> None:
         """Nothing is held."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from .checks import NAME, Configured, Names, default
 from .component import Array, Neuron
@@ -77,12 +77,12 @@ class Layer(Configured):
         said = {trait: value for trait, value in locals().items() if trait in TRAITS and value is not None}
         for trait, value in said.items():
             setattr(cls, trait, value)
-        fields = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", {})}
+        fields = {field.name for field in dataclasses.fields(cls)}
         forbidden = {"is_source": "bottoms", "is_sink": "tops", "is_inplace": "tops"}
         for trait, field in forbidden.items():
-            if getattr(cls, trait) and field in fields - vars(Layer)["__annotations__"].keys():
+            if getattr(cls, trait) and field in fields:
                 raise ContractError(f"{cls.__name__} says {trait}, so it must have no field '{field}'")
-        if cls.has_neuron and "neuron" not in fields - vars(Layer)["__annotations__"].keys():
+        if cls.has_neuron and "neuron" not in fields:
             raise ContractError(f"{cls.__name__} says has_neuron, so it must have a field 'neuron'")
 
     def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> LayerState:
@@ -110,8 +110,10 @@ class Layer(Configured):
             raise ContractError(f"{type(self).__name__} must have a field 'tops', or say is_sink=True")
 
     def _called(self, given: Mapping[str, Any]) -> str:
-        name = given.get("name") or getattr(self, "name", "")
-        return f"{name}" if name else layer_type(type(self))
+        tops: Any = given.get("tops")
+        if isinstance(tops, tuple | list):
+            tops = next(iter(cast("tuple[Any, ...]", tops)), None)
+        return str(given.get("name") or getattr(self, "name", "") or tops or layer_type(type(self)))
 
 
 def layer_type(cls: type) -> str:

@@ -94,7 +94,8 @@ class Net:
         self._predictors: dict[Any, Net] = {}
         self._closed = False
 
-        graph = sort(Graph.of(layer for layer in self.layers if phase not in layer.exclude))
+        kept = () if keep == "all" else (*self._names(keep), *self._input_gradients)
+        graph = sort(Graph.of((layer for layer in self.layers if phase not in layer.exclude), kept))
         if keep != "all":
             graph = sort(self.backend.rewrite(graph))
         self.wiring: Wiring = wire(graph)
@@ -255,7 +256,10 @@ class Net:
             for slot in sorted(self.slots, key=lambda slot: slot.order)
         }
         self._steps: dict[str, list[Step]] = {
-            "feed": [*self.schedule.forward_steps(self._before, sources=True), Step("rows", self.name, self._count_rows)],
+            "feed": [
+                *self.schedule.forward_steps(self._before, sources=True),
+                Step("rows", self.name, self._count_rows),
+            ],
             "forward": [*self.schedule.forward_steps(self._before, sources=False), *self._after_forward()],
             "backward": self.schedule.backward_steps(self._after_backward) if self.trains else [],
         }
@@ -277,7 +281,9 @@ class Net:
 
     def _slots_of(self, op: Op) -> list[tuple[Slot, Parameter]]:
         """Give the parameters of an op, with their slots."""
-        return [(slot, one) for one in op.state.parameters for slot in self.slots if any(one is p for p in slot.parameters)]
+        return [
+            (slot, one) for one in op.state.parameters for slot in self.slots if any(one is p for p in slot.parameters)
+        ]
 
     def _before(self, op: Op) -> list[Step]:
         """Give the steps that bring parameters to a state that wants NumPy arrays."""
@@ -309,7 +315,9 @@ class Net:
     def _refuse_fallback(self) -> None:
         missing = [op.name for op in self.ops if not op.kernel and not op.is_source]
         if missing:
-            raise NacreError(f"fallback='error', but no kernel of backend '{self.backend.name}' serves {', '.join(missing)}")
+            raise NacreError(
+                f"fallback='error', but no kernel of backend '{self.backend.name}' serves {', '.join(missing)}"
+            )
 
     def _count_rows(self) -> None:
         rows = [op.state.rows for op in self.ops if op.is_source and isinstance(op.state, SourceState)]
@@ -365,7 +373,9 @@ class Net:
 
     def losses(self) -> dict[str, float]:
         """Fetch the loss of each loss layer, by layer name, weighted as in the sum."""
-        return {op.name: float(op.state.loss) for op in self.ops if getattr(op.layer, "has_loss", False) and _is_node(op)}
+        return {
+            op.name: float(op.state.loss) for op in self.ops if getattr(op.layer, "has_loss", False) and _is_node(op)
+        }
 
     def forward_epoch(self) -> float:
         """Run forward over every record of the sources once; give the mean loss a record.
@@ -373,10 +383,14 @@ class Net:
         Statistics are not reset before; the sources begin a new pass.
 
         Raises:
-            DataError: no source of this net has an end.
+            DataError: no source of this net has an end, or the net trains: then a pass begins inside a batch.
         """
         self._need_memory()
-        sources = [op.state for op in self.ops if isinstance(op.state, SourceState) and not isinstance(op.layer, InputLayer)]
+        if self.phase == "train":
+            raise DataError(f"net '{self.name}' is in phase 'train', where a pass over the data begins inside a batch")
+        sources = [
+            op.state for op in self.ops if isinstance(op.state, SourceState) and not isinstance(op.layer, InputLayer)
+        ]
         if not sources:
             raise DataError(f"net '{self.name}' has no source with an end, so it has no passes over its data")
         for source in sources:
@@ -445,8 +459,7 @@ class Net:
         """
         import numpy as np
 
-        value = self._known(name)
-        op = next(op for op in self.ops if any(one is value for one in op.outputs))
+        op, value = self._first(name)
         if not op.is_source:
             raise BlobError(f"blob '{name}' is computed by layer '{op.name}'; only blobs of sources can be written")
         given = np.asarray(array)
@@ -456,6 +469,8 @@ class Net:
         if given.dtype.kind not in "fiub":
             raise DataError(f"blob '{name}' takes numbers, but the array written is of {given.dtype}")
         full = np.empty(value.shape, value.dtype)
+        if full.dtype.kind in "iub" and given.dtype.kind == "f" and not np.all(np.equal(given, np.floor(given))):
+            raise DataError(f"blob '{name}' takes whole numbers ({value.dtype}), but others were written")
         full[:rows] = given
         full[rows:] = given[-1]
         if isinstance(op.layer, InputLayer):
@@ -465,10 +480,15 @@ class Net:
 
     def _put(self, name: str, full: np.ndarray) -> None:
         """Write a blob where its source writes it."""
-        value = self._known(name)
+        value = self._first(name)[1]
         array = self.schedule.array(value, value.space)
         owner = HostMemory.shared() if value.space == HOST else self.backend
         owner.from_host(full, array)
+
+    def _first(self, name: str) -> tuple[Op, Value]:
+        """Give a blob as its first writer leaves it: in-place layers and neurons make later versions."""
+        self._known(name)
+        return next((op, value) for op in self.ops for value in op.outputs if value.name == name)
 
     def _known(self, name: str) -> Value:
         self._need_memory()
@@ -508,7 +528,9 @@ class Net:
         for name in names:
             if name not in self.node_ops:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
-        shared = [(slot.layer, self.ops[one.order].name) for slot in self.slots for one in slot.parameters if not one.tied]
+        shared = [
+            (slot.layer, self.ops[one.order].name) for slot in self.slots for one in slot.parameters if not one.tied
+        ]
         return {*names, *(owner for owner, name in shared if name in names)}
 
     # Derived nets
@@ -623,5 +645,5 @@ def _check_state(node: Node, state: Any) -> None:
             if getattr(type(state), method) is getattr(LayerState, method):
                 raise ContractError(f"{node.name}: the class says has_stats, but {kind} does not define {method}")
     for parameter in state.parameters:
-        if not isinstance(parameter, Parameter):
+        if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ContractError(f"{node.name}: {kind}.parameters holds a {type(parameter).__name__}")

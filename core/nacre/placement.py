@@ -98,7 +98,7 @@ def place_parameters(net: Net, share: Net | None, *, allocate: bool) -> list[Slo
         _hand_out(net, slot)
     for op in net.ops:
         for parameter in op.state.parameters:
-            if not parameter.tied:
+            if not parameter.tied and parameter.storage is not None:
                 kept = net.backend.parameters.setdefault(op.layer, {})
                 kept.setdefault(parameter.name, parameter.storage)
     return ordered

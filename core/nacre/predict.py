@@ -47,7 +47,7 @@ def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, m
         for name in outputs:
             results[name].append(derived.blob(name)[:rows])
     joined = {name: np.concatenate(parts) for name, parts in results.items()}
-    return joined if not isinstance(output, str) or len(outputs) > 1 else joined[outputs[0]]
+    return joined if not isinstance(output, str) or len(joined) > 1 else joined.popitem()[1]
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _derive(
         if value is not None and value.shape[1:] != shape:
             raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but those given have {shape}")
     inputs = [
-        InputLayer(name=f"predict-{name}", tops=[name], shape=shape, batch_size=batch_size)
+        InputLayer(name=f"predict-{name}", tops=[name], shape=shape, batch_size=batch_size, dtype=_type(net, name))
         for name, shape in shapes.items()
     ]
     order = [node.layer for node in sort(Graph.of([*inputs, *layers])).nodes]
@@ -114,6 +114,12 @@ def _derive(
         share=net,
         pins=net.pins,
     )
+
+
+def _type(net: Net, name: str) -> str:
+    """Give the type of a source's blob in `net`; "" stands for the net's floating type."""
+    value = net.schedule.final.get(name)
+    return "" if value is None else value.dtype
 
 
 def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Net) -> np.ndarray:

@@ -1,10 +1,10 @@
 """Random numbers that are a function of (seed, name, iteration, draw, element), and of nothing else.
 
 The generator is Philox 4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011)
-as NumPy's `Philox` computes it. The key is (seed, hash of the name); the counter's words are (block, draw, iteration, 0),
-and NumPy raises the block before it computes, so that the first four 64-bit numbers come from block 1. A float32 uniform
-is `(half >> 8) * 2**-24`, where the halves of each 64-bit number are taken the lower one first; a float64 uniform is
-`(number >> 11) * 2**-53`. Whoever computes the same bits elsewhere gets the same masks.
+as NumPy's `Philox` computes it. The key is (seed, hash of the name); the counter's words are (block, draw, iteration,
+0), and NumPy raises the block before it computes, so that the first four 64-bit numbers come from block 1. A float32
+uniform is `(half >> 8) * 2**-24`, where the halves of each 64-bit number are taken the lower one first; a float64
+uniform is `(number >> 11) * 2**-53`. Whoever computes the same bits elsewhere gets the same masks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Random:
         import numpy as np
 
         self._iteration = iteration
-        self._bits = np.random.Philox(key=[seed & (2**64 - 1), name_key(name)])
+        key = np.array([seed & (2**64 - 1), name_key(name)], np.uint64)  # of a list NumPy would make floats
+        self._bits = np.random.Philox(key=key)
         self._generator = np.random.Generator(self._bits)
         self._state: Any = self._bits.state
         self._state["buffer_pos"], self._state["has_uint32"], self._state["uinteger"] = 4, 0, 0

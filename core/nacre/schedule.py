@@ -1,8 +1,8 @@
 """From states and blobs to lists of steps: versions, in-place takeover, memory, and copies between memories.
 
-The words here: an `Op` is one state in the schedule (a layer's, or a neuron's). A `Value` is one version of a blob, or of
-its gradient. A `Group` is a set of values that lie in one memory. A `Space` says which kind of memory: ("own", backend) are
-a backend's own blobs, ("plain", backend) its plain arrays, and ("host", "") NumPy arrays.
+The words here: an `Op` is one state in the schedule (a layer's, or a neuron's). A `Value` is one version of a blob, or
+of its gradient. A `Group` is a set of values that lie in one memory. A `Space` says which kind of memory: ("own",
+backend) are a backend's own blobs, ("plain", backend) its plain arrays, and ("host", "") NumPy arrays.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ HOST: Space = ("host", "")
 class Step:
     """One call of an iteration: what is done, for which layer, and by whose code.
 
-    `own` is the backend whose compiled run may contain the step; None means plain Python, which splits a run. `arrays` are
-    the lists of what the call reads and writes, filled when memory stands; `blobs` are the own blobs among them.
+    `own` is the backend whose compiled run may contain the step; None means plain Python, which splits a run. `arrays`
+    are the lists of what the call reads and writes, filled when memory stands; `blobs` are the own blobs among them.
     """
 
     kind: str
@@ -501,8 +501,8 @@ def _size(dtype: str) -> int:
 def _share(groups: Sequence[Group]) -> dict[tuple[Group, ...], int]:
     """Put groups whose lifetimes do not meet into one buffer; give the bytes of each buffer.
 
-    Groups are taken by their first write; a buffer is free again after its last read. Of the free ones the smallest that is
-    large enough is taken, else the largest, which then grows.
+    Groups are taken by their first write; a buffer is free again after its last read. Of the free ones the smallest
+    that is large enough is taken, else the largest, which then grows.
     """
     buffers: list[tuple[list[Group], int]] = []
     for group in sorted(groups, key=lambda one: one.first):

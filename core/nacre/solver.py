@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
+from .backend import open_backend
 from .callback import Callback as Callback
 from .callback import Callbacks as Callbacks
 from .callback import CallbackState as CallbackState
 from .callback import Score as Score
 from .checks import Configured, default, non_negative, positive
-from .errors import NotFiniteError
-from .finite import first_bad_blob, first_bad_parameter
+from .errors import ConfigError, NotFiniteError
 from .method import Algorithm as Algorithm
 from .method import LrPolicy as LrPolicy
 from .method import LrState as LrState
@@ -26,6 +26,7 @@ from .method import MomentumPolicy as MomentumPolicy
 from .method import MomentumState as MomentumState
 from .method import Span as Span
 from .method import make_spans
+from .not_finite import first_bad_blob, first_bad_parameter
 from .resume import load_parameters as load_parameters
 from .resume import make_snapshot, restore
 from .schedule import Step
@@ -119,15 +120,18 @@ class Training:
         self._reports = list(reports)
         self._loss: float | None = None
         self._epoch = net.epoch
+        if not net.allocated:
+            raise ConfigError(f"net '{net.name}' was made with allocate=False: it can be looked at, not trained")
+        batch = solver.algorithm.train_one_batch(net)
         self.slots = [slot for slot in net.slots if slot.trainable and slot.layer not in net.frozen]
         self.spans = make_spans(self.slots)
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)
         self.momentum = solver.momentum_policy.start(self)
         steps = [
-            *solver.algorithm.train_one_batch(net),
+            *batch,
             *self._regularise(),
-            Step("update", type(solver.method).__name__, self.method.update, net.backend if self.choice.kernel else None),
+            Step("update", type(solver.method).__name__, self.method.update, self._backend),
             *self._constrain(),
         ]
         self._call = net.compile(steps)
@@ -152,8 +156,11 @@ class Training:
             return kernel.supports(method, self.spans)
 
         self.choice = registry().choose(type(method), "solver", net.backend.lineage, accept, net.pins)
-        view = net.view(net.backend)
-        return self.choice.kernel(method, view, self.spans) if self.choice.kernel else method.setup(view, self.spans)
+        if self.choice.kernel is None:
+            self._backend = None  # plain Python, for every backend
+            return method.setup(net.view(net.backend), self.spans)
+        self._backend = open_backend(self.choice.ancestor)
+        return self.choice.kernel(method, net.view(self._backend), self.spans)
 
     def _regularise(self) -> list[Step]:
         steps: list[Step] = []

@@ -31,20 +31,24 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """The layers of a net, in some order. A rewrite gives another graph, with `with_nodes` or `replaced`."""
+    """The layers of a net, in some order. A rewrite gives another graph, with `with_nodes` or `replaced`.
+
+    Blobs in `keep` can be read from outside, so a rewrite leaves them what they are.
+    """
 
     nodes: tuple[Node, ...]
+    keep: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, layers: Iterable[Layer]) -> Graph:
-        return cls(tuple(Node(layer, layer) for layer in layers))
+    def of(cls, layers: Iterable[Layer], keep: Iterable[str] = ()) -> Graph:
+        return cls(tuple(Node(layer, layer) for layer in layers), frozenset(keep))
 
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
-        return Graph(tuple(nodes))
+        return replace(self, nodes=tuple(nodes))
 
     def replaced(self, node: Node, layer: Layer) -> Graph:
         """Put another layer in a node's place; the node remembers the user's."""
-        return Graph(tuple(replace(one, layer=layer) if one is node else one for one in self.nodes))
+        return self.with_nodes(replace(one, layer=layer) if one is node else one for one in self.nodes)
 
 
 @dataclass
@@ -94,15 +98,17 @@ def sort(graph: Graph) -> Graph:
                 writers = writers[: writers.index(index)]
             before[index].update(writers)
     order: list[int] = []
+    done: set[int] = set()
     waiting = list(range(len(nodes)))
     while waiting:
-        index = next((index for index in waiting if before[index] <= set(order)), None)
+        index = next((index for index in waiting if before[index] <= done), None)
         if index is None:
             names = ", ".join(f"'{nodes[index].name}'" for index in waiting)
             raise TopologyError(f"the layers {names} wait for each other's blobs: the net has a cycle")
         order.append(index)
+        done.add(index)
         waiting.remove(index)
-    return Graph(tuple(nodes[index] for index in order))
+    return graph.with_nodes(nodes[index] for index in order)
 
 
 def _producers(nodes: Sequence[Node]) -> dict[str, int]:
@@ -118,7 +124,7 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
             if top in producer:
                 one, other = nodes[producer[top]].name, node.name
                 where = f"layer '{one}' twice" if one == other else f"the layers '{one}' and '{other}' both"
-                raise TopologyError(f"blob '{top}' is written by {where if one != other else where}")
+                raise TopologyError(f"blob '{top}' is written by {where}")
             producer[top] = index
     return producer
 
@@ -188,7 +194,8 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
             for number in wiring.outputs[index]:
                 if not reached[number]:
                     raise TopologyError(
-                        f"blob '{wiring.wires[number].name}' of layer '{node.name}' needs a gradient but reaches no loss",
+                        f"blob '{wiring.wires[number].name}' of layer '{node.name}' needs a gradient "
+                        "but reaches no loss",
                         f"feed it to a loss, or leave '{node.name}' out in this phase (exclude = ['train'])",
                     )
         for number in wiring.inputs[index]:

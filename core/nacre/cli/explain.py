@@ -46,11 +46,12 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
     from ..registry import registry
     from ..tables import type_name
 
-    def entry(name: str, thing: Any, choice: Any) -> dict[str, Any]:
-        owner = registry().owner(type(thing))
+    def entry(name: str, thing: object, choice: Any) -> dict[str, Any]:
+        kind = type(thing)
+        owner = registry().owner(kind)
         return {
             "name": name,
-            "type": type_name(type(thing)),
+            "type": type_name(kind),
             "distribution": owner.distribution if owner else None,
             "version": owner.version if owner else None,
             **choice.as_dict(),

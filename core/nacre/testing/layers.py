@@ -401,7 +401,7 @@ class LayerTests(Suite):
                 return [*trial.results(), np.array(trial.net.loss())]
 
         first = tops(3, 0)
-        for seed, step in ((3, 0), (3, 1), (4, 0)):
+        for seed, step in ((3, 0), (4, 0)) if self.layer.is_source else ((3, 0), (3, 1), (4, 0)):
             same = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(tops(seed, step), first, strict=True))
             where = f"seed {seed}, step {step} against seed 3, step 0"
             if (seed, step) == (3, 0) or not self.is_random:

@@ -47,9 +47,10 @@ def whole_labels(layer: Any, backend: Any, label: Array, count: int, classes: in
         xp.equal(whole, flat, out=right)
         if bool(xp.all(right)):
             return whole
-    record = int(xp.argmin(right))
+    place = int(xp.argmin(right))
+    record = place // (label.size // label.shape[0])  # a record may have many labels
     raise DataError(
-        f"{layer.name}: label {float(flat[record]):g} of record {record} of the batch "
+        f"{layer.name}: label {float(flat[place]):g} of record {record} of the batch "
         f"is not a whole number from 0 to {classes - 1}",
         "check the label file, and the number of outputs of the layer below",
     )

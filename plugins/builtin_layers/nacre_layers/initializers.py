@@ -13,10 +13,6 @@ class Constant(Initializer):
 
     value: Annotated[float, finite, "the value"] = 0.0
 
-    @classmethod
-    def from_number(cls, number: float) -> Constant:
-        return cls(value=number)
-
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         import numpy as np
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from nacre import Callback, CallbackState, ConfigError, Net, TopologyError, Training, one_of
+from nacre import Callback, CallbackState, ConfigError, InputLayer, Net, TopologyError, Training, one_of
 from nacre.errors import nearest
 from nacre.solver import Score
 
@@ -95,6 +95,10 @@ class ValidationState(CallbackState):
 
 
 def _make_net(net: Net, phase: str) -> Net:
+    remedy = f"give it a source that does not exclude '{phase}', or take another phase"
+    sources = [layer for layer in net.layers if layer.is_source and phase not in layer.exclude]
+    if all(isinstance(source, InputLayer) for source in sources):
+        raise ConfigError(f"ValidationPerformance: no source with an end is there in phase '{phase}'", remedy)
     try:
         made = Net(
             f"{net.name} ({phase})",
@@ -109,7 +113,6 @@ def _make_net(net: Net, phase: str) -> Net:
         )
     except TopologyError as error:
         raise ConfigError(
-            f"ValidationPerformance: there is no net in phase '{phase}': {error.args[0]}",
-            f"give it a source that does not exclude '{phase}', or take another phase",
+            f"ValidationPerformance: there is no net in phase '{phase}': {error.args[0]}", remedy
         ) from error
     return made

@@ -1,0 +1,91 @@
+"""`nacre demo`: a first net, from real data to a picture of how it learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .options import backend_option, common
+
+FOLDER = Path("nacre-demo")
+FILES = ("lenet.toml", "train.h5", "test.h5")
+
+
+@click.command()
+@backend_option
+@click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change the net file for this run.")
+@common
+def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int:
+    """Train a small convolutional net on real handwritten digits.
+
+    Everything goes into ./nacre-demo/, the net file too: change it, and run the demo again.
+    """
+    from .options import read_net
+    from .screen import statistic_text
+    from .test import run_test
+    from .training import exit_code, load_snapshot, print_end, train
+
+    copy_files()
+    net = FOLDER / "lenet.toml"
+    file = read_net(net, (*_places(net), *sets), seed)
+    training = train(file, backend)
+    if exit_code(training):
+        print_end(file, training, training.net)
+        return exit_code(training)
+    click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} images/s")
+    saved = training.snapshot_path and load_snapshot(training.snapshot_path)
+    if not saved:
+        print_end(file, training, training.net)
+        return 0
+    tested = run_test(file, saved, "test", backend)
+    click.echo(f"snapshot: {training.snapshot_path}")
+    for name, values in tested["statistics"].items():
+        click.echo(f"test {statistic_text(name, values)}")
+    if training.info.get("curve"):
+        click.echo(f"learning curve: {training.info['curve']}")
+    click.echo(f"next: nacre predict {net} {Path(training.snapshot_path).parent} {FOLDER / 'test.h5'} --top 3")
+    return 0
+
+
+def copy_files() -> None:
+    """Copy net file and data to ./nacre-demo/; a net file that somebody changed stays as it is."""
+    source = demo_folder()
+    FOLDER.mkdir(exist_ok=True)
+    for name in FILES:
+        content, copy = (source / name).read_bytes(), FOLDER / name
+        if not copy.exists():
+            copy.write_bytes(content)
+        elif copy.read_bytes() != content:
+            if name.endswith(".toml"):
+                click.echo(f"{copy} was changed: it is used as it is (remove it to get the demo's own again)")
+            else:
+                copy.write_bytes(content)
+
+
+def demo_folder() -> Path:
+    """Give the folder with the demo's files: in an installed nacre its own, in a checkout examples/digits."""
+    from ..errors import DataError
+
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "demo", package.parents[1] / "examples" / "digits"):
+        if all((folder / name).is_file() for name in FILES):
+            return folder
+    raise DataError("this nacre came without the demo's files", "install it again: pip install --force-reinstall nacre")
+
+
+def _places(net: Path) -> list[str]:
+    """Give the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
+    from ..toml import read_toml, toml_value
+
+    wanted = {"Snapshot": ("folder", FOLDER / "snapshots"), "LearningCurve": ("path", FOLDER / "learning-curve.png")}
+    callbacks: list[dict[str, Any]] = read_toml(net).get("callback", [])
+    types = [entry.get("type") for entry in callbacks]
+    overrides: list[str] = []
+    for entry in callbacks:
+        key, place = wanted.get(entry.get("type", ""), ("type", FOLDER))
+        if key not in entry and types.count(entry["type"]) == 1:
+            overrides.append(f"callback.{entry['type']}.{key}={toml_value(place.as_posix())}")
+    return overrides

@@ -1,0 +1,121 @@
+"""`nacre time`: what each layer costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import net_argument, net_options, phase_option, read_net
+
+if TYPE_CHECKING:
+    from ..config import NetFile
+    from ..net import Net
+
+WARM_UP = 3
+
+
+@click.command()
+@net_argument
+@phase_option
+@click.option("--runs", type=click.IntRange(1), default=20, show_default=True, help="Runs, of which the median counts.")
+@net_options
+def command(
+    net: Path,
+    phase: str,
+    runs: int,
+    backend: str | None,
+    seed: int | None,
+    sets: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Time each layer, forward and backward, and the whole step.
+
+    Layers are timed one by one; the whole step is one call, as in training, and may be faster than their sum.
+    """
+    from .screen import print_json, print_table
+
+    file = read_net(net, sets, seed)
+    with file.net(phase, backend=backend) as made:
+        timed = time_net(file, made, runs)
+    if as_json:
+        print_json(timed)
+        return
+
+    def cell(milliseconds: float | None) -> str:
+        return "" if milliseconds is None else f"{milliseconds:.3f}"
+
+    rows = [(row["name"], row["type"], cell(row["forward_ms"]), cell(row["backward_ms"])) for row in timed["layers"]]
+    rows.append(("sum", "", cell(timed["forward_ms"]), cell(timed["backward_ms"])))
+    print_table(("layer", "type", "forward ms", "backward ms"), rows, right=(2, 3))
+    click.echo(f"\n{timed['passes']} in one call: {timed['step_ms']:.3f} ms")
+    if timed["iteration_ms"] is not None:
+        click.echo(
+            f"a whole iteration of {timed['solver']}: {timed['iteration_ms']:.3f} ms, "
+            f"{timed['images_per_second']:,.0f} images/s"
+        )
+
+
+def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
+    """Time a net's layers one by one, its compiled passes, and an iteration of the file's solver without callbacks."""
+    from ..tables import type_name
+
+    passes = [("forward", [*net.steps("feed"), *net.steps("forward")])]
+    if net.trains:
+        passes.append(("backward", net.steps("backward")))
+    calls = [(kind, step.name.partition("/")[0], net.compile([step])) for kind, steps in passes for step in steps]
+    taken: list[list[float]] = [[] for _ in calls]
+    for run in range(WARM_UP + runs):
+        for number, (_, _, call) in enumerate(calls):
+            begin = perf_counter()
+            call()
+            if run >= WARM_UP:
+                taken[number].append((perf_counter() - begin) * 1000)
+    layers: list[dict[str, Any]] = []
+    for node in net.wiring.nodes:
+        row: dict[str, Any] = {"name": node.name, "type": type_name(type(node.user))}
+        for kind in ("forward", "backward"):
+            mine = [
+                statistics.median(times)
+                for (when, name, _), times in zip(calls, taken, strict=True)
+                if (when, name) == (kind, node.name)
+            ]
+            row[f"{kind}_ms"] = sum(mine) if mine else None
+        layers.append(row)
+    timed: dict[str, Any] = {
+        "net": net.name,
+        "phase": net.phase,
+        "backend": net.backend.name,
+        "runs": runs,
+        "layers": layers,
+        "forward_ms": sum(row["forward_ms"] or 0.0 for row in layers),
+        "backward_ms": sum(row["backward_ms"] or 0.0 for row in layers) if net.trains else None,
+        "passes": " and ".join(kind for kind, _ in passes),
+        "step_ms": _median(net.compile([step for _, steps in passes for step in steps]), runs),
+        "solver": None,
+        "iteration_ms": None,
+        "images_per_second": None,
+    }
+    if file.has_solver and net.trains:
+        solver = dataclasses.replace(file.solver(), callbacks=())  # pyright: ignore[reportArgumentType]
+        with solver.start(net) as training:
+            timed["iteration_ms"] = _median(training.step, runs)
+            timed["solver"] = type_name(type(solver.method))
+            timed["images_per_second"] = net.scalars["rows"] * 1000 / timed["iteration_ms"]
+    return timed
+
+
+def _median(call: Callable[[], None], runs: int) -> float:
+    """Give the median milliseconds of a call."""
+    taken: list[float] = []
+    for run in range(WARM_UP + runs):
+        begin = perf_counter()
+        call()
+        if run >= WARM_UP:
+            taken.append((perf_counter() - begin) * 1000)
+    return statistics.median(taken)

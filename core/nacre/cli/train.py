@@ -1,0 +1,49 @@
+"""`nacre train`: trains a net as its file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .options import net_argument, net_options, read_net
+
+
+@click.command()
+@net_argument
+@click.option(
+    "--resume",
+    default="",
+    metavar="auto|PATH",
+    help="Go on from a snapshot: a file, the newest of a folder, or `auto` for the net file's own folder.",
+)
+@click.option(
+    "--log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append one JSON line for each report: start, summary, validation, snapshot, warning, end.",
+)
+@net_options
+def command(
+    net: Path,
+    resume: str,
+    log: Path | None,
+    backend: str | None,
+    seed: int | None,
+    sets: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Train a net as its file says, and save snapshots.
+
+    Ctrl-C finishes the iteration and saves it; `--resume auto` then goes on as if nothing had happened. With --json the
+    last line is {iterations, seconds, images_per_second, loss, statistics, snapshot}.
+    """
+    from .screen import print_json
+    from .training import exit_code, print_end, result, train
+
+    file = read_net(net, sets, seed)
+    training = train(file, backend, resume, log, quiet=as_json)
+    if as_json:
+        print_json(result(training), lines=True)
+    else:
+        print_end(file, training, training.net)
+    return exit_code(training)

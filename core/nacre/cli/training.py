@@ -1,0 +1,224 @@
+"""A training as `train` and `demo` run it: the first line, the progress, the log, and what is said at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .screen import finite, seconds_text, statistic_text, warn
+
+if TYPE_CHECKING:
+    from ..config import NetFile
+    from ..net import Net
+    from ..snapshot import Snapshot
+    from ..solver import Solver, Training
+
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+REFRESH = 0.1  # seconds between two changes of the progress bar
+
+
+def train(
+    file: NetFile, backend: str | None = None, resume: str = "", log: Path | None = None, *, quiet: bool = False
+) -> Training:
+    """Train as a net file says, with progress on the screen unless `quiet`, and a JSON line for each report in `log`.
+
+    `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder that the
+    callback Snapshot writes to.
+    """
+    from ..show import first_line
+
+    solver = file.solver()
+    snapshot = _snapshot(file, solver, resume)
+    net = file.net("train", backend=backend, plan=snapshot.state.get("plan") if snapshot else None)
+    if not quiet:
+        click.echo(first_line(net))
+    with ExitStack() as stack:
+        stack.callback(net.shutdown)
+        screen = Screen(quiet=quiet)
+        reports = [screen.report]
+        if log is not None:
+            reports.append(stack.enter_context(_logging(log)))
+        training = stack.enter_context(solver.start(net, reports))
+        training.info["command"] = ["nacre", *sys.argv[1:]]
+        screen.training = training
+        if snapshot is not None:
+            training.restore(snapshot)
+            if not quiet:
+                click.echo(f"going on from iteration {snapshot.iteration}")
+        with screen:
+            training.run()
+    return training
+
+
+def exit_code(training: Training) -> int:
+    """Give 0, or that of the signal that stopped a training."""
+    return EXIT_CODES.get(training.stopped, 0)
+
+
+def result(training: Training) -> dict[str, Any]:
+    """Give what `train --json` ends with."""
+    return {
+        "iterations": training.iteration,
+        "seconds": training.seconds,
+        "images_per_second": training.images_per_second,
+        "loss": training.loss if training.images else None,
+        "statistics": training.statistics,
+        "snapshot": training.snapshot_path or None,
+        "stopped": training.stopped or None,
+    }
+
+
+def snapshot_folder(solver: Solver) -> str:
+    """Give the folder that the solver's first Snapshot callback writes to, or ""."""
+    from ..tables import type_name
+
+    callbacks = [callback for callback in solver.callbacks if type_name(type(callback)).endswith("Snapshot")]
+    return next((str(folder) for callback in callbacks if (folder := getattr(callback, "folder", ""))), "")
+
+
+def load_snapshot(path: str | Path) -> Snapshot:
+    """Read a snapshot file, or the newest whole one of a folder. Raises SnapshotError."""
+    from ..registry import registry
+    from ..snapshot import load_snapshot
+
+    return load_snapshot(path, registry().open("store", "HDF5")(), warn)
+
+
+def _snapshot(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
+    if resume != "auto":
+        return load_snapshot(resume) if resume else None
+    from ..errors import ConfigError
+    from ..registry import registry
+    from ..snapshot import SnapshotFolder
+
+    folder = snapshot_folder(solver)
+    if not folder:
+        raise ConfigError(
+            f"{file.path} has no callback Snapshot, so there is no folder to resume from",
+            'give it one ([[callback]] type = "Snapshot"), or say --resume PATH',
+        )
+    newest = SnapshotFolder(folder, registry().open("store", "HDF5")()).newest(warn)
+    if newest is None:
+        warn(f"there is no snapshot in {folder} yet, so the training begins anew")
+    return newest
+
+
+@contextmanager
+def _logging(path: Path) -> Generator[Any]:
+    """Write one JSON line for each report; single iterations are left out, or the file would grow without end."""
+    start = time.perf_counter()
+    with path.open("a", encoding="utf-8") as file:
+
+        def report(event: str, data: Mapping[str, Any]) -> None:
+            if event != "step":
+                entry = {"event": event, "seconds": round(time.perf_counter() - start, 3), **data}
+                file.write(json.dumps(finite(entry), ensure_ascii=False) + "\n")
+                file.flush()
+
+        yield report
+
+
+class Screen:
+    """Shows a training: a bar where somebody looks, and a line for each report."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.training: Training | None = None
+        self._bar: Any = None
+        self._task: Any = None
+        self._shown = 0.0
+
+    def __enter__(self) -> Screen:
+        if self.quiet or not sys.stdout.isatty():
+            return self
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=None, told="")
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def report(self, event: str, data: Mapping[str, Any]) -> None:
+        """Show one report of a training."""
+        if event == "step":
+            self._step(data["iteration"])
+        elif event == "start":
+            if self._bar is not None:
+                self._bar.update(self._task, total=data["max_iter"], completed=data["iteration"])
+        elif event == "warning":
+            self._say(f"warning: {data.get('message', '')}", error=True)
+        elif not self.quiet:
+            line = report_line(event, data)
+            if line:
+                self._say(line)
+
+    def _step(self, iteration: int) -> None:
+        if self._bar is None or time.perf_counter() - self._shown < REFRESH:
+            return
+        self._shown = time.perf_counter()
+        training = self.training
+        told = f"loss {training.loss:.4g} · {training.images_per_second:,.0f} images/s" if training else ""
+        self._bar.update(self._task, completed=iteration, told=told)
+
+    def _say(self, line: str, *, error: bool = False) -> None:
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(line, err=error)
+
+
+def report_line(event: str, data: Mapping[str, Any]) -> str:
+    """Give the line for a report, or "" where there is nothing to say."""
+    start = f"iteration {data['iteration']}: "
+    if event == "summary":
+        parts = [f"loss {data['loss']:.4g}"] if "loss" in data else []
+        parts += [f"rate {data['rate']:.3g}"] if "rate" in data else []
+        parts += [f"{data['images_per_second']:,.0f} images/s"] if data.get("images_per_second") else []
+        return start + ", ".join(parts)
+    if event == "validation":
+        told = [f"loss {data['loss']:.4g}"] if "loss" in data else []
+        told += [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
+        return f"{start}{data.get('phase', 'validation')}: {'; '.join(told)}"
+    if event == "snapshot":
+        return f"{start}saved {data.get('path', '')}" + (", the best so far" if data.get("best") else "")
+    return ""
+
+
+def print_end(file: NetFile, training: Training, net: Net) -> None:
+    """Say how a training ended, and what may come next."""
+    speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
+    word = f"stopped by {training.stopped}" if training.stopped else "done"
+    click.echo(f"{word} after {training.iteration} iterations: {seconds_text(training.seconds)}{speed}")
+    if training.info.get("curve"):
+        click.echo(f"learning curve: {training.info['curve']}")
+    path = training.snapshot_path
+    if not path:
+        click.echo("nothing was saved: the net file has no callback Snapshot")
+        return
+    click.echo(f"snapshot: {path}")
+    if exit_code(training):
+        click.echo(f"next: nacre train {file.path} --resume auto")
+        return
+    click.echo(f"next: nacre test {file.path} {path}")
+    source = next((op.layer for op in net.ops if op.is_source), None)
+    files = getattr(source, "source", ())
+    click.echo(f"      nacre predict {file.path} {path} {files[0] if files else 'INPUT'}")

@@ -1,0 +1,613 @@
+"""The training loop: numbers, order of events, restarts, signals, and numbers that are not finite."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from nacre import (
+    Algorithm,
+    Callback,
+    CallbackState,
+    ConfigError,
+    Constraint,
+    InputLayer,
+    Layer,
+    LayerState,
+    LrPolicy,
+    Method,
+    Names,
+    Net,
+    NotFiniteError,
+    SnapshotError,
+    Solver,
+    TopologyError,
+)
+from nacre.snapshot import Snapshot
+from nacre.solver import Score, Training, load_parameters
+from nacre_data import HDF5Store, MemoryDataLayer
+from nacre_layers import L1, BatchNormLayer, Constant, Gaussian, InnerProductLayer, SoftmaxLossLayer
+from nacre_solvers import BP, SGD, Step
+from toy_training import PulledLayer, Reports, pulled_net, toy_layers, toy_net, trace, weights
+
+
+class Recorder(Callback):
+    """Notes its calls, and does what a test wants at an iteration."""
+
+    name: str = ""
+    notes: Any = None
+    what: Any = None
+
+    def start(self, training: Training) -> CallbackState:
+        return RecorderState(self, training)
+
+
+class RecorderState(CallbackState):
+    def note(self, what: str) -> None:
+        if self.callback.notes is not None:
+            self.callback.notes.append((self.callback.name, what, self.training.iteration))
+
+    def begin(self) -> None:
+        self.note("begin")
+
+    def run(self) -> None:
+        self.note("run")
+        if self.callback.what is not None:
+            self.callback.what(self.training)
+
+    def finish(self) -> None:
+        self.note("finish")
+
+    def shutdown(self) -> None:
+        self.note("shutdown")
+
+
+class Last(Recorder):
+    runs_last: ClassVar[bool] = True
+
+
+def solver(**fields: Any) -> Solver:
+    return Solver(SGD(), **{"lr_policy": 0.1, "momentum_policy": 0.9, "max_iter": 20, **fields})
+
+
+def after(training: Training) -> Snapshot:
+    """Give a snapshot as it comes back from its file."""
+    store = HDF5Store()
+    return store.decode(store.encode(training.snapshot()), "here")
+
+
+# Numbers
+
+
+def test_policies_see_iteration_0_at_the_first_update() -> None:
+    with solver(lr_policy=Step(base=0.1, gamma=0.5, stepsize=2), momentum_policy=0.0).start(pulled_net()) as training:
+        rates = []
+        for _ in range(5):
+            training.step()
+            rates.append(training.net.scalars["rate"])
+    assert rates == [0.1, 0.1, 0.05, 0.05, 0.025]
+
+
+def test_two_sharers_train_to_the_weights_of_one_layer_with_two_bottoms() -> None:
+    x, label = np.random.default_rng(0).normal(size=(2, 8, 5)), np.arange(8) % 3
+    same = {"output_dim": 3, "weight_init": Gaussian(std=0.1)}
+    heads = [SoftmaxLossLayer(name=f"loss{n}", bottoms=[f"y{n}", "label"]) for n in (1, 2)]
+    sharers = [
+        InnerProductLayer(name="ip", bottoms="x1", tops="y1", param_key="ip", **same),
+        InnerProductLayer(name="other", bottoms="x2", tops="y2", param_key="ip", **same),
+    ]
+    one = [InnerProductLayer(name="ip", bottoms=["x1", "x2"], tops=["y1", "y2"], **same)]
+    trained: list[Net] = []
+    for layers in (sharers, one):
+        source = MemoryDataLayer(name="in", tops=["x1", "x2", "label"], data=[*x, label], batch_size=8)
+        net = Net("two", [source, *layers, *heads], dtype="float64", backend="numpy")
+        solver(max_iter=20, regu_coef=0.1).solve(net)
+        trained.append(net)
+    assert list(trained[0].parameters) == list(trained[1].parameters) == ["ip/weight", "ip/bias"]
+    for name, handle in trained[0].parameters.items():
+        np.testing.assert_allclose(handle.value, trained[1].parameters[name].value, rtol=0, atol=1e-12)
+
+
+def test_frozen_layers_stay_and_others_learn() -> None:
+    net = toy_net()
+    net.freeze("ip2")
+    before = {name: handle.value for name, handle in net.parameters.items()}
+    solver(regu_coef=0.01).solve(net)
+    stayed = {name for name, handle in net.parameters.items() if np.array_equal(handle.value, before[name])}
+    assert stayed == {"ip2/weight", "ip2/bias"}
+
+
+def test_a_constraint_holds_after_every_update() -> None:
+    class AtLeast(Constraint):
+        least: float
+
+        def constrain(self, backend: Any, value: Any) -> None:
+            backend.xp.maximum(value, self.least, out=value)
+
+    cons = AtLeast(least=0.0)
+    net = Net(
+        "constrained",
+        [
+            MemoryDataLayer(name="in", tops=["x", "label"], data=[np.ones((4, 2)), np.arange(4) % 2], batch_size=4),
+            InnerProductLayer(bottoms="x", tops="y", output_dim=2, weight_init=Gaussian(), weight_cons=cons),
+            SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
+        ],
+        backend="numpy",
+    )
+    with solver().start(net) as training:
+        training.step()
+    assert net.parameters["y/weight"].value.min() == 0
+
+
+def test_the_regulariser_reaches_a_parameter_once_however_many_share_it() -> None:
+    layers = [PulledLayer(name="pull", gradients=((0.0,), (0.0,)), regu=L1(coef=2.0))]
+    net = Net("l1", [InputLayer(), *layers], dtype="float64", backend="numpy")
+    with solver(momentum_policy=0.0, regu_coef=0.5).start(net) as training:
+        assert trace(training, 2) == pytest.approx([0.9, 0.8], abs=1e-15)
+
+
+def test_the_loss_is_that_of_the_batch_before_its_update() -> None:
+    with solver(momentum_policy=0.0).start(pulled_net()) as training:
+        training.step()
+        assert training.loss == 0.5
+        training.step()
+        assert training.loss == pytest.approx(0.9**2 / 2)
+        assert training.loss_total == pytest.approx(0.5 + 0.9**2 / 2)
+        assert training.loss_count == 2
+
+
+def test_an_algorithm_of_ones_own() -> None:
+    class Twice(Algorithm):
+        def train_one_batch(self, net: Net) -> list[Any]:
+            return [*BP().train_one_batch(net), *net.steps("forward")]
+
+    assert solver(algorithm=Twice()).solve(pulled_net()).iteration == 20
+
+
+# The loop
+
+
+def test_callbacks_run_in_order_and_the_last_ones_last() -> None:
+    notes: list[Any] = []
+    callbacks = [
+        Last(name="last", notes=notes, every_n_iter=2),
+        Recorder(name="one", notes=notes, every_n_iter=2),
+        Recorder(name="two", notes=notes),
+        Recorder(name="three", notes=notes, every_n_iter=3),
+    ]
+    solver(max_iter=4, callbacks=callbacks).solve(pulled_net())
+    names = ["one", "two", "three", "last"]
+    runs = [("one", "run", 2), ("last", "run", 2), ("three", "run", 3), ("one", "run", 4), ("last", "run", 4)]
+    assert notes[:13] == [
+        *((name, "begin", 0) for name in names),
+        *runs,
+        *((name, "finish", 4) for name in names),
+    ]
+    assert {note[:2] for note in notes[13:]} == {(name, "shutdown") for name in names}
+
+
+def test_every_n_epoch_counts_passes_even_several_in_one_batch() -> None:
+    notes: list[Any] = []
+    layers = [
+        MemoryDataLayer(name="in", tops=["data"], data=[np.ones((10, 1))], batch_size=4),
+        PulledLayer(name="pull"),
+    ]
+    net = Net("epochs", layers, backend="numpy")
+    callbacks = [Recorder(name="n", notes=notes, every_n_epoch=2)]
+    training = solver(max_iter=11, callbacks=callbacks).solve(net)
+    assert training.epochs == 4  # 44 of 10 records
+    assert [note[2] for note in notes if note[1] == "run"] == [5, 10]
+
+
+def test_a_callback_stops_the_training() -> None:
+    callbacks = [Recorder(every_n_iter=3, what=lambda training: training.stop("good enough"))]
+    reports = Reports()
+    training = solver(callbacks=callbacks).solve(pulled_net(), reports=[reports])
+    assert (training.iteration, training.stopped, training.interrupted) == (3, "good enough", False)
+    assert reports["end"][0]["stopped"] == "good enough"
+    assert len(reports["step"]) == 3
+
+
+def test_a_callback_that_cannot_finish_keeps_no_other_from_it() -> None:
+    class Failing(Recorder):
+        def start(self, training: Training) -> CallbackState:
+            state = RecorderState(self, training)
+            state.finish = lambda: 1 / 0  # type: ignore[method-assign]
+            return state
+
+    notes: list[Any] = []
+    with pytest.raises(ZeroDivisionError):
+        solver(callbacks=[Failing(), Recorder(name="other", notes=notes)]).solve(pulled_net())
+    assert ("other", "finish", 20) in notes
+    assert notes[-1][1] == "shutdown"
+
+
+def test_callbacks_that_were_started_are_shut_down_if_a_later_one_cannot_start() -> None:
+    class Failing(Callback):
+        def start(self, training: Training) -> CallbackState:
+            raise SnapshotError("no")
+
+    notes: list[Any] = []
+    with pytest.raises(SnapshotError):
+        solver(callbacks=[Recorder(name="first", notes=notes), Failing()]).start(pulled_net())
+    assert notes == [("first", "shutdown", 0)]
+
+
+def test_a_net_without_a_loss_is_refused() -> None:
+    net = Net("no loss", [InputLayer(shape=3), InnerProductLayer(bottoms="data", tops="y", output_dim=2)])
+    with pytest.raises(TopologyError, match="no loss layer"):
+        solver().solve(net)
+
+
+def test_a_net_that_was_only_planned_is_refused() -> None:
+    with pytest.raises(ConfigError, match="allocate=False"):
+        solver().solve(toy_net(allocate=False))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_iter": 0}, "max_iter=0, but it must be above 0"),
+        ({"lr_policy": -1}, "base=-1"),
+        ({"momentum_policy": 1.5}, "base=1.5"),
+        ({"regu_coef": -1e-4}, r"regu_coef=-0\.0001"),
+        ({"max_iters": 3}, "unknown field 'max_iters' .did you mean 'max_iter'"),
+        ({"callbacks": "Snapshot"}, "it must be a list of callbacks"),
+        ({"callbacks": [{"type": "TrainingSumary"}]}, "did you mean 'TrainingSummary'"),
+        ({"lr_policy": "Step"}, "gamma"),
+        ({"algorithm": "PB"}, "no algorithm 'PB'"),
+    ],
+)
+def test_bad_fields(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        solver(**fields)
+
+
+# Signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_training_after_its_iteration(number: int) -> None:
+    before = signal.getsignal(number)
+    notes: list[Any] = []
+    callbacks = [
+        Recorder(name="kill", every_n_iter=5, what=lambda _: os.kill(os.getpid(), number)),
+        Recorder(name="next", notes=notes, every_n_iter=5),
+    ]
+    training = solver(callbacks=callbacks).solve(pulled_net())
+    assert (training.iteration, training.stopped, training.interrupted) == (5, signal.Signals(number).name, True)
+    assert [note[:2] for note in notes[:3]] == [("next", "begin"), ("next", "run"), ("next", "finish")]
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    def kill(_: Training) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    notes: list[Any] = []
+    callbacks = [Recorder(every_n_iter=5, what=kill), Recorder(name="next", notes=notes, every_n_iter=5)]
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        solver(callbacks=callbacks).solve(pulled_net())
+    assert [note[1] for note in notes] == ["begin", "shutdown", "shutdown"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_one_signal_after_a_callbacks_stop_still_lets_it_finish() -> None:
+    def stop(training: Training) -> None:
+        training.stop("good enough")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert solver(callbacks=[Recorder(every_n_iter=5, what=stop)]).solve(pulled_net()).stopped == "SIGTERM"
+
+
+def test_a_training_in_another_thread_leaves_signals_alone() -> None:
+    done: list[int] = []
+    thread = threading.Thread(target=lambda: done.append(solver().solve(pulled_net()).iteration))
+    thread.start()
+    thread.join()
+    assert done == [20]
+
+
+# Numbers that are not finite
+
+
+class Poisoned(Layer, can_do_bp=True):
+    """y = x, but a number is not finite at an iteration, in `where`: the top, or the gradient."""
+
+    bottoms: Names
+    tops: Names
+    at: int
+    where: str = "top"
+    number: float = float("nan")
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerState:
+        return PoisonedState(self, backend, inputs, diffs)
+
+
+class PoisonedState(LayerState, reads=""):
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape)]
+
+    def pass_on(self, where: str, source: Any, target: Any) -> None:
+        target[...] = source
+        if self.backend.step == self.layer.at and self.layer.where == where:
+            target.reshape(-1)[3] = self.layer.number
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.pass_on("top", inputs[0], self.blobs[0])
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        self.pass_on("gradient", self.blobs_diff[0], diffs[0])
+
+    def shutdown(self) -> None:
+        pass
+
+
+def poisoned_net(**fields: Any) -> Net:
+    layers = [
+        MemoryDataLayer(
+            name="in", tops=["data", "label"], data=[np.eye(6, 5, dtype="f"), np.arange(6) % 3], batch_size=6
+        ),
+        InnerProductLayer(bottoms="data", tops="ip1", output_dim=4),
+        Poisoned(name="poison", bottoms="ip1", tops="poisoned", **fields),
+        InnerProductLayer(bottoms="poisoned", tops="ip2", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
+    ]
+    return Net("poisoned", layers, backend="numpy", keep=("poisoned",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "iteration 7: the loss is nan; first seen in blob 'poisoned' of layer 'poison'"),
+        ({"number": float("inf")}, "iteration 7: the loss is nan; first seen in blob 'poisoned' of layer 'poison'"),
+        ({"where": "gradient"}, "first seen in the gradient of parameter 'ip1/bias' of layer 'ip1'"),
+        ({"where": "gradient", "number": float("-inf")}, "parameter 'ip1/bias' of layer 'ip1'"),
+    ],
+)
+def test_what_is_not_finite_stops_within_the_iteration(fields: dict[str, Any], message: str) -> None:
+    notes: list[Any] = []
+    callbacks = [Recorder(name="n", notes=notes, every_n_iter=1)]
+    with pytest.raises(NotFiniteError, match=message) as caught:
+        solver(callbacks=callbacks).solve(poisoned_net(at=7, **fields))
+    assert "smaller learning rate" in caught.value.remedy
+    assert [note for note in notes if note[1] == "run"][-1] == ("n", "run", 7)
+    assert not [note for note in notes if note[1] == "finish"]
+
+
+def test_a_parameter_that_is_not_finite_is_named() -> None:
+    net = pulled_net(dtype="float32", gradients=((1.0,), (3e38,), (0.0,)))
+    with pytest.raises(NotFiniteError, match=r"iteration 1: .*the value of parameter 'pull/w' of layer 'pull'"):
+        solver(lr_policy=10.0).solve(net)
+
+
+def test_large_but_finite_numbers_are_no_error() -> None:
+    net = pulled_net(dtype="float32", first=1e30, gradients=((1e30,),) * 20)  # their product is not finite
+    assert solver(lr_policy=1e-6).solve(net).iteration == 20
+
+
+def test_the_check_can_be_switched_off() -> None:
+    with np.errstate(all="ignore"):
+        training = solver(check_finite=False).solve(poisoned_net(at=7))
+    assert training.iteration == 20
+    assert np.isnan(training.loss)
+    assert training.loss_count == 0
+
+
+# Restarts
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("iteration", [1, 4, 13, 19])
+def test_a_resumed_training_is_bit_for_bit_the_uninterrupted(iteration: int, dtype: str) -> None:
+    taken: list[Snapshot] = []
+    with solver(max_iter=20, regu_coef=0.01).start(toy_net(dtype=dtype)) as whole:
+        losses = []
+        for _ in range(20):
+            whole.step()
+            losses.append(whole.loss)
+            if whole.iteration == iteration:
+                taken.append(after(whole))
+    net = toy_net(dtype=dtype)
+    reports = Reports()
+    resumed = solver(max_iter=20, regu_coef=0.01).solve(net, resume=taken[0], reports=[reports])
+    assert resumed.resumed_from == iteration
+    assert len(reports["step"]) == 20 - iteration
+    assert reports["warning"] == []
+    assert resumed.loss == losses[-1]
+    assert resumed.epochs == whole.epochs > 0
+    assert weights(net) == weights(whole.net)
+
+
+@pytest.mark.parametrize("forgotten", ["parameters/norm/mean", "history/velocity/ip1/weight", "memory", "iteration"])
+def test_every_part_of_a_snapshot_is_needed(forgotten: str) -> None:
+    """The test above could not fail if these made no difference."""
+    with solver(max_iter=20).start(toy_net()) as whole:
+        for _ in range(7):
+            whole.step()
+        snapshot = whole.snapshot()
+        for _ in range(13):
+            whole.step()
+    state = snapshot.state | ({"memory": {}} if forgotten == "memory" else {})
+    arrays = {name: np.zeros_like(array) if name == forgotten else array for name, array in snapshot.arrays.items()}
+    net = toy_net()
+    resume = Snapshot(0 if forgotten == "iteration" else 7, arrays, state)
+    solver(max_iter=20).solve(net, resume=resume)
+    assert weights(net) != weights(whole.net)
+
+
+def test_a_policy_may_hold_a_state_that_is_restored() -> None:
+    class Halving(LrPolicy):
+        """Halves its rate whenever it is asked."""
+
+        base: float
+
+        def start(self, training: Training) -> Any:
+            return HalvingState(self.base)
+
+    class HalvingState:
+        def __init__(self, base: float) -> None:
+            self.next = base
+
+        def rate(self, iteration: int) -> float:
+            self.next /= 2
+            return self.next
+
+        def memory(self) -> dict[str, Any]:
+            return {"next": self.next}
+
+        def remember(self, memory: Any) -> None:
+            self.next = memory["next"]
+
+    with solver(lr_policy=Halving(base=0.8)).start(pulled_net()) as training:
+        trace(training, 2)
+        snapshot = after(training)
+    with solver(lr_policy=Halving(base=0.8)).start(pulled_net()) as resumed:
+        resumed.restore(snapshot)
+        resumed.step()
+        assert resumed.net.scalars["rate"] == 0.1
+
+
+def test_memory_goes_by_the_callbacks_kind_not_by_its_place() -> None:
+    class Counting(Callback):
+        def start(self, training: Training) -> CallbackState:
+            return CountingState(self, training)
+
+    class CountingState(CallbackState):
+        count = 0
+
+        def run(self) -> None:
+            self.count += 1
+
+        def memory(self) -> dict[str, Any]:
+            return {"count": self.count}
+
+        def remember(self, memory: Any) -> None:
+            self.count = memory["count"]
+
+    counting = [Counting(every_n_iter=2), Counting(every_n_iter=5)]
+    training = solver(callbacks=[Recorder(), *counting]).solve(pulled_net())
+    with solver(callbacks=counting).start(pulled_net()) as resumed:
+        resumed.restore(after(training))
+        assert [state.memory()["count"] for state in resumed.callbacks] == [10, 4]
+
+
+def test_another_net_is_refused_and_stays_as_it_is() -> None:
+    training = solver().solve(toy_net())
+    layers = [layer for layer in toy_layers(hidden=9) if not isinstance(layer, BatchNormLayer)]
+    layers[2] = InnerProductLayer(bottoms="data", tops="norm", output_dim=9)
+    net = Net("other", layers, dtype="float64", backend="numpy")
+    before = weights(net)
+    with pytest.raises(SnapshotError, match=r"another net \('toy'\) than 'other'") as caught:
+        solver().solve(net, resume=after(training))
+    for words in (
+        "'norm/weight' is missing in it",
+        "'ip1/weight' is not in the net",
+        "'norm/mean' is not in the net",
+        "'ip4/weight' has the shape (3, 8) there, but (3, 9) here",
+    ):
+        assert words in str(caught.value)
+    with pytest.raises(SnapshotError):
+        load_parameters(net, training.snapshot())
+    assert weights(net) == before
+
+
+def test_another_solver_is_refused_naming_both() -> None:
+    class Still(Method):
+        def setup(self, backend: Any, spans: Any) -> Any:
+            return SGD().setup(backend, spans)
+
+    training = solver().solve(pulled_net())
+    with pytest.raises(SnapshotError, match="the solver SGD, but this training uses Still"):
+        Solver(Still()).solve(pulled_net(), resume=training.snapshot())
+    parameters_only = Snapshot(3, training.snapshot().arrays, {})
+    with pytest.raises(SnapshotError, match="no training"):
+        solver().solve(pulled_net(), resume=parameters_only)
+
+
+def test_a_history_that_is_missing_is_named() -> None:
+    net = toy_net()
+    net.freeze("ip4")
+    training = solver().solve(net)
+    with pytest.raises(SnapshotError, match=r"no history/velocity/ip4/.*frozen"):
+        solver().solve(toy_net(), resume=training.snapshot())
+
+
+def test_what_changes_the_bits_is_a_warning() -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    state = snapshot.state | {"environment": snapshot.state["environment"] | {"numpy": "0.1"}, "memory": {}}
+    reports = Reports()
+    net = toy_net(dtype="float32", seed=3)
+    with solver().start(net, [reports]) as training:
+        training.restore(Snapshot(snapshot.iteration, snapshot.arrays, state))
+    message, nothing_left = (report["message"] for report in reports["warning"])
+    for words in ("numpy was 0.1, is", "seed was 0, is 3", "dtype was float64, is float32", "nothing of layer.train"):
+        assert words in message
+    assert "max_iter=20" in nothing_left
+
+
+def test_a_memory_of_another_kind_is_refused() -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    memory = {**snapshot.state["memory"], "layer.train": {"position": "here"}}
+    with pytest.raises(SnapshotError, match=r"layer\.train cannot take up"):
+        solver().solve(toy_net(), resume=Snapshot(3, snapshot.arrays, snapshot.state | {"memory": memory}))
+
+
+def test_a_snapshot_says_whose_code_made_it() -> None:
+    state = solver().solve(toy_net(dtype="float32")).snapshot().state
+    assert [layer["type"] for layer in state["layers"]][2] == "InnerProduct"
+    parts = state["parts"]
+    assert parts["ip1"]["type"] == "InnerProduct"
+    assert parts["ip1"]["from"].startswith("nacre ")
+    assert parts["ip1"]["kernel"].startswith("nacre_numpy.")
+    assert parts["drop"] | {"from": ""} == {"type": "Dropout", "from": ""}
+    assert parts["solver"]["type"] == "SGD"
+    assert "numpy" in state["environment"]
+
+
+@pytest.mark.parametrize(
+    ("score", "value", "beats"),
+    [
+        (Score(1, 0.9), None, True),
+        (Score(1, 0.9), 0.9, False),
+        (Score(1, 0.9), 0.8, True),
+        (Score(1, 0.9, higher_better=False), 0.8, False),
+        (Score(1, 0.7, higher_better=False), 0.8, True),
+        (Score(1, float("nan")), 0.8, False),
+        (Score(1, float("nan")), None, False),
+        (Score(1, 0.1), float("nan"), True),
+    ],
+)
+def test_scores(score: Score, value: float | None, beats: bool) -> None:
+    assert score.beats(value) is beats
+
+
+def test_spans_join_what_lies_together_but_never_reach_over_a_frozen_parameter() -> None:
+    def spans(change: Callable[[Net], None]) -> list[list[str]]:
+        net = Net(
+            "spans",
+            [
+                MemoryDataLayer(
+                    name="in", tops=["x", "label"], data=[np.ones((4, 20)), np.arange(4) % 3], batch_size=4
+                ),
+                InnerProductLayer(bottoms="x", tops="a", output_dim=20),
+                InnerProductLayer(bottoms="a", tops="b", output_dim=20, bias_init=Constant(value=1.0)),
+                InnerProductLayer(bottoms="b", tops="c", output_dim=3),
+                SoftmaxLossLayer(name="loss", bottoms=["c", "label"]),
+            ],
+            backend="numpy",
+        )
+        change(net)
+        with solver().start(net) as training:
+            return [[name for name, _, _ in span.parts] for span in training.spans]
+
+    c, b, a = ([f"{name}/{which}" for which in ("bias", "weight")] for name in "cba")
+    assert spans(lambda net: None) == [[*c, *b, *a]]
+    assert spans(lambda net: net.freeze("b")) == [c, a]

@@ -1,0 +1,61 @@
+"""The sources keep what `nacre.testing` asks of every layer; what each of them reads is tested under tests/data."""
+
+import h5py
+import numpy as np
+import pytest
+
+from nacre import InputLayer
+from nacre.testing import Example, LayerTests
+from nacre_data import HDF5DataLayer, MemoryDataLayer
+
+X = np.random.default_rng(0).standard_normal((5, 2, 3))
+LABEL = np.arange(5) % 3
+
+
+class TestInput(LayerTests):
+    layer = InputLayer
+
+    def examples(self):
+        yield Example({"shape": [2, 3], "batch_size": 4})
+        yield Example({"batch_size": 4, "dtype": "int64"}, tops=2, label="two whole numbers")
+
+    def reference(self, layer, inputs, parameters):
+        return [np.zeros((layer.batch_size, *layer.shape))] * len(layer.tops)  # nothing is written
+
+
+class TestMemoryData(LayerTests):
+    layer = MemoryDataLayer
+
+    def examples(self):
+        yield Example({"data": [X, LABEL], "tops": ["data", "label"], "batch_size": 3})
+        yield Example({"data": X, "tops": ["data"], "batch_size": 5}, label="one pass a batch")
+
+    def reference(self, layer, inputs, parameters):
+        return [array[: layer.batch_size] for array in (X, LABEL)[: len(layer.tops)]]
+
+
+class TestShuffledMemoryData(LayerTests):
+    layer = MemoryDataLayer
+    is_random = True
+
+    def examples(self):
+        yield Example({"data": np.arange(50.0)[:, None], "tops": ["data"], "batch_size": 30, "shuffle": True})
+
+    def reference(self, layer, inputs, parameters):
+        return [self.random.generator().permutation(50)[:30, None]]
+
+
+class TestHDF5Data(LayerTests):
+    layer = HDF5DataLayer
+
+    @pytest.fixture(autouse=True)
+    def _file(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with h5py.File("five.h5", "w") as file:
+            file["data"], file["label"] = X, LABEL
+
+    def examples(self):
+        yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3})
+
+    def reference(self, layer, inputs, parameters):
+        return [X[:3], LABEL[:3]]

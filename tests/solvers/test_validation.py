@@ -1,0 +1,116 @@
+"""ValidationPerformance: every record once, and nothing of the training moves."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import ConfigError, Net, Solver
+from nacre_data import HDF5Store
+from nacre_layers import InnerProductLayer
+from nacre_solvers import SGD, ValidationPerformance
+from toy_training import Reports, pulled_net, records, toy_layers, toy_net, weights
+
+
+def solver(*callbacks: Any, **fields: Any) -> Solver:
+    return Solver(SGD(), **{"max_iter": 20, "lr_policy": 0.1, "momentum_policy": 0.9, "callbacks": callbacks, **fields})
+
+
+def test_every_record_counts_once_and_as_another_net_sees_it() -> None:
+    reports = Reports()
+    net = toy_net()
+    training = solver(ValidationPerformance(every_n_iter=8, phase="test")).solve(net, reports=[reports])
+    assert [report["iteration"] for report in reports["validation"]] == [8, 16, 20]
+    last = reports["validation"][-1]
+    image, label = records(23, seed=1)
+    scores = net.predict(image, "ip4")
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(23), label]
+    accuracy = float((scores.argmax(axis=1) == label).mean())
+    assert last["phase"] == "test"
+    assert last["loss"] == pytest.approx(losses.mean(), abs=1e-12)
+    assert last["statistics"] == {"accuracy": {"accuracy": accuracy, "records": 23.0}}
+    assert training.statistics == {"test": last["statistics"]}
+    assert [entry[0] for entry in training.history["test"]] == [8, 16, 20]
+
+
+def test_the_training_is_the_same_with_and_without() -> None:
+    with_it, without = toy_net(), toy_net()
+    solver(ValidationPerformance(every_n_iter=3), ValidationPerformance(every_n_epoch=2, phase="test")).solve(with_it)
+    solver().solve(without)
+    assert weights(with_it) == weights(without)
+
+
+def test_the_last_iteration_is_not_validated_twice() -> None:
+    reports = Reports()
+    solver(ValidationPerformance(every_n_iter=10)).solve(toy_net(), reports=[reports])
+    assert [report["iteration"] for report in reports["validation"]] == [10, 20]
+
+
+def test_after_a_signal_there_is_no_time_for_it() -> None:
+    reports = Reports()
+    training = solver(ValidationPerformance()).start(toy_net(), [reports])
+    training.interrupted, training.stopped = True, "SIGTERM"
+    training.run()
+    assert reports["validation"] == []
+
+
+def test_what_was_found_survives_a_restart() -> None:
+    callback = ValidationPerformance(every_n_iter=4, best="accuracy/accuracy")
+    training = solver(callback, max_iter=12).solve(toy_net())
+    store = HDF5Store()
+    snapshot = store.decode(store.encode(training.snapshot()), "here")
+    reports = Reports()
+    resumed = solver(callback, max_iter=12).solve(toy_net(), resume=snapshot, reports=[reports])
+    assert resumed.history == training.history
+    assert resumed.statistics == training.statistics
+    assert reports["validation"] == []  # the last iteration was validated then
+
+
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        ({"best": "accuracy/accuracy"}, lambda entry: entry[2]["accuracy"]["accuracy"]),
+        ({"best": "loss", "higher_better": False}, lambda entry: entry[1]),
+    ],
+)
+def test_the_score(fields: dict[str, Any], value: Any) -> None:
+    training = solver(ValidationPerformance(**fields)).solve(toy_net())
+    assert training.score is not None
+    assert training.score.iteration == 20
+    assert training.score.value == value(training.history["validation"][-1])
+    assert training.score.higher_better is fields.get("higher_better", True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"phase": "train"}, "it must be one of 'validation', 'test'"),
+        ({"best": "accuracy"}, "best='accuracy', but it must be like 'accuracy/accuracy'"),
+        ({"best": "loss"}, "needs higher_better=False"),
+        ({"best": "acuracy/accuracy"}, "no layer 'acuracy' has statistics in phase 'validation' .did you mean"),
+        ({"best": "accuracy/acuracy"}, "has the statistics accuracy, records .did you mean 'accuracy'"),
+    ],
+)
+def test_bad_fields(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        solver(ValidationPerformance(**fields), max_iter=2).solve(toy_net())
+
+
+def test_a_net_without_a_source_in_that_phase() -> None:
+    net = Net("no check", [layer for layer in toy_layers() if layer.name != "check"], backend="numpy")
+    with pytest.raises(ConfigError, match=r"no source with an end .*'validation'\n  give it a source"):
+        solver(ValidationPerformance()).solve(net)
+
+
+def test_a_net_that_lacks_a_blob_in_that_phase() -> None:
+    layers = [layer for layer in toy_layers() if layer.name != "ip4"]
+    layers.insert(-2, InnerProductLayer(bottoms="ip3", tops="ip4", output_dim=3, exclude=["validation"]))
+    net = Net("no scores", layers, backend="numpy")
+    with pytest.raises(ConfigError, match="no net in phase 'validation': .*reads blob 'ip4', which no layer writes"):
+        solver(ValidationPerformance()).solve(net)
+
+
+def test_a_net_whose_source_has_no_end() -> None:
+    with pytest.raises(ConfigError, match="no source with an end"):
+        solver(ValidationPerformance()).start(pulled_net())
