@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -115,7 +114,9 @@ def peak(name: str, side: str) -> None:
         from .plain_torch import train
 
         train(name, 20)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not getrusage: its figure survives exec, so it would be that of the process that measures.
+    status = Path("/proc/self/status").read_text()
+    print(int(status.split("VmHWM:")[1].split()[0]) / 1024)
 
 
 def machine(threads: int) -> str:
@@ -127,8 +128,11 @@ def machine(threads: int) -> str:
     from nacre.snapshot import environment
 
     told = environment()
+    core = os.environ.get("OPENBLAS_CORETYPE")
+    held = f" (OPENBLAS_CORETYPE={core} holds NumPy's products to that processor's instructions)" if core else ""
     return (
-        f"nacre {nacre.__version__}, NumPy {np.__version__}, PyTorch {torch.__version__}, Python {sys.version.split()[0]}; "
+        f"nacre {nacre.__version__}, NumPy {np.__version__}{held}, PyTorch {torch.__version__}, "
+        f"Python {sys.version.split()[0]}; "
         f"{told.get('processor', 'unknown processor')}, {threads} threads; {time.strftime('%Y-%m-%d')}"
     )
 

@@ -22,7 +22,8 @@ def quick() -> tuple[nn.Module, tuple[int, ...]]:
     first = [nn.Conv2d(3, 32, 5, padding=2), nn.MaxPool2d(3, 2, ceil_mode=True), nn.ReLU()]
     second = [nn.Conv2d(32, 32, 5, padding=2), nn.ReLU(), nn.AvgPool2d(3, 2, ceil_mode=True)]
     third = [nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.AvgPool2d(3, 2, ceil_mode=True)]
-    return nn.Sequential(*first, *second, *third, nn.Flatten(), nn.Linear(1024, 64), nn.Linear(64, 10)), (100, 3, 32, 32)
+    last = [nn.Flatten(), nn.Linear(1024, 64), nn.Linear(64, 10)]
+    return nn.Sequential(*first, *second, *third, *last), (100, 3, 32, 32)
 
 
 MODELS = {"LeNet-64": lenet, "MLP-128": mlp, "CIFAR quick-100": quick}

@@ -1,7 +1,7 @@
 """Two backends that keep the core honest.
 
-`blocked` has own blobs in an opaque, padded layout, and a `compile` that records what its kernels enqueue at the first run
-and only replays it afterwards: Python of a kernel never runs again. `foreign` has arrays that NumPy cannot read.
+`blocked` has own blobs in an opaque, padded layout, and a `compile` that records what its kernels enqueue at the first
+run and only replays it afterwards: Python of a kernel never runs again. `foreign` has arrays that NumPy cannot read.
 """
 
 from __future__ import annotations
@@ -217,7 +217,8 @@ def _outside(value: Any) -> Any:
     return ForeignArray(value) if isinstance(value, np.ndarray | np.generic) else value
 
 
-for _name in "add sub mul truediv floordiv mod pow lt le gt ge eq ne and or".split():
+_ARITHMETIC = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]
+for _name in [*_ARITHMETIC, "lt", "le", "gt", "ge", "eq", "ne", "and", "or"]:
     for _form in (f"__{_name}__", f"__r{_name}__", f"__i{_name}__"):
         if hasattr(np.ndarray, _form):
 
@@ -236,7 +237,7 @@ class ForeignNumpy:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(np, name)
-        if not callable(function) or isinstance(function, type) and name != "finfo":
+        if not callable(function) or (isinstance(function, type) and name != "finfo"):
             return function
 
         def call(*arguments: Any, **named: Any) -> Any:

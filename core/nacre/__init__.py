@@ -93,7 +93,7 @@ _PLACES = {
     "solver": "Algorithm Callback CallbackState LrPolicy Method MethodState MomentumPolicy Solver Training",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
-__all__ = ["__version__", *sorted(_PLACE)]
+__all__ = ["__version__", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedDunderAll] - from the table above
 
 
 def __getattr__(name: str) -> Any:

@@ -138,7 +138,7 @@ class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
         texts = _entries(value, str | os.PathLike)
         if not all(isinstance(text, str | os.PathLike) for text in texts):
             raise ValueError
-        return tuple(os.fspath(text) for text in texts)
+        return tuple(os.fspath(cast("str | os.PathLike[str]", text)) for text in texts)
 
 
 class Paths(Texts):
@@ -410,8 +410,9 @@ def _short(value: Any) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"<array {' x '.join(map(str, value.shape))} {value.dtype}>"
     if isinstance(value, list | tuple):
-        inner = ", ".join(_short(one) for one in typing.cast("Sequence[Any]", value))
-        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(inner) and len(value) == 1 else ''})"
+        entries = cast("Sequence[Any]", value)
+        inner = ", ".join(_short(one) for one in entries)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(entries) == 1 else ''})"
     return repr(value)
 
 

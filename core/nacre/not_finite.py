@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .component import Array
 from .placement import Slot
@@ -53,5 +53,5 @@ def _array(net: Net, op: Op, value: Value) -> Array:
 def _bad(net: Net, array: Array) -> bool:
     import numpy as np
 
-    host: Any = array if isinstance(array, np.ndarray) else net.backend.to_host(array)
+    host = cast("Any", array) if isinstance(array, np.ndarray) else net.backend.to_host(array)
     return not np.isfinite(host).all()

@@ -542,12 +542,14 @@ def _path(start: Space, end: Space, backends: dict[str, Backend]) -> list[Space]
 def compile_steps(steps: Sequence[Step], plan: dict[str, Any]) -> Callable[[], None]:
     """Make one call of a list of steps: each run of a backend's own steps is compiled by that backend."""
     calls: list[Callable[[], None]] = []
-    for number, (own, run) in enumerate(itertools.groupby(steps, key=lambda step: step.own)):
+    for own, run in itertools.groupby(steps, key=lambda step: step.own):
         members = list(run)
         if own is None:
             calls += [step.call for step in members]
         else:
             blobs = list({id(blob): blob for step in members for blob in step.blobs}.values())
-            part: dict[str, Any] = plan.setdefault(f"{own.name}:{number}", {})
+            first, last = members[0], members[-1]  # the same run has the same name in whatever list it stands
+            name = f"{own.name}: {first.kind} {first.name} to {last.kind} {last.name}"
+            part: dict[str, Any] = plan.setdefault(name, {})
             calls.append(own.compile(members, blobs, part))
     return loop([Step("run", "", call) for call in calls])

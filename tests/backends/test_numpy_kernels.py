@@ -80,7 +80,7 @@ def channels_first(channels: int, name: str, bottom: str) -> Layer:
 
 
 class NegateLayer(Layer, can_do_bp=True):
-    """A stranger's layer without a kernel, in terms of NumPy's functions: y = -x, and the sum of each channel matters."""
+    """A stranger's layer without a kernel, in terms of NumPy's functions: y = -x."""
 
     bottoms: Names
     tops: Names

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import fake_backends
 import numpy as np
 import pytest
-from fake_backends import BlockedBackend, ForeignBackend
 
+import fake_backends
 import nacre
+from fake_backends import BlockedBackend, ForeignBackend
 from nacre import InputLayer, Layer, LayerState, Names, Net, Parameter, Solver
 from nacre.registry import Registry
 from nacre_layers import (
+    L2,
     AccuracyLayer,
     BatchNormLayer,
     ConcatLayer,
@@ -21,7 +22,6 @@ from nacre_layers import (
     DropoutLayer,
     Gaussian,
     InnerProductLayer,
-    L2,
     Mean,
     PoolingLayer,
     ReLU,
@@ -148,7 +148,7 @@ def everything() -> list[Layer]:
     return [
         InputLayer(name="in", tops="data", shape=(2, 6, 6), batch_size=4),
         InputLayer(name="labels", tops="label", batch_size=4),
-        ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=4, kernel=3, pad=1, n_group=2, neuron=ReLU()),
+        ConvolutionLayer(bottoms="data", tops="conv", n_filter=4, kernel=3, pad=1, n_group=2, neuron=ReLU()),
         BatchNormLayer(name="norm", bottoms="conv", tops="norm"),
         SplitLayer(name="split", bottoms="norm", tops=["left", "right"]),
         PoolingLayer(name="max", bottoms="left", tops="max", kernel=3, stride=2),

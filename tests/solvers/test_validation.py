@@ -107,7 +107,7 @@ def test_a_net_that_lacks_a_blob_in_that_phase() -> None:
     layers = [layer for layer in toy_layers() if layer.name != "ip4"]
     layers.insert(-2, InnerProductLayer(bottoms="ip3", tops="ip4", output_dim=3, exclude=["validation"]))
     net = Net("no scores", layers, backend="numpy")
-    with pytest.raises(ConfigError, match="no net in phase 'validation': .*reads blob 'ip4', which no layer writes"):
+    with pytest.raises(ConfigError, match=r"no net in phase 'validation': .*reads blob 'ip4', which no layer writes"):
         solver(ValidationPerformance()).solve(net)
 
 

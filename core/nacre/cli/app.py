@@ -116,12 +116,15 @@ def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
     return code
 
 
-@click.command(cls=Nacre, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.command(cls=Nacre, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="nacre", message="%(prog)s %(version)s")
 @plugin_option
 @debug_option
-def nacre() -> None:
+@click.pass_context
+def nacre(ctx: click.Context) -> None:
     """Train, test and look at nets of layers that anybody may write.
 
     `nacre demo` is a good beginning.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -33,12 +33,12 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int
     file = read_net(net, (*_places(net), *sets), seed)
     training = train(file, backend)
     if exit_code(training):
-        print_end(file, training, training.net)
+        print_end(file, training)
         return exit_code(training)
     click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} images/s")
     saved = training.snapshot_path and load_snapshot(training.snapshot_path)
     if not saved:
-        print_end(file, training, training.net)
+        print_end(file, training)
         return 0
     tested = run_test(file, saved, "test", backend)
     click.echo(f"snapshot: {training.snapshot_path}")

@@ -29,7 +29,7 @@ def command(
         kind = "dot" if kind == "gv" else kind
         if kind not in ("svg", "dot"):
             raise ConfigError(f"{out}: a drawing is .svg or .dot", "give --format, or another name")
-    made = read_net(net, sets, None).net(phase, backend=backend, allocate=False)
+    made = read_net(net, sets, None).net(phase, backend=backend, allocate=False, fallback="warn")
     drawing = svg(made) if kind == "svg" else dot(made)
     if out is None:
         click.echo(drawing, nl=False)

@@ -43,17 +43,18 @@ def command(name: str | None, as_json: bool) -> None:
 
 def _named(name: str) -> list[Offer]:
     """Find what a name means: a layer, or a component of any kind."""
+    from ..config import settings
     from ..registry import registry
 
-    here = registry()
+    here, pins = registry(), settings().pins
     kind, slash, short = name.rpartition("/")
     if slash:
-        return [here.find(kind, short)]
+        return [here.find(kind, short, pins)]
     if not here.offers("layer", name):
         found = [offer for kind in here.kinds() if kind not in NO_PARTS for offer in here.offers(kind, name)]
         if found:
             return found
-    return [here.find("layer", name)]
+    return [here.find("layer", name, pins)]
 
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     from ..show import HEAD, describe, rows, totals
     from .screen import print_json, print_table
 
-    made = read_net(net, sets, seed).net(phase, backend=backend, allocate=False)
+    made = read_net(net, sets, seed).net(phase, backend=backend, allocate=False, fallback="warn")
     described = describe(made)
     if as_json:
         print_json(described)

@@ -16,7 +16,6 @@ from .screen import finite, seconds_text, statistic_text, warn
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..net import Net
     from ..snapshot import Snapshot
     from ..solver import Solver, Training
 
@@ -148,7 +147,8 @@ class Screen:
             TextColumn("left"),
             transient=True,
         )
-        self._task = self._bar.add_task("", total=None, told="")
+        total = self.training.solver.max_iter if self.training else None
+        self._task = self._bar.add_task("", total=total, told="")
         self._bar.start()
         return self
 
@@ -161,9 +161,6 @@ class Screen:
         """Show one report of a training."""
         if event == "step":
             self._step(data["iteration"])
-        elif event == "start":
-            if self._bar is not None:
-                self._bar.update(self._task, total=data["max_iter"], completed=data["iteration"])
         elif event == "warning":
             self._say(f"warning: {data.get('message', '')}", error=True)
         elif not self.quiet:
@@ -203,7 +200,7 @@ def report_line(event: str, data: Mapping[str, Any]) -> str:
     return ""
 
 
-def print_end(file: NetFile, training: Training, net: Net) -> None:
+def print_end(file: NetFile, training: Training) -> None:
     """Say how a training ended, and what may come next."""
     speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
     word = f"stopped by {training.stopped}" if training.stopped else "done"
@@ -219,6 +216,12 @@ def print_end(file: NetFile, training: Training, net: Net) -> None:
         click.echo(f"next: nacre train {file.path} --resume auto")
         return
     click.echo(f"next: nacre test {file.path} {path}")
-    source = next((op.layer for op in net.ops if op.is_source), None)
-    files = getattr(source, "source", ())
-    click.echo(f"      nacre predict {file.path} {path} {files[0] if files else 'INPUT'}")
+    click.echo(f"      nacre predict {file.path} {path} {_some_input(file)}")
+
+
+def _some_input(file: NetFile) -> str:
+    """Give a file with records for `predict`: the first of the source that is there to test with."""
+    sources = [layer for layer in file.layers if layer.is_source]
+    sources.sort(key=lambda layer: "test" in layer.exclude)
+    first = next((paths[0] for layer in sources if (paths := getattr(layer, "source", ()))), "INPUT")
+    return str(Path(first).relative_to(Path.cwd())) if Path(first).is_relative_to(Path.cwd()) else first

@@ -20,6 +20,7 @@ from ..layer import Layer, LayerState, layer_type, tops_of
 from ..net import Net
 from ..random import Random
 from ..registry import registry
+from ..schedule import Step
 
 NAME = "tested"
 """What the layer is called in its net."""
@@ -230,6 +231,7 @@ class Trial:
         wanted: places of the inputs whose gradients are wanted; the example's unless given.
         parameters: gives a parameter's value, from its name in the layer and the parameter.
         probe: whether a loss is made of the tops.
+        above: whether layers stand between the tops and the probe, so that the net has memory to share.
         kernel: (kernel, its backend); the layer's own state unless given.
     """
 
@@ -246,6 +248,7 @@ class Trial:
         seed: int = 0,
         keep: str | Sequence[str] = (),
         probe: bool = True,
+        above: bool = False,
         kernel: tuple[type, str] | None = None,
         allocate: bool = True,
     ) -> None:
@@ -263,8 +266,13 @@ class Trial:
             ]
         layers.append(self.layer)
         self.tops = tops_of(self.layer)
-        if probe and self.tops:
-            layers.append(ProbeLayer(name="probe", bottoms=self.tops))
+        seen = self.tops
+        for storey in range(2 if above and self.tops else 0):
+            higher = tuple(f"above{storey}-{place}" for place in range(len(seen)))
+            layers.append(ThroughLayer(name=f"above{storey}", bottoms=seen, tops=higher))
+            seen = higher
+        if probe and seen:
+            layers.append(ProbeLayer(name="probe", bottoms=seen))
         with with_kernel(cls, *kernel) if kernel else without_kernels(cls):
             self.net = Net(
                 f"test of {layer_type(cls)}",
@@ -273,7 +281,7 @@ class Trial:
                 dtype=dtype,
                 phase=phase,
                 seed=seed,
-                keep=keep,
+                keep=keep if keep == "all" else (*keep, *self.tops),
                 input_gradients=[f"source{place}" for place in self.wanted],
                 allocate=allocate,
             )
@@ -340,9 +348,10 @@ class Trial:
             if array.layout != "plain":
                 plain = backend.empty(array.shape, array.dtype)
                 self._spoil(plain)
-                backend.pack(plain, array)
+                pack = Step("copy", NAME, lambda: backend.pack(plain, array), backend, None, "pack", ([array], [plain]))
+                backend.compile([pack], [array], {})()  # a backend may only note what it is asked for, and run it later
                 return
-            array = cast(Any, array.memory)
+            array = array.memory
         host: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
         kind = str(array.dtype)
         host.from_host(np.full(tuple(array.shape), np.nan if kind.startswith("float") else 77, kind), array)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, LayerState, MethodState, Neuron, Own, Parameter
+from nacre import Array, LayerState, MethodState, Neuron, Own
 from nacre.solver import Span
 from nacre_layers.convolution import ConvolutionLayer, declare
 from nacre_layers.inner_product import InnerProductLayer, InnerProductState
@@ -17,12 +17,22 @@ from nacre_layers.pooling import Max, Mean, PoolingLayer, pooled_axes
 from .convolution import Convolution2D, gate_steps
 from .inner_product import InnerProduct
 from .pooling import Pooling2D
-from .threads import Step, maximum, run
+from .threads import Pool, Step, maximum, run
 from .update import MomentumUpdate
-
 
 CHUNK = 1 << 16
 """Elements that an element-wise kernel works on at a time, so that they stay in cache."""
+
+
+def pool_of(view: Any) -> Pool:
+    """Give the threads of a net's backend."""
+    return view.backend.pool
+
+
+def pair(numbers: tuple[int, ...]) -> tuple[int, int]:
+    """Give the two numbers of a kernel, stride or pad over two axes."""
+    first, second = numbers
+    return first, second
 
 
 def channels_last(blob: Own) -> Array:
@@ -34,6 +44,7 @@ def channels_last(blob: Own) -> Array:
 
 
 def is_relu(neuron: Neuron) -> bool:
+    """Say whether a neuron is max(0, x)."""
     return type(neuron) is ReLU and neuron.epsilon == 0
 
 
@@ -58,11 +69,10 @@ class ConvolutionKernel(LayerState, reads="inputs"):
         return self.relu
 
     def ready(self) -> None:
-        g, layer = self.geometry, self.layer
-        self.work = Convolution2D(
-            g.images, *g.image, g.channels, layer.n_filter, g.kernel, g.stride, g.pad, layer.n_group,
-            self.backend.dtype, self.backend.backend.pool, self.relu,
-        )  # fmt: skip
+        g, layer, pool = self.geometry, self.layer, pool_of(self.backend)
+        rows, columns = g.image
+        sizes = (g.images, rows, columns, g.channels, layer.n_filter, pair(g.kernel), pair(g.stride), pair(g.pad))
+        self.work = Convolution2D(*sizes, layer.n_group, self.backend.dtype, pool, self.relu)
         weight, bias = self.parameters[0], self.parameters[1] if layer.bias else None
         dy, dx = self.blobs_diff[0], self.diffs[0]
         self.work.bind(
@@ -118,7 +128,7 @@ class PoolingKernel(LayerState, reads="inputs"):
         self.work = Pooling2D(
             images, height, width, channels, down.windows, across.windows, (down.kernel, across.kernel),
             (down.stride, across.stride), (down.pad, across.pad), type(self.layer.pooling).__name__.lower(),
-            self.backend.dtype, self.backend.backend.pool,
+            self.backend.dtype, pool_of(self.backend),
         )  # fmt: skip
         gradients = (self.blobs_diff[0], self.diffs[0])
         self.work.bind(
@@ -160,7 +170,8 @@ class InnerProductKernel(LayerState, reads="inputs"):
     def ready(self) -> None:
         weight, bias = self.parameters[0], self.parameters[1] if self.layer.bias else None
         batch, outputs = self.blobs[0].shape
-        self.work = InnerProduct(batch, self.features, outputs, self.backend.dtype, self.backend.backend.pool, self.relu)
+        pool = pool_of(self.backend)
+        self.work = InnerProduct(batch, self.features, outputs, self.backend.dtype, pool, self.relu)
         self.x, self.images = self._flat(self.inputs[0])
         self.dx, self.image_gradients = (None, None) if self.diffs[0] is None else self._flat(self.diffs[0])
         self.work.bind(

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import Component, ConfigError, ContractError, Identity, Initializer, Neuron, Transformer
+from nacre.component import make_component
+from nacre_layers import Constant, ReLU
+
+
+def test_a_component_needs_a_kind() -> None:
+    with pytest.raises(ContractError, match=r"Lonely: a component needs a kind: class Lonely\(Component, kind='...'\)"):
+
+        class Lonely(Component):
+            """Has no kind."""
+
+
+def test_a_kind_goes_to_subclasses_and_is_known() -> None:
+    class Sound(Component, kind="test_sound"):
+        """A new kind needs no change in the core."""
+
+    class Bell(Sound):
+        """One of them."""
+
+    assert Bell.nacre_kind == "test_sound"
+    assert Component.kinds["test_sound"] is Sound
+    assert Component.kinds["neuron"] is Neuron
+
+
+def test_made_from_an_object_a_name_a_table_or_a_number() -> None:
+    assert type(make_component(Neuron, "ReLU")) is ReLU
+    made = make_component(Neuron, {"type": "ReLU", "epsilon": 0.5})
+    assert (type(made), made.epsilon) == (ReLU, 0.5)  # type: ignore[attr-defined]
+    assert make_component(Constant, 0.25).value == 0.25
+    number = make_component(Initializer, 3)
+    assert (type(number), number.value) == (Constant, 3.0)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [True, None, {"epsilon": 1}, ["ReLU"], 0.5])
+def test_what_no_neuron_is_made_of(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^$"):
+        make_component(Neuron, value)
+
+
+def test_a_name_that_nobody_offers() -> None:
+    with pytest.raises(ConfigError, match="ReLu"):
+        make_component(Neuron, "ReLu")
+
+
+def test_a_table_is_not_changed() -> None:
+    table = {"type": "ReLU", "epsilon": 0.5}
+    make_component(Neuron, table)
+    assert table == {"type": "ReLU", "epsilon": 0.5}
+
+
+def test_the_type_of_a_table_is_never_an_import_path() -> None:
+    with pytest.raises(ConfigError):
+        make_component(Neuron, {"type": "nacre_layers.neurons:ReLU"})
+
+
+def test_identity_copies_only_where_it_must() -> None:
+    class Backend:
+        xp = np
+
+    x, y = np.ones(3), np.zeros(3)
+    Identity().forward(Backend(), x, x)
+    Identity().forward(Backend(), x, y)
+    assert list(y) == [1, 1, 1]
+    dx = np.zeros(3)
+    Identity().backward(Backend(), None, y, x, dx)
+    assert list(dx) == [1, 1, 1]
+
+
+def test_a_component_has_no_memory_unless_it_says_so() -> None:
+    class Nothing(Transformer):
+        """Does nothing."""
+
+    assert Nothing().memory() == {}
+    with pytest.raises(NotImplementedError):
+        Nothing().transform(np.zeros(1), None, "train")

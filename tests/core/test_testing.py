@@ -1,0 +1,830 @@
+"""The conformance kit passes a layer that keeps its promises, and finds every one that is broken."""
+
+import inspect
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from nacre import (
+    ConfigError,
+    ContractError,
+    InputLayer,
+    Layer,
+    LayerState,
+    Names,
+    Net,
+    Parameter,
+    as_many_as,
+    at_least,
+    exactly,
+    registry,
+)
+from nacre.testing import (
+    Example,
+    KernelTests,
+    LayerTests,
+    Trial,
+    assert_close,
+    assert_near,
+    backends,
+    check_net_gradients,
+    numerical_gradient,
+    with_kernel,
+    without_kernels,
+    worst_error,
+)
+from nacre_layers import Constant, DropoutLayer, InnerProductLayer, SoftmaxLossLayer
+
+# A layer that keeps its promises: y = weight · x, a weight for each feature, shared by all bottoms
+
+
+class ScaledState(LayerState, reads="inputs"):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters = [Parameter("weight", (inputs[0].shape[1],), init=Constant(value=1.0))]
+        self.blobs = [backend.blob(one.shape) for one in inputs]
+
+    def ready(self):
+        self.part = self.backend.empty(self.parameters[0].shape)
+
+    def forward(self, inputs):
+        for x, y in zip(inputs, self.blobs, strict=True):
+            self.backend.xp.multiply(x, self.parameters[0].blob, out=y)
+
+    def backward(self, inputs, diffs):
+        weight = self.parameters[0]
+        if weight.gradient is not None:
+            weight.gradient[...] = 0
+            for x, dy in zip(inputs, self.blobs_diff, strict=True):
+                weight.gradient += (x * dy).sum(axis=0)
+        for dy, dx in zip(self.blobs_diff, diffs, strict=True):
+            if dx is not None:
+                self.backend.xp.multiply(dy, weight.blob, out=dx)
+
+    def shutdown(self):
+        pass
+
+
+class ScaledLayer(Layer, has_param=True, can_do_bp=True):
+    """Scale every feature."""
+
+    bottoms: Annotated[Names, at_least(1)]
+    tops: Annotated[Names, as_many_as("bottoms")]
+    state: Any = ScaledState
+
+    def setup(self, backend, inputs, diffs):
+        return self.state(self, backend, inputs, diffs)
+
+
+class Scaled(LayerTests):
+    layer = ScaledLayer
+    state = ScaledState
+
+    def examples(self):
+        yield Example({"state": self.state}, [(4, 3)])
+        yield Example({"state": self.state}, [(4, 3), (2, 3)], label="two")
+
+    def reference(self, layer, inputs, parameters):
+        return [x * parameters["weight"] for x in inputs]
+
+
+# A loss and a statistic that keep theirs: the mean of all numbers
+
+
+class MeanState(LayerState, reads=""):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.loss, self.sum, self.count, self.size = 0.0, 0.0, 0, inputs[0].shape[1]
+
+    def forward(self, inputs):
+        rows = inputs[0][: self.backend.rows]
+        self.loss = rows.mean()
+        self.sum, self.count = self.sum + float(rows.sum()), self.count + rows.size
+
+    def backward(self, inputs, diffs):
+        if diffs[0] is not None:
+            diffs[0][...] = 0
+            diffs[0][: self.backend.rows] = 1 / (self.backend.rows * self.size)
+
+    def dump_statistics(self):
+        return {"mean": self.sum / self.count if self.count else 0.0}
+
+    def reset_statistics(self):
+        self.sum, self.count = 0.0, 0
+
+    def shutdown(self):
+        pass
+
+
+class MeanLayer(Layer, is_sink=True, has_loss=True, has_stats=True, can_do_bp=True):
+    """The mean as a loss."""
+
+    bottoms: Annotated[Names, exactly(1)]
+    state: Any = MeanState
+
+    def setup(self, backend, inputs, diffs):
+        return self.state(self, backend, inputs, diffs)
+
+
+class Mean(LayerTests):
+    layer = MeanLayer
+    state = MeanState
+
+    def examples(self):
+        yield Example({"state": self.state}, [(4, 3)])
+
+    def reference(self, layer, inputs, parameters):
+        return float(inputs[0].mean()), {"mean": float(inputs[0].mean())}
+
+
+def kit_tests(suite):
+    return {name for name in dir(suite) if name.startswith("test_") and callable(getattr(suite, name))}
+
+
+def failures(suite, recorded=None):
+    """Run all tests of a suite on numpy, as pytest would; give {test: first error}."""
+    found = {}
+    choices = {"backend": ["numpy"], "dtype": suite.dtypes, "example": list(suite().examples())}
+    choices["record_property"] = [lambda *what: recorded.append(what) if recorded is not None else None]
+    for name in sorted(kit_tests(suite)):
+        asked = [one for one in inspect.signature(getattr(suite, name)).parameters if one != "self"]
+        for values in itertools.product(*(choices[one] for one in asked)):
+            try:
+                getattr(suite(), name)(*values)
+            except Exception as error:
+                found.setdefault(name, error)
+    return found
+
+
+@pytest.mark.parametrize("suite", [Scaled, Mean])
+def test_a_layer_that_keeps_its_promises_passes(suite):
+    assert failures(suite) == {}
+
+
+# Layers that break one promise each
+
+BROKEN = {}
+
+
+def broken(base, *tests, **options):
+    """Note a state that must be found out by these tests."""
+
+    def note(state):
+        BROKEN[state.__name__] = (base, state, set(tests), options)
+        return state
+
+    return note
+
+
+@broken(Scaled, "test_forward", "test_batch_of_one", "test_without_gradients")
+class WrongForward(ScaledState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.blobs[0][0, 0] *= 1.001
+
+
+@broken(Scaled, "test_forward")
+class WrongInValidation(ScaledState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        if self.phase == "validation":
+            self.blobs[0][...] = 0
+
+
+@broken(Scaled, "test_gradients")
+class WrongGradientOfInput(ScaledState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if diffs[0] is not None:
+            diffs[0][-1, -1] *= 1.0001
+
+
+@broken(Scaled, "test_gradients")
+class WrongGradientOfWeight(ScaledState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.parameters[0].gradient[0] *= 1.0001
+
+
+@broken(Scaled, "test_gradients")
+class ForgetsTheSecondBottom(ScaledState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.parameters[0].gradient[...] = (inputs[0] * self.blobs_diff[0]).sum(axis=0)
+
+
+@broken(Scaled, "test_gradients_are_written")
+class AddsToGradientOfInput(ScaledState):
+    def backward(self, inputs, diffs):
+        before = [None if dx is None else dx.copy() for dx in diffs]
+        super().backward(inputs, diffs)
+        for dx, old in zip(diffs, before, strict=True):
+            if dx is not None:
+                dx += old
+
+
+@broken(Scaled, "test_gradients_are_written")
+class AddsToGradientOfWeight(ScaledState):
+    def backward(self, inputs, diffs):
+        before = self.parameters[0].gradient.copy()
+        super().backward(inputs, diffs)
+        self.parameters[0].gradient += before
+
+
+@broken(Scaled, "test_unwanted_gradients")
+class WantsAllGradients(ScaledState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        for dx in diffs:
+            dx += 0
+
+
+@broken(Scaled, "test_reads")
+class ReadsMoreThanItSays(ScaledState, reads=""):
+    pass
+
+
+@broken(Scaled, "test_inputs_are_left_alone")
+class ChangesItsInput(ScaledState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        inputs[0][0, 0] = 7
+
+
+@broken(Scaled, "test_forward_twice")
+class AddsToItsTop(ScaledState):
+    def forward(self, inputs):
+        before = self.blobs[0].copy()
+        super().forward(inputs)
+        self.blobs[0][...] += before
+
+
+@broken(Scaled, "test_shapes")
+class AnotherShape(ScaledState):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs[0] = backend.blob((1, *inputs[0].shape))
+
+
+@broken(Scaled, "test_plans_without_memory")
+class AllocatesInSetup(ScaledState):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        backend.empty((3,))
+
+
+@broken(Scaled, "test_without_gradients")
+class NeedsAGradient(ScaledState):
+    def ready(self):
+        super().ready()
+        assert self.blobs_diff[0].shape
+
+
+@broken(Scaled, "test_memory_is_shared")
+class DependsOnItsMemory(ScaledState, reads=""):
+    """Right only where its input is still there."""
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.kept = inputs[0]
+
+    def backward(self, inputs, diffs):
+        super().backward([self.kept * 1, *inputs[1:]], diffs)
+
+
+@broken(Scaled, "test_batch_of_one")
+class NeedsTwoRecords(ScaledState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        assert len(inputs[0]) > 1
+
+
+@broken(Scaled, "test_shutdown")
+class ShutsDownOnce(ScaledState):
+    closed = False
+
+    def shutdown(self):
+        if self.closed:
+            raise RuntimeError("closed already")
+        self.closed = True
+
+
+@broken(Scaled, "test_memory")
+class Forgets(ScaledState):
+    count = 0
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.count += 1
+
+    def memory(self):
+        return {"count": self.count}
+
+
+@broken(Scaled, "test_memory")
+class RemembersAnObject(ScaledState):
+    def memory(self):
+        return {"layer": self.layer}
+
+
+@broken(Scaled, "test_random_numbers")
+class IsRandomAndDoesNotSay(ScaledState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.blobs[0][...] += self.backend.random("x").generator().random()
+
+
+@broken(Scaled, "test_random_numbers", is_random=True)
+class SaysItIsRandom(ScaledState):
+    pass
+
+
+@broken(Scaled, "test_random_numbers", is_random=True)
+class AnotherNumberAtEveryCall(ScaledState):
+    generator = np.random.default_rng()
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.blobs[0][...] += self.generator.random()
+
+
+@broken(Mean, "test_rows")
+class CountsAllRows(MeanState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.loss = inputs[0].mean()
+
+
+@broken(Mean, "test_rows")
+class GradientOfAllRows(MeanState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        if diffs[0] is not None:
+            diffs[0][...] = 1 / (self.backend.rows * self.size)
+
+
+@broken(Mean, "test_rows")
+class StatisticsOfAllRows(MeanState):
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.sum, self.count = float(inputs[0].sum()), inputs[0].size
+
+
+@broken(Mean, "test_forward")
+class AnotherStatistic(MeanState):
+    def dump_statistics(self):
+        return {"average": super().dump_statistics()["mean"]}
+
+
+@broken(Mean, "test_traits")
+class NoStatistics(MeanState):
+    def dump_statistics(self):
+        return {}
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_broken_promises_are_found(name):
+    base, state, expected, options = BROKEN[name]
+    suite = type(name, (base,), {"state": state, **options})
+    found = failures(suite)
+    assert expected <= set(found), f"{name} fails {sorted(found)}"
+
+
+class NoParameterLayer(ScaledLayer):
+    """It says has_param, and has none."""
+
+    def setup(self, backend, inputs, diffs):
+        return NoParameterState(self, backend, inputs, diffs)
+
+
+class NoParameterState(LayerState):
+    def __init__(self, layer, backend, inputs, diffs):
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.alias(one) for one in inputs]
+
+    def forward(self, inputs):
+        pass
+
+    def backward(self, inputs, diffs):
+        pass
+
+    def shutdown(self):
+        pass
+
+
+def test_traits_without_an_example_are_found():
+    class NoParameter(Scaled):
+        layer = NoParameterLayer
+
+    assert "no example has a parameter" in str(failures(NoParameter)["test_examples"])
+
+    class NoGradient(Mean):
+        def examples(self):
+            yield Example({}, [(4, 3)], wanted=())
+
+    assert "no example has a gradient to check" in str(failures(NoGradient)["test_examples"])
+
+
+def test_every_test_of_the_kit_finds_something():
+    found = set().union(*(tests for _, _, tests, _ in BROKEN.values()))
+    elsewhere = {"test_examples", "test_kernels", "test_random_shapes"}  # each has a test of its own here
+    assert kit_tests(LayerTests) - elsewhere == found
+
+
+def test_errors_say_where_and_how_much():
+    _, state, _, _ = BROKEN["WrongGradientOfInput"]
+    error = str(failures(type("Suite", (Scaled,), {"state": state}))["test_gradients"])
+    assert "gradient of input 0 of shape (4, 3): worst at (3, 2), where backward gives" in error
+    assert "relative error 0.0001" in error
+
+
+# Kernels
+
+
+class GoodKernel(ScaledState, dtypes=("float32", "float64")):
+    """The same as the state, on the backend's own blobs."""
+
+    def forward(self, inputs):
+        weight = self.parameters[0].blob
+        for x, y in zip(inputs, self.blobs, strict=True):
+            np.multiply(x.memory, weight, out=y.memory)
+
+    def backward(self, inputs, diffs):
+        weight = self.parameters[0]
+        weight.gradient[...] = sum((x.memory * dy.memory).sum(0) for x, dy in zip(inputs, self.blobs_diff, strict=True))
+        for dy, dx in zip(self.blobs_diff, diffs, strict=True):
+            if dx is not None:
+                np.multiply(dy.memory, weight.blob, out=dx.memory)
+
+
+class BadKernel(GoodKernel):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.parameters[0].gradient *= 1.001
+
+
+class SloppyKernel(GoodKernel):
+    """Right to 1e-7: good enough for float32 only."""
+
+    def forward(self, inputs):
+        super().forward(inputs)
+        self.blobs[0].memory[...] *= 1 + 1e-7
+
+
+class ForwardOnlyInTrainKernel(GoodKernel):
+    def forward(self, inputs):
+        if self.phase == "train":
+            super().forward(inputs)
+
+
+class FewKernel(GoodKernel, dtypes=("float32",)):
+    @classmethod
+    def supports(cls, layer, inputs):
+        return None if len(inputs) == 1 else "takes one bottom only"
+
+
+class ProudKernel(GoodKernel):
+    @classmethod
+    def supports(cls, layer, inputs):
+        return "not today"
+
+
+class Kernel(KernelTests):
+    layer = ScaledLayer
+    kernel = GoodKernel
+
+    def examples(self):
+        yield Example({}, [(4, 3)])
+        yield Example({}, [(4, 3), (2, 3)], label="two")
+
+
+def kernel_suite(kernel, **more):
+    return type(kernel.__name__, (Kernel,), {"kernel": kernel, **more})
+
+
+def test_a_good_kernel_passes():
+    recorded = []
+    assert failures(Kernel, recorded) == {}
+    assert ("served", 4) in recorded and ("declined", []) in recorded
+
+
+@pytest.mark.parametrize("kernel", [BadKernel, SloppyKernel, ForwardOnlyInTrainKernel])
+def test_a_bad_kernel_is_found(kernel):
+    found = failures(kernel_suite(kernel))
+    assert set(found) == {"test_against_state"}
+    assert kernel.__name__ in str(found["test_against_state"])
+
+
+def test_what_a_kernel_declines_is_counted(capsys):
+    recorded = []
+    assert failures(kernel_suite(FewKernel), recorded) == {}
+    assert ("served", 1) in recorded
+    declined = dict(recorded)["declined"]
+    assert len(declined) == 3
+    assert declined[0] == "float64, example 0: computes in float32, not float64"
+    assert "float32, example two: takes one bottom only" in capsys.readouterr().out
+
+
+def test_a_kernel_that_declines_everything_fails():
+    found = failures(kernel_suite(ProudKernel))
+    assert "the kernel declines every example" in str(found["test_serves"])
+    assert "not today" in str(found["test_serves"])
+
+
+def test_random_shapes():
+    def strategy(self):
+        return st.builds(lambda rows, size: Example({}, [(rows, size)]), st.integers(1, 5), st.integers(1, 5))
+
+    assert "test_random_shapes" not in kit_tests(Kernel) | kit_tests(Scaled)
+    assert failures(kernel_suite(GoodKernel, strategy=strategy)) == {}
+    assert "test_random_shapes" in failures(kernel_suite(BadKernel, strategy=strategy))
+    assert failures(type("S", (Scaled,), {"strategy": strategy})) == {}
+
+    def wide(self):
+        return st.builds(lambda size: Example({"state": WideIsWrong}, [(2, size)]), st.integers(1, 9))
+
+    class WideIsWrong(ScaledState):
+        def backward(self, inputs, diffs):
+            super().backward(inputs, diffs)
+            self.parameters[0].gradient[5:] = 0
+
+    assert set(failures(type("S", (Scaled,), {"strategy": wide}))) == {"test_random_shapes"}
+
+
+def test_offered_kernels_are_compared_with_the_state(monkeypatch):
+    own = type(registry())(discover=False)
+    own.register(registry().open("backend", "numpy"), "numpy")
+    own.register(ScaledLayer, "Scaled")
+    own.register(Constant)
+    monkeypatch.setattr(sys.modules["nacre.registry"], "_registry", own)
+    own.register_kernel(GoodKernel, "Scaled", "numpy")
+    recorded = []
+    assert failures(Scaled, recorded) == {}
+    assert set(recorded) == {("GoodKernel@numpy", "checked")}
+    own.register_kernel(BadKernel, "Scaled", "numpy")
+    found = failures(Scaled)
+    assert set(found) == {"test_kernels"}
+    assert "BadKernel" in str(found["test_kernels"])
+
+
+def test_which_kernel_serves():
+    layers = [
+        InputLayer(tops=["x"], shape=3, batch_size=2),
+        ScaledLayer(name="s", bottoms=["x"], tops=["y"]),
+    ]
+
+    def runs():
+        return type(Net("n", layers, backend="numpy").node_ops["s"].state)
+
+    assert runs() is ScaledState
+    with with_kernel(ScaledLayer, GoodKernel, "numpy"):
+        assert runs() is GoodKernel
+        with without_kernels(ScaledLayer):
+            assert runs() is ScaledState
+        with without_kernels():
+            assert runs() is ScaledState
+        with with_kernel(ScaledLayer, ProudKernel, "numpy"):
+            assert runs() is ScaledState
+        assert runs() is GoodKernel
+    assert runs() is ScaledState
+    assert "choose" not in vars(registry())
+
+
+# What an author may say
+
+
+def test_a_test_cannot_be_switched_off():
+    with pytest.raises(ContractError, match=r"Off\.test_rows is switched off; say why: expected_failures"):
+        type("Off", (Mean,), {"test_rows": None})
+
+
+def test_unknown_expected_failures():
+    with pytest.raises(ContractError, match=r"expected_failures names test_row; tests are: .*test_rows"):
+        type("Unknown", (Mean,), {"expected_failures": {"test_row": "a slip"}})
+    with pytest.raises(ContractError, match="expected_failures names test_rows"):
+        type("Unknown", (Scaled,), {"expected_failures": {"test_rows": "it has no loss"}})
+
+
+def test_a_suite_must_be_complete():
+    class Nothing(LayerTests):
+        layer = ScaledLayer
+
+    with pytest.raises(ContractError, match=r"Nothing does not define examples\(\)"):
+        list(Nothing().examples())
+
+    class NoReference(LayerTests):
+        layer = ScaledLayer
+        examples = Scaled.examples
+        state = ScaledState
+
+    assert "NoReference does not define reference()" in str(failures(NoReference)["test_forward"])
+
+
+def test_under_pytest(tmp_path):
+    """One real run: names, expected failures, and a suite without examples."""
+    (tmp_path / "test_mine.py").write_text(
+        textwrap.dedent(
+            """
+            from nacre.testing import Example, LayerTests
+            from nacre_layers import SoftmaxLayer, SplitLayer
+
+            class TestMine(LayerTests):
+                layer = SplitLayer
+                expected_failures = {"test_forward": "the reference is wrong on purpose"}
+
+                def examples(self):
+                    yield Example({}, [(2, 3)], tops=2, label="two tops")
+
+                def reference(self, layer, inputs, parameters):
+                    return [inputs[0], inputs[0] + 1]
+
+                def test_of_my_own(self, backend):
+                    assert backend == "numpy"
+
+                def backends(self):
+                    return ["numpy"]
+
+            class TestWrong(TestMine):
+                expected_failures = {}
+            """
+        )
+    )
+    (tmp_path / "test_empty.py").write_text(
+        textwrap.dedent(
+            """
+            from nacre.testing import LayerTests
+            from nacre_layers import SplitLayer
+
+            class TestEmpty(LayerTests):
+                layer = SplitLayer
+
+                def examples(self):
+                    return []
+            """
+        )
+    )
+
+    def run(file):
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--rootdir", tmp_path, file]
+        wide = {**os.environ, "COLUMNS": "200"}
+        return subprocess.run(command, cwd=tmp_path, env=wide, capture_output=True, text=True, check=False).stdout
+
+    output = run("test_mine.py")
+    assert "TestMine::test_gradients[numpy-float64-two tops] PASSED" in output
+    assert "TestMine::test_of_my_own[numpy] PASSED" in output
+    assert "TestMine::test_forward[numpy-float32-two tops] XFAIL (the reference is wrong on purpose)" in output
+    assert "TestWrong::test_forward[numpy-float32-two tops] FAILED" in output
+    assert "top 'top1' (phase train): 6 of 6 numbers differ" in output
+    assert "skipped" not in output
+    assert "TestEmpty has no example to test with" in run("test_empty.py")
+
+
+def test_importing_the_kit_is_light():
+    code = "import sys, nacre.testing; print(*{'pytest', 'numpy', 'hypothesis'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == ""
+    code = "import sys; from nacre.testing import check_net_gradients; print('pytest' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
+
+
+# Comparing
+
+
+def test_assert_close():
+    assert_close([1.0, np.nan, np.inf, -np.inf], [1.0, np.nan, np.inf, -np.inf])
+    assert_close(np.float32(1 + 1e-6), 1.0)
+    assert_close(np.zeros((0, 2)), np.zeros((0, 2)))
+    for actual, expected, message in [
+        (
+            [1.0, 2.0, 3.5],
+            [1.0, 2.0, 3.0],
+            r"numbers: 1 of 3 .*most at \(2,\): 3.5 instead of 3, off by 0.5, allowed 6e-12",
+        ),
+        ([1.0, np.nan], [1.0, 2.0], r"most at \(1,\): nan instead of 2"),
+        ([np.inf], [-np.inf], "inf instead of -inf"),
+        ([1.0], [np.nan], "1 instead of nan"),
+        ([[1.0]], [1.0], r"numbers: the shape is \(1, 1\) instead of \(1,\)"),
+        ([1e-9], [0.0], "1 of 1 numbers differ"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            assert_close(actual, expected, "numbers")
+    assert_close([1.5], [1.0], tolerance=0.25)
+    with pytest.raises(AssertionError):
+        assert_close([1], [2])  # whole numbers must be equal
+
+
+def test_assert_near():
+    expected = np.array([1.0, 1e-12, 0])
+    assert_near(np.add(expected, [0, 1e-11, 0]), expected)
+    with pytest.raises(AssertionError, match=r"off by 1e-09 of its norm, allowed 1e-10; most at \(2,\)"):
+        assert_near(np.add(expected, [0, 0, 1e-9]), expected)
+    with pytest.raises(AssertionError, match=r"off by inf .* most at \(1,\): nan"):
+        assert_near([1.0, np.nan], [1.0, 2.0])
+    with pytest.raises(AssertionError, match="the shape is"):
+        assert_near([1.0], [1.0, 2.0])
+
+
+# Numerical gradients
+
+
+def test_numerical_gradient():
+    x = np.array([[0.5, -1.0], [2.0, 300.0]])
+    kept = x.copy()
+    places, slopes = numerical_gradient(lambda y: float(np.sum(y**3)), x)
+    assert places.tolist() == [0, 1, 2, 3]
+    assert_close(slopes, 3 * x.reshape(-1) ** 2, tolerance=1e-8)
+    assert np.array_equal(x, kept)
+
+
+def test_of_a_large_array_some_entries_are_taken():
+    x = np.arange(1000.0)
+    places, slopes = numerical_gradient(lambda y: float(np.sum(y * x)), x, entries=50)
+    assert len(set(places.tolist())) == 50 and places.max() > 500
+    assert_close(slopes, x[places], tolerance=1e-6)
+    again, _ = numerical_gradient(lambda y: 0.0, x, entries=50)
+    other, _ = numerical_gradient(lambda y: 0.0, x, entries=50, seed=1)
+    assert np.array_equal(places, again) and not np.array_equal(places, other)
+
+
+def test_worst_error():
+    places, slopes = np.array([0, 2]), np.array([1.0, 2.0])
+    assert worst_error(np.array([1.0, 99.0, 2.0]), places, slopes) == (0.0, 0)
+    error, place = worst_error(np.array([1.0, 99.0, 2.5]), places, slopes)
+    assert (round(error, 9), place) == (0.2, 2)
+    assert worst_error(np.array([np.nan, 0, 2.0]), places, slopes) == (np.inf, 0)
+    assert worst_error(np.zeros(0), np.zeros(0, int), np.zeros(0)) == (0.0, 0)
+    assert worst_error(np.array([1e-12]), np.array([0]), np.zeros(1))[0] < 1e-6  # rounding, where there is no slope
+
+
+def whole_net(state=ScaledState, dtype="float64"):
+    layers = [
+        InputLayer(name="in", tops=["x"], shape=4, batch_size=3),
+        InputLayer(name="labels", tops=["label"], batch_size=3, dtype="int64"),
+        InnerProductLayer(bottoms=["x"], tops=["a"], output_dim=5, neuron="Tanh"),
+        DropoutLayer(name="drop", bottoms=["a"]),
+        ScaledLayer(bottoms=["a"], tops=["b"], state=state),
+        InnerProductLayer(bottoms=["b"], tops=["c"], output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["c", "label"]),
+    ]
+    net = Net("whole", layers, backend="numpy", dtype=dtype)
+    net.write("x", np.random.default_rng(0).standard_normal((3, 4)))
+    net.write("label", [0, 2, 1])
+    return net
+
+
+def test_check_net_gradients():
+    net = whole_net()
+    before = {name: handle.value for name, handle in net.parameters.items()}
+    errors = check_net_gradients(net)
+    assert [name for name, _ in errors] == ["a/weight", "a/bias", "b/weight", "c/weight", "c/bias"]
+    assert max(error for _, error in errors) < 1e-6
+    for name, value in before.items():
+        assert np.array_equal(net.parameters[name].value, value), name
+    few = dict(check_net_gradients(net, entries=2, epsilon=1e-4))
+    assert list(few) == list(before)
+
+
+def test_check_net_gradients_finds_a_wrong_layer():
+    errors = dict(check_net_gradients(whole_net(WrongGradientOfWeight)))
+    assert errors["b/weight"] > 5e-5
+    assert max(error for name, error in errors.items() if name != "b/weight") < 1e-6
+
+
+def test_check_net_gradients_wants_float64():
+    with pytest.raises(ConfigError, match="net 'whole' is of type float32, which is too coarse"):
+        check_net_gradients(whole_net(dtype="float32"))
+
+
+# Trials
+
+
+def test_backends():
+    assert "numpy" in backends()
+
+
+def test_examples():
+    example = Example({}, [(3, 4), np.arange(3), [[0.5], [1.5], [2.5]]])
+    arrays = example.arrays()
+    assert [one.shape for one in arrays] == [(3, 4), (3,), (3, 1)]
+    assert len(np.unique(arrays[0])) == 12 and 0 not in arrays[0] and np.abs(arrays[0]).max() <= 2
+    assert example.differentiable() == (0, 2)
+    assert [one.shape for one in example.cut(2).arrays()] == [(2, 4), (2,), (2, 1)]
+    assert np.array_equal(example.cut(2).arrays()[0], arrays[0][:2])
+
+
+def test_a_trial_runs_what_nets_run():
+    trial = Trial(Scaled().make, Example({}, [(4, 3)]), backend="numpy", dtype="float64")
+    loss = trial.forward()
+    gradients = trial.gradients()
+    assert set(gradients) == {"input 0", "weight"}
+    assert loss == pytest.approx(float((trial.arrays[0] * gradients["input 0"]).sum()))
+    assert_close(trial.results()[0], trial.arrays[0])
+    trial.shutdown()

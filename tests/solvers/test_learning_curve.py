@@ -1,0 +1,122 @@
+"""The learning curve: a picture where matplotlib is there, else a table."""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre import ConfigError, Solver
+from nacre_data import HDF5Store
+from nacre_solvers import SGD, LearningCurve, ValidationPerformance
+from nacre_solvers.learning_curve import table
+from toy_training import Reports, toy_net
+
+
+def solver(*callbacks: Any, **fields: Any) -> Solver:
+    return Solver(SGD(), **{"max_iter": 250, "lr_policy": 0.1, "callbacks": callbacks, **fields})
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_picture_is_drawn_at_the_end(tmp_path: Path, suffix: str, start: bytes, validated: bool) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"curve.{suffix}"
+    reports = Reports()
+    validation = [ValidationPerformance(every_n_iter=50), ValidationPerformance(phase="test")] if validated else []
+    training = solver(*validation, LearningCurve(path=path)).solve(toy_net(), reports=[reports])
+    assert path.read_bytes().startswith(start)
+    assert training.info["curve"] == str(path)
+    assert reports["warning"] == []
+
+
+def test_it_is_drawn_on_the_way_if_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "curve.png"
+    there: list[int] = []
+    curve = LearningCurve(path=path, every_n_iter=100)
+    net = toy_net()
+
+    def listen(event: str, data: dict[str, Any]) -> None:
+        if event == "step" and path.exists():
+            there.append(data["iteration"])
+
+    solver(curve).solve(net, reports=[listen])
+    assert there[0] == 101
+
+
+def test_a_training_that_ends_at_once_has_an_empty_picture(tmp_path: Path) -> None:
+    training = solver(LearningCurve(path=tmp_path / "curve.png")).start(toy_net())
+    training.stop("no time")
+    training.run()
+    assert Path(training.info["curve"]).exists()
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_a_table_without_matplotlib(tmp_path: Path) -> None:
+    reports = Reports()
+    callbacks = [ValidationPerformance(every_n_iter=100), LearningCurve(path=tmp_path / "curve.png")]
+    training = solver(*callbacks).solve(toy_net(), reports=[reports])
+    assert training.info["curve"] == str(tmp_path / "curve.csv")
+    assert "pip install nacre[plots]" in reports["warning"][0]["message"]
+    rows = read(tmp_path / "curve.csv")
+    assert list(rows[0]) == ["iteration", "training loss", "validation loss", "validation accuracy"]
+    assert [int(row["iteration"]) for row in rows] == list(range(2, 251, 2))
+    found = {int(row["iteration"]): row for row in rows if row["validation loss"]}
+    for iteration, loss, statistics in training.history["validation"]:
+        assert float(found[iteration]["validation loss"]) == loss
+        assert float(found[iteration]["validation accuracy"]) == statistics["accuracy"]["accuracy"]
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
+    curve = LearningCurve(path=tmp_path / "curve.png")
+    whole = solver(curve).solve(toy_net())
+    expected = read(tmp_path / "curve.csv")
+    (tmp_path / "curve.csv").unlink()
+    with solver(curve).start(toy_net()) as first:
+        for _ in range(100):
+            first.step()
+            for state in first.callbacks:
+                if state.due(0):
+                    state.run()
+        store = HDF5Store()
+        snapshot = store.decode(store.encode(first.snapshot()), "here")
+    solver(curve).solve(toy_net(), resume=snapshot)
+    again = read(tmp_path / "curve.csv")
+    assert whole.iteration == 250
+    assert [row["iteration"] for row in again] == [row["iteration"] for row in expected]
+    for one, other in zip(again, expected, strict=True):
+        assert float(one["training loss"]) == pytest.approx(float(other["training loss"]), rel=1e-9)
+
+
+def test_a_table_leaves_blank_what_is_not_known() -> None:
+    data = table({"training": ([1, 2], [0.5, 0.25]), "test": ([2], [0.75])}, {"test accuracy": ([2], [1.0])})
+    assert data == b"iteration,training loss,test loss,test accuracy\n1,0.5,,\n2,0.25,0.75,1.0\n"
+
+
+@pytest.mark.parametrize("path", ["none/curve.png", "curve.picture"])
+def test_what_cannot_be_written_is_a_warning_after_the_training(tmp_path: Path, path: str) -> None:
+    pytest.importorskip("matplotlib")
+    reports = Reports()
+    training = solver(LearningCurve(path=tmp_path / path), max_iter=3).solve(toy_net(), reports=[reports])
+    assert training.iteration == 3
+    assert "curve" not in training.info
+    assert f"{tmp_path / path}: no learning curve: " in reports["warning"][0]["message"]
+
+
+def test_bad_fields() -> None:
+    with pytest.raises(ConfigError, match="path=None, but it must be a path"):
+        LearningCurve(path=None)

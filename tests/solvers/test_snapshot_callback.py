@@ -1,0 +1,266 @@
+"""The Snapshot callback: what is kept, what is best, what is put aside, and how a restart finds it."""
+
+import errno
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre import Callback, CallbackState, ConfigError, NotFiniteError, SnapshotError, Solver, Training, durable
+from nacre.snapshot import SnapshotFolder, load_snapshot
+from nacre_data import HDF5Store
+from nacre_solvers import SGD, Snapshot, TrainingSummary, ValidationPerformance
+from toy_training import Reports, pulled_net, toy_net, weights
+
+
+def solver(*callbacks: Any, **fields: Any) -> Solver:
+    return Solver(SGD(), **{"max_iter": 20, "lr_policy": 0.1, "momentum_policy": 0.9, "callbacks": callbacks, **fields})
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+
+
+def numbers(folder: Path) -> list[int]:
+    return [int(path.stem[-6:]) for path in SnapshotFolder(folder, HDF5Store()).files()]
+
+
+class At(Callback):
+    """Does something after an iteration."""
+
+    iteration: int
+    what: Any
+
+    def start(self, training: Training) -> CallbackState:
+        return AtState(self, training)
+
+
+class AtState(CallbackState):
+    def due(self, epochs: int) -> bool:
+        return self.training.iteration == self.callback.iteration
+
+    def run(self) -> None:
+        self.callback.what(self.training)
+
+
+# Keeping
+
+
+def test_the_newest_are_kept_and_the_last_iteration_is_saved(tmp_path: Path) -> None:
+    reports = Reports()
+    training = solver(Snapshot(folder=tmp_path, every_n_iter=3, keep=2)).solve(pulled_net(), reports=[reports])
+    assert numbers(tmp_path) == [18, 20]
+    assert [report["iteration"] for report in reports["snapshot"]] == [3, 6, 9, 12, 15, 18, 20]
+    assert training.snapshot_path == reports["snapshot"][-1]["path"] == str(tmp_path / "snapshot-000020.h5")
+
+
+def test_the_last_iteration_is_not_saved_twice(tmp_path: Path) -> None:
+    reports = Reports()
+    solver(Snapshot(folder=tmp_path, every_n_iter=10)).solve(pulled_net(), reports=[reports])
+    assert [report["iteration"] for report in reports["snapshot"]] == [10, 20]
+
+
+@pytest.mark.parametrize("first", ["snapshot", "validation"])
+def test_the_best_is_kept_wherever_it_stands_in_the_list(tmp_path: Path, first: str) -> None:
+    callbacks = [
+        Snapshot(folder=tmp_path, every_n_iter=2, keep=1),
+        ValidationPerformance(every_n_iter=2, best="loss", higher_better=False),
+    ]
+    reports = Reports()
+    ordered = callbacks if first == "snapshot" else callbacks[::-1]
+    training = solver(*ordered, lr_policy=1.5).solve(toy_net(), reports=[reports])  # so that it gets worse again
+    losses = {iteration: loss for iteration, loss, _ in training.history["validation"]}
+    best = min(losses, key=lambda iteration: losses[iteration])
+    assert best < 20, "the test needs a best one that is not the last"
+    assert numbers(tmp_path) == [best, 20]
+    marker = json.loads((tmp_path / "best.json").read_bytes())
+    assert (marker["iteration"], marker["value"]) == (best, losses[best])
+    assert [report["iteration"] for report in reports["snapshot"] if report["best"]][-1] == best
+
+
+def test_the_snapshot_of_an_iteration_remembers_its_validation(tmp_path: Path) -> None:
+    callbacks = [Snapshot(folder=tmp_path, every_n_iter=10, keep=5), ValidationPerformance(every_n_iter=5)]
+    solver(*callbacks).solve(toy_net())
+    resume = load_snapshot(tmp_path / "snapshot-000010.h5", HDF5Store(), pytest.fail)
+    with solver(ValidationPerformance()).start(toy_net()) as training:
+        training.restore(resume)
+        assert [entry[0] for entry in training.history["validation"]] == [5, 10]
+
+
+def test_a_relative_folder_starts_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    training = solver(Snapshot()).solve(pulled_net())
+    assert training.snapshot_path == str(Path("snapshots", "snapshot-000020.h5"))
+    assert names(tmp_path / "snapshots") == ["run.json", "snapshot-000020.h5"]
+
+
+# Restarts
+
+
+def test_a_resumed_training_keeps_the_best_of_before(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+
+    def train(folder: Path, max_iter: int, resume: bool = False) -> bytes:
+        callbacks = [
+            ValidationPerformance(every_n_iter=1, best="loss", higher_better=False),
+            Snapshot(folder=folder, every_n_iter=1, keep=2),
+        ]
+        net = toy_net()
+        snapshot = load_snapshot(folder, HDF5Store(), pytest.fail) if resume else None
+        solver(*callbacks, max_iter=max_iter, lr_policy=1.5).solve(net, resume=snapshot)
+        return weights(net)
+
+    expected = train(whole, 20)
+    train(parts, 9)
+    train(parts, 14, resume=True)
+    assert train(parts, 20, resume=True) == expected
+    assert names(parts) == names(whole)
+    assert (parts / "best.json").read_bytes() == (whole / "best.json").read_bytes()
+
+
+def test_what_an_abandoned_training_saved_later_is_put_aside(tmp_path: Path) -> None:
+    callbacks = [
+        ValidationPerformance(every_n_iter=5, best="accuracy/records"),
+        Snapshot(folder=tmp_path, every_n_iter=5, keep=9),
+    ]
+    solver(*callbacks).solve(toy_net())
+    before = (tmp_path / "snapshot-000020.h5").read_bytes()
+    resume = load_snapshot(tmp_path / "snapshot-000010.h5", HDF5Store(), pytest.fail)
+    reports = Reports()
+    solver(*callbacks, max_iter=12, lr_policy=0.05).solve(toy_net(), resume=resume, reports=[reports])
+    assert numbers(tmp_path) == [5, 10, 12]
+    assert names(tmp_path / "aside-1") == ["snapshot-000015.h5", "snapshot-000020.h5"]
+    assert (tmp_path / "aside-1" / "snapshot-000020.h5").read_bytes() == before
+    message = reports["warning"][0]["message"]
+    assert message.startswith("the snapshots of another training, snapshot-000015.h5 to snapshot-000020.h5, were put")
+    assert load_snapshot(tmp_path, HDF5Store(), pytest.fail).iteration == 12
+
+
+def test_they_are_put_aside_before_the_first_iteration(tmp_path: Path) -> None:
+    solver(Snapshot(folder=tmp_path, every_n_iter=5)).solve(pulled_net())
+    resume = load_snapshot(tmp_path / "snapshot-000010.h5", HDF5Store(), pytest.fail)
+
+    def stop(_: Training) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        solver(Snapshot(folder=tmp_path), At(iteration=11, what=stop)).solve(pulled_net(), resume=resume)
+    assert numbers(tmp_path) == [10]
+
+
+def test_a_new_training_puts_all_of_another_aside_with_its_best(tmp_path: Path) -> None:
+    callbacks = [ValidationPerformance(best="accuracy/records"), Snapshot(folder=tmp_path)]
+    for _ in range(3):
+        solver(*callbacks).solve(toy_net())
+    assert names(tmp_path) == ["aside-1", "aside-2", "best.json", "run.json", "snapshot-000020.h5"]
+    assert names(tmp_path / "aside-2") == ["snapshot-000020.h5"]
+    assert json.loads((tmp_path / "best.json").read_bytes())["previous"] is None
+
+
+def test_the_best_of_an_abandoned_training_is_none_of_this_one(tmp_path: Path) -> None:
+    """A snapshot of the same name would else take over the mark of the one put aside."""
+    judged = [ValidationPerformance(every_n_iter=5, best="loss", higher_better=False)]
+    solver(*judged, Snapshot(folder=tmp_path, every_n_iter=5)).solve(toy_net())
+    assert (tmp_path / "best.json").exists()
+    solver(Snapshot(folder=tmp_path, every_n_iter=5)).solve(toy_net())
+    assert not (tmp_path / "best.json").exists()
+
+
+def test_nothing_left_to_train_writes_nothing_anew(tmp_path: Path) -> None:
+    solver(Snapshot(folder=tmp_path)).solve(pulled_net())
+    resume = load_snapshot(tmp_path, HDF5Store(), pytest.fail)
+    reports = Reports()
+    training = solver(Snapshot(folder=tmp_path)).solve(pulled_net(), resume=resume, reports=[reports])
+    assert reports["snapshot"] == []
+    assert training.snapshot_path == str(tmp_path / "snapshot-000020.h5")
+
+
+# What can go wrong
+
+
+def test_the_folder_is_locked_from_before_the_training_to_its_end(tmp_path: Path) -> None:
+    with (
+        solver(Snapshot(folder=tmp_path)).start(pulled_net()),
+        pytest.raises(SnapshotError, match=f"another training saves its snapshots here .process {os.getpid()}"),
+    ):
+        solver(Snapshot(folder=tmp_path)).solve(pulled_net())
+    solver(Snapshot(folder=tmp_path)).solve(pulled_net())
+    solver(Snapshot(folder=tmp_path)).solve(pulled_net())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_rest_is_trained_later(tmp_path: Path, number: int) -> None:
+    whole, net = toy_net(), toy_net()
+    solver().solve(whole)
+    kill = At(iteration=7, what=lambda _: os.kill(os.getpid(), number))
+    stopped = solver(kill, Snapshot(folder=tmp_path)).solve(toy_net())
+    assert stopped.stopped == signal.Signals(number).name
+    assert numbers(tmp_path) == [7]
+    resume = load_snapshot(tmp_path, HDF5Store(), pytest.fail)
+    solver(Snapshot(folder=tmp_path)).solve(net, resume=resume)
+    assert weights(net) == weights(whole)
+
+
+def test_bad_numbers_overwrite_no_snapshot(tmp_path: Path) -> None:
+    gradients = (*(((1.0,),) * 7), (float("nan"),))
+    with pytest.raises(NotFiniteError) as caught:
+        solver(Snapshot(folder=tmp_path, every_n_iter=1)).solve(pulled_net(gradients=gradients))
+    assert numbers(tmp_path) == [5, 6, 7]
+    assert f"{tmp_path / 'snapshot-000007.h5'} is from before" in caught.value.remedy
+    with SnapshotFolder(tmp_path, HDF5Store()):
+        pass  # the lock is given back
+
+
+def test_a_full_disk_is_told_and_leaves_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        def write(self, *_: Any) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    fill = At(iteration=7, what=lambda _: monkeypatch.setattr(durable, "_os", Full()))
+    with pytest.raises(SnapshotError, match=r"snapshot-000008\.h5: cannot be written: No space.*\n  make room"):
+        solver(fill, Snapshot(folder=tmp_path, every_n_iter=4)).solve(pulled_net())
+    assert names(tmp_path) == ["run.json", "snapshot-000004.h5"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"keep": 0}, "keep=0, but it must be above 0"),
+        ({"folder": 3}, "folder=3, but it must be a path"),
+        ({"folder": ""}, "folder='', but it must be a path"),
+        ({"every_n_iter": -1}, "every_n_iter=-1"),
+    ],
+)
+def test_bad_fields(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Snapshot(**fields)
+
+
+def test_how_it_was_run_is_noted(tmp_path: Path) -> None:
+    callbacks = [Snapshot(folder=tmp_path, every_n_iter=10), TrainingSummary()]
+    net = toy_net(dtype="float32")
+    with solver(*callbacks).start(net) as training:
+        training.info["command"] = ["nacre", "train", "toy.toml"]
+        training.run()
+    run = json.loads((tmp_path / "run.json").read_bytes())
+    assert run["command"] == ["nacre", "train", "toy.toml"]
+    assert run["resumed_from"] is None
+    assert run["net"]["layers"][2] == {
+        "type": "InnerProduct",
+        "name": "ip1",
+        "bottoms": ["data"],
+        "tops": ["ip1"],
+        "output_dim": 8,
+        "neuron": "Sigmoid",
+        "weight_lr": 2.0,
+    }
+    assert run["solver"]["callbacks"][1] == "TrainingSummary"
+    assert run["parts"]["ip1"]["kernel"].startswith("nacre_numpy")
+    assert {"name", "version", "status"} == set(run["plugins"][0])
+    assert {"python", "numpy", "nacre", "processor"} <= set(run["environment"])
