@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .checks import spread as spread
     from .component import Array as Array
     from .component import Component as Component
+    from .component import ComponentKernel as ComponentKernel
     from .component import Constraint as Constraint
     from .component import Identity as Identity
     from .component import Initializer as Initializer
@@ -80,7 +81,7 @@ _PLACES = {
     "blob": "Blob",
     "checks": "Check Converted Names Pair Shape Sizes Texts as_many_as at_least default every exactly finite fraction "
     "non_negative non_zero one_of positive spread",
-    "component": "Array Component Constraint Identity Initializer Neuron Regularizer Transformer",
+    "component": "Array Component ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError",
     "feed": "InputLayer",
@@ -97,9 +98,10 @@ __all__ = ["__version__", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedD
 
 
 def __getattr__(name: str) -> Any:
-    # `registry` is a module and a function of it: the function wins, whoever imported the module first.
     if name not in _PLACE:
         raise AttributeError(f"module 'nacre' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)
+    module = importlib.import_module(f".{_PLACE[name]}", __name__)
+    # `nacre.registry` is a module that can be called, whoever imported it first.
+    value = module if name == _PLACE[name] else getattr(module, name)
     globals()[name] = value
     return value

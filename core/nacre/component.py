@@ -132,6 +132,24 @@ class Constraint(Component, kind="constraint"):
         raise NotImplementedError
 
 
+class ComponentKernel:
+    """A faster regulariser or constraint on one backend: made as `Kernel(component, backend)`, with the same methods.
+
+    Offered for ("regularizer/L1", backend) or ("constraint/L2", backend). `dtypes` are the types that it computes in, all
+    where it says none; `supports` gives None, or the reason why it does not serve a component on arrays of these shapes.
+    """
+
+    dtypes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, component: Any, backend: Any) -> None:
+        self.component = component
+        self.backend = backend
+
+    @classmethod
+    def supports(cls, component: Any, inputs: list[Any]) -> str | None:
+        return None
+
+
 class Transformer(Component, kind="transformer"):
     """Changes a batch on its way from a source into the net."""
 

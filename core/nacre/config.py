@@ -18,9 +18,9 @@ from .checks import base_folder
 from .errors import ConfigError, NacreError, nearest
 from .overrides import apply_override, layer_name
 from .registry import parse_requirements, registry
-from .tables import dumps as dumps
+from .tables import file_table
 from .tables import table_of as table_of
-from .toml import read_toml
+from .toml import read_toml, toml_text
 
 if TYPE_CHECKING:
     from .layer import Layer
@@ -185,6 +185,26 @@ def settings() -> Settings:
             complaints.end()
             merged = Settings(table.get("backend", merged.backend), {**merged.pins, **plugins.get("pin", {})})
     return merged
+
+
+def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
+    """Write a net file's, or a net's, TOML text; read again it gives equal layers.
+
+    Paths below `folder`, where the text will lie (a net file's own folder unless given), are written relative to it.
+
+    Raises:
+        ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
+    """
+    if isinstance(thing, NetFile):
+        head = {key: value for key, value in thing.table.items() if not isinstance(value, list | dict)}
+        head = {"name": thing.name, **head}
+        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback", "plugins") and value}
+        base = Path(folder) if folder is not None else thing.folder
+    else:
+        head = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
+        tail = {"plugins": {"pin": thing.pins}} if thing.pins else {}
+        base = Path(folder) if folder is not None else Path()
+    return toml_text({**head, "layer": [file_table(layer, base.absolute()) for layer in thing.layers], **tail})
 
 
 # Complaints, all in one message

@@ -169,8 +169,9 @@ class Net:
             state = choice.kernel(layer, self.view(backend), blobs, diffs)
         else:
             state = layer.setup(self.view(self.backend), blobs, diffs)
-            if type(state).host_only and not self.backend.on_host:
+            if getattr(type(state), "host_only", False) and not self.backend.on_host:
                 state.backend = self.view(HostMemory.shared())
+        _check_state(node, state)
         op = Op(
             node.name,
             state,
@@ -181,7 +182,6 @@ class Net:
             is_source=layer.is_source,
         )
         op.choice, op.input_arrays, op.diff_arrays, op.layer = choice, blobs, diffs, node.user
-        _check_state(node, state)
         for place, top in enumerate(node.tops):
             op.outputs.append(self._declare(op, top, state.blobs[place]))
         self.ops.append(op)

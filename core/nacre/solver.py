@@ -16,6 +16,7 @@ from .callback import Callbacks as Callbacks
 from .callback import CallbackState as CallbackState
 from .callback import Score as Score
 from .checks import Configured, default, non_negative, positive
+from .component import Component
 from .errors import ConfigError, NotFiniteError
 from .method import Algorithm as Algorithm
 from .method import LrPolicy as LrPolicy
@@ -32,7 +33,10 @@ from .resume import make_snapshot, restore
 from .schedule import Step
 
 if TYPE_CHECKING:
+    from .backend import Backend, View
+    from .choice import Choice
     from .net import Net
+    from .placement import Slot
     from .snapshot import Snapshot
 
 Report = Callable[[str, dict[str, Any]], None]
@@ -145,43 +149,58 @@ class Training:
             self.shutdown()
             raise
 
-    def _make_method(self) -> MethodState:
+    def _choose(self, component: Component, inputs: Any) -> Choice:
+        """Choose the kernel of a component on the net's backend."""
         from .registry import registry
 
-        net, method = self.net, self.solver.method
+        net = self.net
 
         def accept(kernel: Any, offer: Any) -> str | None:
             if kernel.dtypes and net.dtype not in kernel.dtypes:
                 return f"computes in {', '.join(kernel.dtypes)}, not {net.dtype}"
-            return kernel.supports(method, self.spans)
+            return kernel.supports(component, inputs)
 
-        self.choice = registry().choose(type(method), "solver", net.backend.lineage, accept, net.pins)
+        return registry().choose(type(component), component.nacre_kind, net.backend.lineage, accept, net.pins)
+
+    def _make_method(self) -> MethodState:
+        net, method = self.net, self.solver.method
+        self.choice = self._choose(method, self.spans)
         if self.choice.kernel is None:
             self._backend = None  # plain Python, for every backend
             return method.setup(net.view(net.backend), self.spans)
         self._backend = open_backend(self.choice.ancestor)
         return self.choice.kernel(method, net.view(self._backend), self.spans)
 
+    def _worker(self, component: Component, slot: Slot) -> tuple[Any, View, Backend | None]:
+        """Give what does a component's work on a parameter: its kernel or itself, the view, and whose step it is."""
+        choice = self._choose(component, [slot.storage])
+        if choice.kernel is None:
+            return component, self.net.view(self.net.backend), None
+        backend = open_backend(choice.ancestor)
+        view = self.net.view(backend)
+        return choice.kernel(component, view), view, backend
+
     def _regularise(self) -> list[Step]:
         steps: list[Step] = []
-        view = self.net.view(self.net.backend)
         for slot in self.slots:
             regularizer = slot.parameters[0].regu
             coefficient = self.solver.regu_coef * getattr(regularizer, "coef", 1.0)
             if regularizer is not None and coefficient:
+                worker, view, own = self._worker(regularizer, slot)
                 shape = (slot.storage.size,)
                 value, gradient = view.backend.view(slot.storage.array, shape), view.backend.view(slot.gradient, shape)
-                call = partial(regularizer.add_gradient, view, value, gradient, coefficient)
-                steps.append(Step("regularise", slot.name, call))
+                call = partial(worker.add_gradient, view, value, gradient, coefficient)
+                steps.append(Step("regularise", slot.name, call, own))
         return steps
 
     def _constrain(self) -> list[Step]:
         steps: list[Step] = []
-        view = self.net.view(self.net.backend)
         for slot in self.slots:
             constraint = slot.parameters[0].cons
             if constraint is not None:
-                steps.append(Step("constrain", slot.name, partial(constraint.constrain, view, slot.storage.array)))
+                worker, view, own = self._worker(constraint, slot)
+                call = partial(worker.constrain, view, slot.storage.array)
+                steps.append(Step("constrain", slot.name, call, own))
         return steps
 
     # Running

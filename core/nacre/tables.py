@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from .checks import Configured
 from .errors import ConfigError
 from .registry import registry
-from .toml import toml_text
 
 if TYPE_CHECKING:
-    from .config import NetFile
     from .layer import Layer
-    from .net import Net
 
 Table = dict[str, Any]
 
@@ -56,27 +53,12 @@ def plain(value: Any) -> Any:
     return str(cast("Path", value)) if isinstance(value, os.PathLike) else repr(value)
 
 
-def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
-    """Write a net file's, or a net's, TOML text; read again it gives equal layers.
-
-    Paths below `folder`, where the text will lie (a net file's own folder unless given), are written relative to it.
+def file_table(layer: Layer, base: Path) -> Table:
+    """Give a layer's table as a net file in the folder `base` can hold it: without None, with relative paths.
 
     Raises:
-        ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
+        ConfigError: the layer holds an array, or is of a class that no plugin offers.
     """
-    if isinstance(thing, NetFile):
-        head = {key: value for key, value in thing.table.items() if not isinstance(value, list | dict)}
-        head = {"name": thing.name, **head}
-        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback", "plugins") and value}
-        base = Path(folder) if folder is not None else thing.folder
-    else:
-        head = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
-        tail = {"plugins": {"pin": thing.pins}} if thing.pins else {}
-        base = Path(folder) if folder is not None else Path()
-    return toml_text({**head, "layer": [_file_table(layer, base.absolute()) for layer in thing.layers], **tail})
-
-
-def _file_table(layer: Layer, base: Path) -> Table:
     table = table_of(layer)
     if not registry().offers("layer", table["type"]):
         raise ConfigError(

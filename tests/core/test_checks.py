@@ -244,7 +244,7 @@ def test_annotations_in_text_within_a_nested_function() -> None:
 
         return Local
 
-    with pytest.raises(ConfigError, match="half=1.0"):
+    with pytest.raises(ConfigError, match=r"half=1.0"):
         inner()(half=1)
     with pytest.raises(ConfigError, match="size=0"):
         inner()(size=0)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
-from small_layers import HalveLayer, MatrixLayer, SquareLossLayer, State, data
 
 import nacre
 from nacre import (
@@ -31,6 +30,7 @@ from nacre import (
 )
 from nacre.layer import TRAITS
 from nacre_layers import Constant, DropoutLayer, InnerProductLayer, PoolingLayer
+from small_layers import HalveLayer, MatrixLayer, SquareLossLayer, State, data
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -611,3 +611,32 @@ def test_spans_join_what_lies_together_but_never_reach_over_a_frozen_parameter()
     c, b, a = ([f"{name}/{which}" for which in ("bias", "weight")] for name in "cba")
     assert spans(lambda net: None) == [[*c, *b, *a]]
     assert spans(lambda net: net.freeze("b")) == [c, a]
+
+
+def test_anybody_can_offer_a_kernel_for_a_regulariser(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nacre import ComponentKernel, register_kernel
+    from nacre.registry import Registry
+    from nacre_layers import L1
+
+    monkeypatch.setattr("nacre.registry._registry", Registry())
+
+    class Twice(ComponentKernel):
+        def add_gradient(self, backend, value, gradient, coefficient):
+            gradient += 2 * coefficient * np.sign(value)
+
+    def weights(coefficient):
+        layers = [
+            InputLayer(name="in", tops="x", shape=3, batch_size=2),
+            InputLayer(name="labels", tops="label", batch_size=2),
+            InnerProductLayer(name="ip", bottoms="x", tops="y", output_dim=2, weight_regu=L1()),
+            SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
+        ]
+        net = Net("net", layers, backend="numpy", dtype="float64")
+        net.write("x", np.ones((2, 3)))
+        net.write("label", [0, 1])
+        Solver(SGD(), max_iter=1, lr_policy=0.1, regu_coef=coefficient).solve(net)
+        return net.parameters["ip/weight"].value
+
+    expected = weights(0.2)
+    register_kernel(Twice, "regularizer/L1", "numpy")
+    np.testing.assert_allclose(weights(0.1), expected, rtol=1e-12)

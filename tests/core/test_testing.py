@@ -1,7 +1,5 @@
 """The conformance kit passes a layer that keeps its promises, and finds every one that is broken."""
 
-import inspect
-import itertools
 import os
 import subprocess
 import sys
@@ -41,6 +39,7 @@ from nacre.testing import (
     worst_error,
 )
 from nacre_layers import Constant, DropoutLayer, InnerProductLayer, SoftmaxLossLayer
+from run_suite import failures, kit_tests
 
 # A layer that keeps its promises: y = weight · x, a weight for each feature, shared by all bottoms
 
@@ -142,25 +141,6 @@ class Mean(LayerTests):
 
     def reference(self, layer, inputs, parameters):
         return float(inputs[0].mean()), {"mean": float(inputs[0].mean())}
-
-
-def kit_tests(suite):
-    return {name for name in dir(suite) if name.startswith("test_") and callable(getattr(suite, name))}
-
-
-def failures(suite, recorded=None):
-    """Run all tests of a suite on numpy, as pytest would; give {test: first error}."""
-    found = {}
-    choices = {"backend": ["numpy"], "dtype": suite.dtypes, "example": list(suite().examples())}
-    choices["record_property"] = [lambda *what: recorded.append(what) if recorded is not None else None]
-    for name in sorted(kit_tests(suite)):
-        asked = [one for one in inspect.signature(getattr(suite, name)).parameters if one != "self"]
-        for values in itertools.product(*(choices[one] for one in asked)):
-            try:
-                getattr(suite(), name)(*values)
-            except Exception as error:
-                found.setdefault(name, error)
-    return found
 
 
 @pytest.mark.parametrize("suite", [Scaled, Mean])

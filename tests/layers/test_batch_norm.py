@@ -38,7 +38,7 @@ class TestBatchNorm(LayerTests):
 def test_against_torch(shape, phase):
     torch = pytest.importorskip("torch")
     suite = TestBatchNorm()
-    make = suite._put_parameters()
+    make = suite.put_parameters()
     trial = Trial(suite.make, Example({}, [shape]), backend="numpy", dtype="float64", phase=phase, parameters=make)
     before = {name: torch.tensor(value.copy()) for name, value in trial.parameters().items()}
     x = torch.tensor(trial.arrays[0], requires_grad=True)

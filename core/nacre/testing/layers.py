@@ -56,7 +56,8 @@ class Suite:
     @classmethod
     def applicable(cls, tests: set[str]) -> Iterable[str]:
         """Give the tests that a layer of these traits has."""
-        return tests - {"test_random_shapes"} if cls.strategy is Suite.strategy else tests
+        own = cast("object", cls.strategy) is not cast("object", Suite.strategy)
+        return tests if own else tests - {"test_random_shapes"}
 
     def examples(self) -> Iterable[Example]:
         """Give the uses of the layer that are tested, at least one."""
@@ -82,13 +83,14 @@ class Suite:
         """Give the names of the backends to test on: all that can be used here."""
         return backends()
 
-    def _put_parameters(self) -> Callable[[str, Any], np.ndarray | None]:
+    def put_parameters(self) -> Callable[[str, Any], np.ndarray | None]:
+        """Give what `Trial` takes as `parameters`: `parameter`, with random numbers of its own for every name."""
         return lambda name, parameter: self.parameter(name, parameter, np.random.default_rng([7, *name.encode()]))
 
     @contextmanager
     def trial(self, example: Example, backend: str | Backend, dtype: str, **options: Any) -> Generator[Trial]:
         """Run an example of the layer in a net of its own, and shut it down."""
-        trial = Trial(self.make, example, backend=backend, dtype=dtype, parameters=self._put_parameters(), **options)
+        trial = Trial(self.make, example, backend=backend, dtype=dtype, parameters=self.put_parameters(), **options)
         try:
             yield trial
         finally:
@@ -431,13 +433,16 @@ class LayerTests(Suite):
             record_property(f"{kernel.__qualname__}@{owner}", reason or "checked")
 
     def test_random_shapes(self, backend: str) -> None:
-        """Forward and gradients are right for the examples that `strategy` draws."""
+        """Forward and gradients are right for the examples that `strategy` draws, and those of the kernels too."""
+        kernels = offered_kernels(self.layer, "layer", backend)
 
         def check(example: Example) -> None:
             with self.trial(example, backend, self.dtypes[0]) as trial:
                 self._check_forward(trial, "")
             if self.layer.can_do_bp and "float64" in self.dtypes:
                 self._check_gradients(backend, example, 10)
+            for kernel, dtype in itertools.product(kernels, self.dtypes):
+                check_kernel(self, kernel, backend, dtype, example, variants=False)
 
         run_strategy(self, check)
 

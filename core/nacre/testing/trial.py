@@ -352,9 +352,10 @@ class Trial:
                 backend.compile([pack], [array], {})()  # a backend may only note what it is asked for, and run it later
                 return
             array = array.memory
-        host: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
         kind = str(array.dtype)
-        host.from_host(np.full(tuple(array.shape), np.nan if kind.startswith("float") else 77, kind), array)
+        host = np.full(tuple(array.shape), np.nan if kind.startswith("float") else 77, kind)
+        owner: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
+        owner.from_host(host, array)
 
     def shutdown(self) -> None:
         self.net.shutdown()

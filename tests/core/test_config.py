@@ -1,0 +1,487 @@
+"""Net files: what is read, what is refused and how it is said, overrides, settings, and the way back."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nacre.registry
+from nacre import ConfigError, Method, MethodState, Net, Neuron, positive
+from nacre.config import dumps, load, table_of
+from nacre.config import settings as read_settings
+from nacre.registry import Registry
+from nacre.tables import type_name
+from nacre.toml import toml_text
+
+LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
+NET = """
+name = "small"
+seed = 3
+
+[[layer]]
+type = "Input"
+name = "in"
+tops = ["data"]
+shape = 6
+batch_size = 4
+
+[[layer]]
+type = "Input"
+name = "truth"
+tops = ["label"]
+batch_size = 4
+
+[[layer]]
+type = "InnerProduct"
+name = "ip1"
+bottoms = ["data"]
+tops = ["ip1"]
+output_dim = 5
+neuron = "Tanh"
+
+[[layer]]
+type = "InnerProduct"
+bottoms = ["ip1"]
+tops = ["scores.v2"]
+output_dim = 3
+
+[[layer]]
+type = "SoftmaxLoss"
+name = "loss"
+bottoms = ["scores.v2", "label"]
+
+[solver]
+type = "SGD"
+max_iter = 10
+lr_policy = { type = "Step", base = 0.1, gamma = 0.5, stepsize = 4 }
+momentum_policy = 0.9
+
+[[callback]]
+type = "TrainingSummary"
+every_n_iter = 5
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run in a folder of its own, without the settings and with a registry that may be changed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("NACRE_BACKEND", raising=False)
+    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    return tmp_path
+
+
+def write(text: str = NET, name: str = "small.toml") -> Path:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refused(text: str = NET, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(write(text), overrides)
+    return str(caught.value)
+
+
+def test_the_example_says_what_it_means() -> None:
+    file = load(LENET)
+    assert [layer.name for layer in file.layers][:3] == ["train", "test", "conv1"]
+    conv = file.layers[2]
+    assert (conv.n_filter, conv.kernel, repr(conv.neuron)) == (20, (3,), "ReLU()")
+    solver = file.solver()
+    assert solver.max_iter == 1500
+    assert (solver.lr_policy.gamma, solver.momentum_policy.base) == (0.1, 0.9)
+    assert [type_name(type(callback)) for callback in solver.callbacks] == [
+        "TrainingSummary",
+        "ValidationPerformance",
+        "Snapshot",
+        "LearningCurve",
+    ]
+
+
+def test_nets_of_one_file_share_layers_and_options() -> None:
+    file = load(write(f'dtype = "float64"\ninsert_splits = true\n{NET}'))
+    net, other = file.net("train"), file.net("test", dtype="float32", allocate=False)
+    assert (net.name, net.seed, net.dtype, net.phase) == ("small", 3, "float64", "train")
+    assert (other.dtype, other.phase) == ("float32", "test")
+    assert net.layers == other.layers == file.layers
+    again = file.net("test")
+    assert np.array_equal(net.parameters["ip1/weight"].value, again.parameters["ip1/weight"].value)
+    net.parameters["ip1/weight"].value = np.ones((5, 6))
+    assert again.parameters["ip1/weight"].value.all()
+
+
+def test_the_file_gives_the_name_of_a_net_without_one() -> None:
+    assert load(write(NET.replace('name = "small"\n', "", 1))).name == "small"
+
+
+def test_keys_of_the_solver_table_go_to_solver_or_method() -> None:
+    class Heavy(Method):
+        mass: Annotated[float, positive, "how heavy"]
+        friction: float = 0.5
+
+        def setup(self, backend: Any, spans: Any) -> MethodState:
+            return MethodState(self, backend, spans)
+
+    nacre.registry.register(Heavy)
+    text = NET.replace('type = "SGD"', 'type = "Heavy"\nmass = 2.0')
+    solver = load(write(text)).solver()
+    assert (solver.method.mass, solver.method.friction, solver.max_iter) == (2.0, 0.5, 10)
+    assert "[solver]: unknown field 'fricton' (did you mean 'friction'?)" in refused(
+        f"{NET}", "solver.type=Heavy", "solver.fricton=1", "solver.mass=1"
+    )
+    assert "[solver]: mass=-1.0, but it must be above 0" in refused(text, "solver.mass=-1.0")
+
+
+def test_each_solver_has_new_policies() -> None:
+    file = load(write())
+    assert file.solver().lr_policy is not file.solver().lr_policy
+    assert file.solver(max_iter=3).max_iter == 3
+
+
+def test_a_file_without_a_solver_says_what_to_add() -> None:
+    file = load(write(NET.partition("[solver]")[0]))
+    assert not file.has_solver
+    with pytest.raises(ConfigError, match="does not say how the net is trained"):
+        file.solver()
+
+
+def test_a_neuron_is_a_layer_by_its_name() -> None:
+    class Leaky(Neuron):
+        slope: float = 0.01
+
+    nacre.registry.register(Leaky)
+    text = NET + '[[layer]]\ntype = "Leaky"\nname = "act"\nbottoms = ["ip1"]\ntops = ["act"]\nslope = 0.2\n'
+    layer = load(write(text)).layers[-1]
+    assert type_name(type(layer)) == "Activation"
+    assert (layer.name, layer.neuron.slope) == ("act", 0.2)
+    assert "act: unknown field 'slpe' (did you mean 'slope'?)" in refused(text.replace("slope", "slpe"))
+    assert "act: slope='a', but it must be a number" in refused(text.replace("0.2", '"a"'))
+
+
+def test_none_takes_a_default_away() -> None:
+    file = load(write(), ["layer.ip1.weight_regu=none"])
+    assert file.layers[2].weight_regu is None
+    assert 'weight_regu = "none"' in dumps(file)
+
+
+def test_paths_start_from_the_net_file(clean: Path) -> None:
+    text = '[[layer]]\ntype = "HDF5Data"\nname = "d"\nbatch_size = 2\nsource = ["a/train.h5", "/far/b.h5"]\n'
+    file = load(write(text, "nets/one.toml"))
+    assert file.layers[0].source == (str(clean / "nets/a/train.h5"), "/far/b.h5")
+    assert 'source = ["a/train.h5", "/far/b.h5"]' in dumps(file)
+    assert 'source = ["nets/a/train.h5", "/far/b.h5"]' in dumps(file, clean)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            NET.replace("seed = 3", "sed = 3"),
+            "small.toml: unknown key 'sed' (did you mean 'seed'?); known: name, seed,",
+        ),
+        (NET.replace("seed = 3", "seed = true"), "small.toml: seed=True, but it must be a whole number"),
+        (NET.replace("seed = 3", 'fallback = "maybe"'), 'fallback=\'maybe\', but it must be "warn" or "error"'),
+        ('layer = "ip"', "layer='ip', but it must be an array of tables: [[layer]]"),
+        ("layer = [1]", "layer must be an array of tables: [[layer]]"),
+        ('name = "empty"', "there is no [[layer]]"),
+        ('[[layer]]\nname = "a"', 'a: type is missing: which layer it is, such as type = "InnerProduct"'),
+        (
+            '[[layer]]\ntype = "Convolutoin"',
+            "layer 1 (Convolutoin): no layer 'Convolutoin' (did you mean 'Convolution'?)",
+        ),
+        (NET.replace("output_dim = 5", "output_dim = 0"), "ip1: output_dim=0, but it must be above 0"),
+        (NET.replace("output_dim = 5", 'output_dim = "5"'), "ip1: output_dim='5', but it must be a whole number"),
+        (NET.replace("output_dim = 3", "outputs = 3"), "layer scores.v2 (InnerProduct): unknown field 'outputs'"),
+        (NET.replace("output_dim = 3\n", ""), "layer scores.v2 (InnerProduct): output_dim is missing"),
+        (NET.replace('"Tanh"', '"Tanhh"'), "ip1: no neuron 'Tanhh' (did you mean 'Tanh'?)"),
+        (NET.replace('"Tanh"', '{ type = "Tanh", a = 1 }'), "ip1: Tanh: unknown field 'a'"),
+        (
+            NET.replace('"Tanh"', "3"),
+            "ip1: neuron=3, but it must be a neuron: an object, a name, or a table with 'type'",
+        ),
+        (NET.replace("max_iter = 10", "max_itr = 10"), "[solver]: unknown field 'max_itr' (did you mean 'max_iter'?)"),
+        (NET.replace("max_iter = 10", "max_iter = -1"), "[solver]: max_iter=-1, but it must be above 0"),
+        (NET.replace('"SGD"', '"SDG"'), "[solver]: no solver 'SDG' (did you mean 'SGD'?)"),
+        (NET.replace("stepsize = 4", "step = 4"), "unknown field 'step'"),
+        (NET.replace("every_n_iter", "every"), "[[callback]] TrainingSummary: unknown field 'every'"),
+        (NET.replace('type = "TrainingSummary"', ""), "[[callback]] 1: type is missing"),
+        (NET + "[plugins]\nrequired = []", "unknown key 'plugins.required' (did you mean 'require'?)"),
+        (NET + "[plugins]\nrequire = [1]", "plugins.require must be a list of texts"),
+        (NET + "[plugins.pin]\nx = 1", "plugins.pin: 'x'=1, but it must be the name of a distribution"),
+        (NET + '[plugins]\nrequire = ["no-such-thing>=2"]', "required: no-such-thing>=2 (not installed)"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_place(text: str, complaint: str) -> None:
+    told = refused(text)
+    assert complaint in told
+    assert told.startswith("small.toml: ")
+
+
+def test_all_complaints_come_at_once() -> None:
+    told = refused(NET.replace("output_dim", "output").replace("max_iter", "iterations"))
+    assert told.count("unknown field 'output'") == 2
+    assert "unknown field 'iterations'" in told
+
+
+def test_what_is_required_tells_what_to_install() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(NET + '[plugins]\nrequire = ["no-such-thing>=2"]'))
+    assert caught.value.remedy == 'pip install "no-such-thing>=2"'
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "no such file"),
+        (b"name = \xff", "not a text file: invalid start byte at byte 7"),
+        (b"name = ", "not TOML: Invalid value (at end of document)"),
+        (b"name = 1\nname = 2", "not TOML: Cannot overwrite a value (at line 2, column 9)"),
+        (b"a = " + b"[" * 5000, "not TOML"),
+        (b"seed = " + b"9" * 5000, "not TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_read(content: bytes | None, complaint: str) -> None:
+    path = Path("bad.toml")
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"bad.toml: {complaint}")
+
+
+def test_a_folder_and_a_giant_are_no_net_files(clean: Path) -> None:
+    with pytest.raises(ConfigError, match="not a file"):
+        load(clean)
+    with Path("giant.toml").open("wb") as file:
+        file.truncate(2**40)  # takes no room
+    with pytest.raises(ConfigError, match=r"giant\.toml: larger than 16 MiB"):
+        load("giant.toml")
+
+
+@pytest.mark.parametrize(
+    ("override", "read", "value"),
+    [
+        ("seed=7", lambda file: file.table["seed"], 7),
+        (" seed = 7 ", lambda file: file.table["seed"], 7),
+        ("backend=numpy", lambda file: file.table["backend"], "numpy"),
+        ("layer.ip1.output_dim=9", lambda file: file.layers[2].output_dim, 9),
+        ("layer.scores.v2.output_dim=9", lambda file: file.layers[3].output_dim, 9),
+        ("layer.ip1.neuron=ReLU", lambda file: repr(file.layers[2].neuron), "ReLU()"),
+        ('layer.ip1.exclude=["test"]', lambda file: file.layers[2].exclude, ("test",)),
+        ("layer.ip1.weight_init.std=2.0", lambda file: file.layers[2].weight_init.std, 2.0),
+        ("layer.ip1.bias_init.value=0.5", lambda file: file.layers[2].bias_init.value, 0.5),
+        ("solver.max_iter=100", lambda file: file.solver().max_iter, 100),
+        ("solver.lr_policy.base=0.2", lambda file: file.solver().lr_policy.base, 0.2),
+        ("solver.lr_policy=0.3", lambda file: file.solver().lr_policy.base, 0.3),
+        ("callback.TrainingSummary.every_n_iter=2", lambda file: file.solver().callbacks[0].every_n_iter, 2),
+        ('plugins.pin={ "layer:Softmax" = "nacre" }', lambda file: file.pins, {"layer:Softmax": "nacre"}),
+    ],
+)
+def test_overrides(override: str, read: Any, value: Any) -> None:
+    text = NET.replace('neuron = "Tanh"', 'neuron = "Tanh"\nweight_init = "Gaussian"\nbias_init = "Constant"')
+    assert read(load(write(text), [override])) == value
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("seed", "it must be like solver.max_iter=100"),
+        ("=3", "it must be like solver.max_iter=100"),
+        ("solver..x=3", "it must be like solver.max_iter=100"),
+        ("seed=[1", "'[1' is no TOML value"),
+        ("seed=1\nname='x'", "it must be one value"),
+        ("layer.ip=3", "it must be like layer.NAME.FIELD=VALUE"),
+        (
+            "layer.ip2.output_dim=3",
+            "there is no layer 'ip2' (did you mean 'ip1'?); there are: in, truth, ip1, scores.v2",
+        ),
+        ("callback.Snapshot.keep=3", "there is no callback 'Snapshot'"),
+        ("solver.momentum_policy.base=0.5", "'momentum_policy' is 0.9, so it has no field 'base'"),
+        ("solver.max_itr=3", "unknown field 'max_itr' (did you mean 'max_iter'?)"),
+        ("sede=3", "unknown key 'sede' (did you mean 'seed'?)"),
+    ],
+)
+def test_overrides_that_mean_nothing(override: str, complaint: str) -> None:
+    assert complaint in refused(NET, override)
+
+
+def test_an_override_of_one_of_two_is_refused() -> None:
+    text = NET + '[[callback]]\ntype = "TrainingSummary"\n'
+    assert "there are 2 callbacks 'TrainingSummary'" in refused(text, "callback.TrainingSummary.every_n_iter=2")
+
+
+def test_settings_win_in_their_order(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = load(write())
+    assert file.backend() == ""
+    write('backend = "users"\n[plugins.pin]\na = "users"\nb = "users"\nc = "users"', "config/nacre/nacre.toml")
+    assert file.backend() == "users"
+    write('backend = "folders"\n[plugins.pin]\na = "folders"\nb = "folders"', "nacre.toml")
+    assert file.backend() == "folders"
+    file = load(write(NET.replace("seed", 'backend = "files"\nseed') + '[plugins.pin]\na = "files"\n'))
+    assert file.backend() == "files"
+    assert file.pins == {"a": "files", "b": "folders", "c": "users"}
+    monkeypatch.setenv("NACRE_BACKEND", "environments")
+    assert file.backend() == "environments"
+    assert file.backend("given") == "given"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("backnd = 'numpy'", "nacre.toml: unknown key 'backnd' (did you mean 'backend'?)"),
+        ("backend = 3", "nacre.toml: backend=3, but it must be a text"),
+        ("[plugins]\nrequire = []", "nacre.toml: unknown key 'plugins.require'"),
+        ("[plugins.pin]\na = 1", "nacre.toml: plugins.pin: 'a'=1"),
+        ("[", "nacre.toml: not TOML"),
+    ],
+)
+def test_bad_settings(text: str, complaint: str) -> None:
+    write(text, "nacre.toml")
+    with pytest.raises(ConfigError) as caught:
+        read_settings()
+    assert str(caught.value).startswith(complaint)
+
+
+def test_a_pin_settles_the_names_in_a_file() -> None:
+    class Mine(Neuron):
+        pass
+
+    here = nacre.registry.registry()
+    here.register(Mine, "Tanh", distribution="acme")
+    assert "neuron 'Tanh' is offered by acme and nacre" in refused()
+    file = load(write(NET + '[plugins.pin]\n"neuron:Tanh" = "acme"\n'))
+    assert type(file.layers[2].neuron) is Mine
+    assert here.pins == {}
+    assert table_of(file.layers[2])["neuron"] == "acme:Tanh"
+    assert type(load(write(dumps(file))).layers[2].neuron) is Mine
+
+
+# The way back
+
+
+def same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+@pytest.mark.parametrize("text", [NET, LENET.read_text(encoding="utf-8")])
+def test_what_is_written_is_read_back(clean: Path, text: str) -> None:
+    file = load(write(text))
+    again = load(write(dumps(file), "again.toml"))
+    assert all(map(same, file.layers, again.layers)) and len(file.layers) == len(again.layers)
+    assert repr(file.solver()) == repr(again.solver())
+    assert dumps(again) == dumps(file)
+
+
+def test_a_net_is_written_as_well() -> None:
+    net = load(write()).net("train", dtype="float64", allocate=False)
+    again = load(write(dumps(net), "again.toml"))
+    assert all(map(same, net.layers, again.layers))
+    assert again.net(allocate=False).dtype == "float64"
+
+
+def test_what_no_file_can_hold_is_refused() -> None:
+    from nacre_data import MemoryDataLayer
+    from small_layers import SquareLossLayer
+
+    data = MemoryDataLayer(name="d", tops=["x"], data=[np.zeros((3, 2))], batch_size=1)
+    assert table_of(data)["data"] == ["array of shape (3, 2), float64"]
+    net = Net("n", [data, SquareLossLayer(bottoms=["x"])], allocate=False)
+    with pytest.raises(ConfigError, match="d: data is an array, which a net file cannot hold"):
+        dumps(net)
+    with pytest.raises(ConfigError, match="no plugin offers SquareLossLayer"):
+        dumps(Net("n", [load(write()).layers[0], SquareLossLayer(bottoms=["data"])], allocate=False))
+
+
+# What a layer of each type cannot do without; all else is drawn.
+NEEDED: dict[str, dict[str, Any]] = {
+    "Accuracy": {"bottoms": ["a", "b"]},
+    "Activation": {"bottoms": ["a"], "tops": ["t"], "neuron": "ReLU"},
+    "Concat": {"bottoms": ["a", "b"], "tops": ["t"]},
+    "Convolution": {"bottoms": ["a"], "tops": ["t"], "n_filter": 4},
+    "Dropout": {"bottoms": ["a"]},
+    "HDF5Data": {"source": ["x.h5", "sub/y.h5"], "batch_size": 3},
+    "InnerProduct": {"bottoms": ["a"], "tops": ["t"], "output_dim": 4},
+    "Input": {"tops": ["t"]},
+    "Reshape": {"bottoms": ["a"], "tops": ["t"], "shape": [2, -1]},
+    "SoftmaxLoss": {"bottoms": ["a", "b"]},
+    "Split": {"bottoms": ["a"], "tops": ["t", "u"]},
+}
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "bool": st.booleans(),
+    "int": st.integers(-3, 10**12),
+    "float": st.floats(allow_nan=False),
+    "str": st.sampled_from(["", "key", "größe", "a\"b\\c'd\n\x7f"]),
+    "Phases": st.lists(st.sampled_from(["train", "validation", "test", "predict"]), unique=True),
+    "Pair": st.one_of(st.integers(0, 4), st.tuples(st.integers(0, 4), st.integers(0, 4)).map(list)),
+    "Sizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
+    "Shape": st.lists(st.integers(0, 4), max_size=3),
+    "Neuron": st.sampled_from(["Identity", "ReLU", {"type": "Tanh"}]),
+    "Initializer": st.sampled_from(["Xavier", {"type": "Constant", "value": 0.25}, {"type": "Gaussian", "std": 1e-3}]),
+    "Regularizer | None": st.sampled_from(["L1", "L2", "none"]),
+    "PoolingFunction": st.sampled_from(["Max", {"type": "Mean", "divide_by": "image"}]),
+}
+
+
+def layer_types() -> list[str]:
+    return [name for name in Registry().names("layer") if name != "MemoryData"]  # arrays stand in no file
+
+
+@pytest.mark.parametrize("name", layer_types())
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_every_layer_survives_the_way_through_a_file(name: str, data: st.DataObject) -> None:
+    cls = nacre.registry.registry().open("layer", name)
+    fields = {"name": "it", **NEEDED.get(name, {"bottoms": ["a"], "tops": ["t"]})}
+    for field in cls.fields():
+        if field.name in fields or field.type not in FIELDS or not data.draw(st.booleans()):
+            continue
+        tried = {**fields, field.name: data.draw(FIELDS[field.type], field.name)}
+        try:
+            load(write(toml_text({"layer": [{"type": name, **tried}]}), "tried.toml"))
+        except ConfigError:  # a check of the field's own
+            continue
+        fields = tried
+    file = load(write(toml_text({"layer": [{"type": name, **fields}]}), "one.toml"))
+    again = load(write(dumps(file), "two.toml"))
+    assert same(file.layers[0], again.layers[0])
+    assert table_of(file.layers[0]) == table_of(again.layers[0])
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return type(one) is type(other) and one == other
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))  # no half of a surrogate pair: no file can hold one
+VALUES = st.recursive(
+    st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), TEXTS),
+    lambda below: st.one_of(st.lists(below), st.dictionaries(TEXTS, below)),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(TEXTS, VALUES))
+def test_toml_that_is_written_is_read_back(table: dict[str, Any]) -> None:
+    assert equal(tomllib.loads(toml_text(table)), table)
+
+
+def test_toml_has_sections_where_people_expect_them() -> None:
+    table = {"b": {"x": 1}, "a": 1, "c": [{"y": [1, 2]}, {"z": {"w": True}}]}
+    assert toml_text(table) == "a = 1\n\n[b]\nx = 1\n\n[[c]]\ny = [1, 2]\n\n[[c]]\nz = { w = true }\n"
+    with pytest.raises(ConfigError, match="cannot be written as TOML"):
+        toml_text({"a": None})

@@ -1,0 +1,27 @@
+"""Running a suite of `nacre.testing` by hand, to see what it finds."""
+
+import inspect
+import itertools
+
+
+def kit_tests(suite):
+    """Give the names of the tests of a suite."""
+    return {name for name in dir(suite) if name.startswith("test_") and callable(getattr(suite, name))}
+
+
+def failures(suite, recorded=None, backend="numpy"):
+    """Run all tests of a suite on a backend, as pytest would; give {test: first error}.
+
+    `recorded` takes what the tests record as properties.
+    """
+    found = {}
+    choices = {"backend": [backend], "dtype": suite.dtypes, "example": list(suite().examples())}
+    choices["record_property"] = [lambda *what: recorded.append(what) if recorded is not None else None]
+    for name in sorted(kit_tests(suite)):
+        asked = [one for one in inspect.signature(getattr(suite, name)).parameters if one != "self"]
+        for values in itertools.product(*(choices[one] for one in asked)):
+            try:
+                getattr(suite(), name)(*values)
+            except Exception as error:
+                found.setdefault(name, error)
+    return found
