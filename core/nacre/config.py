@@ -295,12 +295,7 @@ def based_on(folder: Path) -> Generator[None]:
 
 
 def _called(table: Mapping[str, Any], number: int) -> str:
-    name = layer_name(table)
-    return (
-        name
-        if table.get("name") == name and name
-        else f"layer {name or number + 1} ({table.get('type', 'without type')})"
-    )
+    return layer_name(table) or f"layer {number + 1} ({table.get('type', 'without type')})"
 
 
 def _type_of(table: Mapping[str, Any], kind: str) -> str:

@@ -436,10 +436,13 @@ class Net:
     def gradient(self, name: str) -> np.ndarray:
         """Give a read-only copy of the gradient of a blob, as the last backward pass left it.
 
+        Of a source's blob it is the gradient of what the source gave, before any layer changed it in place.
+
         Raises:
             BlobError: the blob has no gradient, or the net does not keep it.
         """
-        value = self._known(name)
+        op, first = self._first(name)
+        value = first if op.is_source else self.schedule.final[name]
         if value.gradient is None:
             hint = f"make the net with input_gradients=('{name}',)" if self.trains else ""
             raise BlobError(f"nobody wants the gradient of blob '{name}', so it is not computed", hint)

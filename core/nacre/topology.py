@@ -151,11 +151,11 @@ def wire(graph: Graph) -> Wiring:
 
 
 def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> list[bool]:
-    """Say of each wire whether back-propagation needs its gradient.
+    """Say of each wire whether back-propagation needs its gradient; `input_gradients` are blobs as their sources give them.
 
     A layer back-propagates if it can, and has parameters or a bottom whose gradient is needed.
     """
-    wanted = [wire.last and wire.name in input_gradients for wire in wiring.wires]
+    wanted = [one.name in input_gradients and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
     for index, node in enumerate(wiring.nodes):
         if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in wiring.inputs[index])):
             for number in wiring.outputs[index]:

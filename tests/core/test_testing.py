@@ -238,6 +238,13 @@ class ChangesItsInput(ScaledState):
         inputs[0][0, 0] = 7
 
 
+@broken(Scaled, "test_inputs_are_left_alone")
+class ChangesTheGradientOfItsTop(ScaledState):
+    def backward(self, inputs, diffs):
+        super().backward(inputs, diffs)
+        self.blobs_diff[0][...] *= 2
+
+
 @broken(Scaled, "test_forward_twice")
 class AddsToItsTop(ScaledState):
     def forward(self, inputs):

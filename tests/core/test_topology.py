@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_layers import AddLayer, HalveLayer, MatrixLayer, SquareLossLayer, data, fill
 
 from nacre import InputLayer, Layer, Net, TopologyError
 from nacre.topology import Graph, ancestors, check_bp_topology, sort, wanted_gradients, wire
@@ -18,6 +17,7 @@ from nacre_layers import (
     SoftmaxLossLayer,
     SplitLayer,
 )
+from small_layers import AddLayer, HalveLayer, MatrixLayer, SquareLossLayer, data, fill
 
 
 def ip(name: str, bottoms: str = "data", tops: str = "") -> InnerProductLayer:
@@ -144,7 +144,7 @@ def check(*layers: Layer, insert_splits: bool = False) -> None:
 
 
 def labelled(*layers: Layer) -> list[Layer]:
-    return [InputLayer(name="in", tops=["data", "label"], shape=(2,), batch_size=3), *layers]
+    return [data(2), data(top="label"), *layers]
 
 
 def loss(bottom: str, name: str = "loss") -> SoftmaxLossLayer:

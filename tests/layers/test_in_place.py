@@ -98,6 +98,21 @@ def test_a_net_that_keeps_everything_gives_the_same(name):
             assert_close(nets[0].parameters[parameter].gradient, nets[1].parameters[parameter].gradient, parameter)
 
 
+def test_in_place_on_what_a_source_gives():
+    layers = [InputLayer(tops=["x"], shape=6, batch_size=3), drop("x"), ip("x", "y")]
+    net = Net("n", layers, backend="numpy", dtype="float64")
+    x = np.random.default_rng(0).standard_normal((3, 6))
+    results = []
+    for factor in (1, 2, 1):
+        net.write("x", factor * x)
+        net.forward()
+        results.append(net.blob("y"))
+    bias = net.parameters["y/bias"].value
+    assert_close(results[1] - bias, 2 * (results[0] - bias))
+    assert_close(results[2], results[0], tolerance=0.0)
+    assert_close(net.predict(x, output="y"), x @ net.parameters["y/weight"].value.T + bias)
+
+
 def test_the_masks_are_not_empty():
     net = make(NETS["Tanh neuron, dropout"], backend="numpy", keep=["a"])
     net.forward()

@@ -56,8 +56,7 @@ class Suite:
     @classmethod
     def applicable(cls, tests: set[str]) -> Iterable[str]:
         """Give the tests that a layer of these traits has."""
-        own = cast("object", cls.strategy) is not cast("object", Suite.strategy)
-        return tests if own else tests - {"test_random_shapes"}
+        return tests - {"test_random_shapes"} if cls.strategy is Suite.strategy else tests
 
     def examples(self) -> Iterable[Example]:
         """Give the uses of the layer that are tested, at least one."""
@@ -77,7 +76,8 @@ class Suite:
         Unless overridden: between -1 and 1, and for buffers, which may be variances, between 0.5 and 1.5.
         """
         low, high = (-1.0, 1.0) if parameter.trainable else (0.5, 1.5)
-        return random.uniform(low, high, parameter.shape)
+        shape: tuple[int, ...] = parameter.shape
+        return random.uniform(low, high, shape)
 
     def backends(self) -> Sequence[str]:
         """Give the names of the backends to test on: all that can be used here."""
@@ -179,6 +179,8 @@ class LayerTests(Suite):
         without: set[str] = set() if layer.can_do_bp else backward
         if not (layer.has_loss or layer.has_stats) or layer.is_source:
             without |= {"test_rows"}
+        if layer.is_inplace:
+            without |= {"test_inputs_are_left_alone"}
         if layer.is_source:
             without |= {"test_batch_of_one", "test_forward_twice", "test_inputs_are_left_alone", "test_random_shapes"}
         return set(super().applicable(tests)) - without
@@ -212,6 +214,11 @@ class LayerTests(Suite):
                 assert all(0 < state.rows <= one.shape[0] for one in trial.results()), f"rows is {state.rows}"
                 state.rewind()
                 trial.forward()
+            if layer.is_inplace:
+                above, below = (
+                    [(one.shape, one.dtype) for one in values] for values in (trial.op.outputs, trial.op.inputs)
+                )
+                assert above == below, f"in place, but makes {above} of {below}"
             if not layer.can_do_bp:
                 state.backward(trial.op.input_arrays, [None] * len(trial.arrays))
             names = [parameter.name for parameter in state.parameters]
@@ -255,10 +262,11 @@ class LayerTests(Suite):
             trial.forward()
             if trial.differentiates:
                 trial.net.backward()
-            if trial.layer.is_inplace:
-                return
             for bottom, array in zip(trial.layer.bottoms, trial.arrays, strict=True):
                 assert_close(trial.net.blob(bottom), array, f"bottom '{bottom}' after the pass", 0.0)
+            if trial.differentiates and trial.tops and not trial.op.aliases:
+                for top, weights in zip(trial.tops, trial.probe_weights(), strict=True):
+                    assert_close(trial.net.gradient(top), weights, f"gradient of top '{top}' after backward", 0.0)
 
     def test_memory_is_shared(self, backend: str, dtype: str, example: Example) -> None:
         """A net that shares memory between blobs gives what a net gives that shares none: in place is no difference."""

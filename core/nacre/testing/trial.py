@@ -320,6 +320,12 @@ class Trial:
         """Give the layer's own loss."""
         return self.net.losses()[self.layer.name]
 
+    def probe_weights(self) -> list[np.ndarray]:
+        """Give the weights of the probe, which are the gradients of what it sees."""
+        state = self.net.node_ops["probe"].state
+        assert isinstance(state, ProbeState)
+        return [self.net.backend.to_host(weight) for weight in state.weights]
+
     def gradients(self) -> dict[str, np.ndarray]:
         """Run backward; give the gradients of the wanted inputs ("input 0") and of the parameters, by name."""
         self.net.backward()

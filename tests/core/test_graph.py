@@ -1,0 +1,140 @@
+"""Drawings of nets: dot and SVG."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from nacre import InputLayer, Layer, Net
+from nacre.config import load
+from nacre.graph import dot, svg
+from nacre_layers import (
+    AccuracyLayer,
+    ConcatLayer,
+    ConvolutionLayer,
+    DropoutLayer,
+    InnerProductLayer,
+    PoolingLayer,
+    ReLU,
+    SoftmaxLayer,
+    SoftmaxLossLayer,
+    SplitLayer,
+)
+
+LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def branching(branches: int = 3, **options: object) -> Net:
+    tops = [f"part{number}" for number in range(branches)]
+    layers: list[Layer] = [
+        InputLayer(name="in", tops=["data"], shape=[3, 16, 16], batch_size=4),
+        InputLayer(name="truth", tops=["label"], batch_size=4),
+        SplitLayer(name="split", bottoms=["data"], tops=tops),
+        ConvolutionLayer(name="conv0", bottoms=["part0"], tops=["c0"], n_filter=8, neuron=ReLU()),
+        PoolingLayer(name="pool", bottoms=["c0"], tops=["p"], kernel=3, pad=1),
+        *(PoolingLayer(name=f"pool{top}", bottoms=[top], tops=[f"p{top}"], kernel=3, pad=1) for top in tops[1:]),
+        ConcatLayer(name="join", bottoms=["p", *(f"p{top}" for top in tops[1:])], tops=["all"]),
+        InnerProductLayer(name="ip", bottoms=["all"], tops=["ip"], output_dim=3),
+        DropoutLayer(name="drop", bottoms=["ip"]),
+        SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+        AccuracyLayer(name="accuracy", bottoms=["ip", "label"]),
+        SoftmaxLayer(name="prob", bottoms=["ip"], tops=["prob"]),
+    ]
+    return Net("branching", layers, backend="numpy", **{"phase": "test", "allocate": False, **options})
+
+
+def lenet() -> Net:
+    return load(LENET).net(backend="numpy", allocate=False)
+
+
+def boxes(drawing: str) -> dict[str, tuple[float, float, float, float]]:
+    """Give left, top, right and bottom of each layer's box."""
+    found: dict[str, tuple[float, float, float, float]] = {}
+    for group in ET.fromstring(drawing).iter(f"{SVG}g"):
+        rect, title = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
+        assert rect is not None and title is not None
+        x, y, width, height = (float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
+        found[title.text or ""] = (x, y, x + width, y + height)
+    return found
+
+
+def texts(drawing: str) -> list[str]:
+    return [text.text or "" for text in ET.fromstring(drawing).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("net", [lenet(), branching(), branching(9)], ids=["lenet", "branching", "wide"])
+def test_every_layer_has_a_box_and_none_covers_another(net: Net) -> None:
+    drawing = svg(net)
+    placed = boxes(drawing)
+    assert list(placed) == [node.name for node in net.wiring.nodes]
+    size = ET.fromstring(drawing).attrib
+    for (name, one), (other_name, other) in itertools.combinations(placed.items(), 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        assert apart, f"{name} and {other_name} overlap"
+    for left, top, right, bottom in placed.values():
+        assert left >= 0 and top >= 0 and right <= float(size["width"]) and bottom <= float(size["height"])
+
+
+@pytest.mark.parametrize("net", [lenet(), branching(), branching(9)], ids=["lenet", "branching", "wide"])
+def test_blobs_run_down_from_their_layer_to_their_readers(net: Net) -> None:
+    drawing = svg(net)
+    placed, lines = boxes(drawing), []
+    for path in ET.fromstring(drawing).iter(f"{SVG}path"):
+        if path.attrib.get("marker-end"):
+            numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.attrib["d"])]
+            lines.append(((numbers[0], numbers[1]), (numbers[-2], numbers[-1])))
+    assert len(lines) == sum(max(1, len(wire.consumers)) for wire in net.wiring.wires)
+    for start, end in lines:
+        assert start[1] < end[1]
+        assert any(box[0] <= start[0] <= box[2] and box[3] == start[1] for box in placed.values())
+    for wire in net.wiring.wires:
+        for consumer, _ in wire.consumers:
+            above, below = placed[net.wiring.nodes[wire.producer].name], placed[net.wiring.nodes[consumer].name]
+            assert any(
+                above[0] <= start[0] <= above[2] and below[0] <= end[0] <= below[2] and end[1] == below[1]
+                for start, end in lines
+            )
+
+
+def test_boxes_say_types_and_lines_say_shapes() -> None:
+    found = texts(svg(lenet()))
+    assert {"conv1", "Convolution + ReLU", "SoftmaxLoss", "data 64 × 1 × 8 × 8", "conv2 64 × 50 × 8 × 8"} <= set(found)
+    assert found.count("label 64") == 2  # the halo, and the text
+
+
+def test_what_nobody_reads_ends_in_its_name() -> None:
+    drawing = svg(branching())
+    assert texts(drawing).count("prob") == 2  # the layer, and the end of the line
+    assert 'font-style="italic">prob</text>' in drawing
+
+
+def test_a_drawing_is_always_the_same() -> None:
+    assert svg(branching()) == svg(branching())
+
+
+def test_notebooks_show_the_drawing() -> None:
+    net = branching()
+    assert net._repr_svg_() == svg(net)
+
+
+def test_dot_names_boxes_lines_and_ends() -> None:
+    text = dot(branching())
+    assert text.startswith('digraph "branching" {\n')
+    assert text.endswith("}\n")
+    assert '"conv0" [label="conv0\\nConvolution + ReLU", ' in text
+    assert '"split" -> "conv0" [label="part0\\n4 × 3 × 16 × 16"]' in text
+    assert '"ip" -> "drop" [label="ip\\n4 × 3"]' in text
+    assert '"drop" -> "loss" [label="ip\\n4 × 3"]' in text
+    assert '"prob" -> "blob prob"' in text
+    assert text.count(" -> ") == sum(max(1, len(wire.consumers)) for wire in branching().wiring.wires)
+
+
+def test_a_name_cannot_break_out() -> None:
+    net = Net('<b>"x', [InputLayer(name="in", tops=["x"], shape=[2])], backend="numpy", allocate=False)
+    assert ET.fromstring(svg(net)).find(f"{SVG}title") is not None
+    assert dot(net).startswith('digraph "<b>\\"x" {')

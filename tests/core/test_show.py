@@ -1,0 +1,132 @@
+"""A net as text and as data."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from nacre import InputLayer, Net
+from nacre.config import load
+from nacre.show import align, describe, first_line, size
+from nacre_layers import ActivationLayer, BatchNormLayer, InnerProductLayer, ReLU, ReLULayer, SoftmaxLossLayer, Tanh
+from small_layers import SquareLossLayer
+
+LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
+
+
+def named(described: dict[str, list[dict[str, object]]], name: str) -> dict[str, object]:
+    (one,) = [layer for layer in described["layers"] if layer["name"] == name]
+    return one
+
+
+def net(**options: object) -> Net:
+    layers = [
+        InputLayer(name="in", tops=["x"], shape=[6], batch_size=4),
+        InputLayer(name="truth", tops=["label"], batch_size=4),
+        InnerProductLayer(name="one", bottoms=["x"], tops=["y"], output_dim=6, param_key="same", neuron=Tanh()),
+        InnerProductLayer(name="two", bottoms=["y"], tops=["z"], output_dim=6, param_key="same"),
+        BatchNormLayer(name="norm", bottoms=["z"], tops=["n"]),
+        ReLULayer(name="act", bottoms=["n"], tops=["a"]),
+        ActivationLayer(name="more", bottoms=["a"], tops=["b"], neuron=ReLU()),
+        SoftmaxLossLayer(name="loss", bottoms=["b", "label"]),
+    ]
+    return Net("shown", layers, backend="numpy", **{"allocate": False, **options})
+
+
+def test_the_example_is_described() -> None:
+    described = describe(load(LENET).net(backend="numpy", allocate=False))
+    assert (described["name"], described["phase"], described["backend"]) == ("lenet", "train", "numpy")
+    assert named(described, "conv2") == {
+        "name": "conv2",
+        "type": "Convolution",
+        "neuron": "ReLU",
+        "bottoms": ["conv1"],
+        "tops": ["conv2"],
+        "shapes": [[64, 50, 8, 8]],
+        "parameters": 50 * 20 * 3 * 3 + 50,
+        "shared": [],
+        "kernel": "ConvolutionKernel",
+    }
+    assert named(described, "drop1")["tops"] == ["ip1"]
+    assert named(described, "drop1")["kernel"] is None
+    assert described["parameters"] == 200 + 9_050 + 800 * 128 + 128 + 1_290
+    count = described["bytes"]
+    assert count["parameters"] == count["gradients"] == 4 * described["parameters"]
+    assert 0 < count["blobs"] <= count["blobs_unshared"]
+    assert count["total"] == count["parameters"] + count["gradients"] + count["blobs"]
+
+
+def test_shared_parameters_count_once_and_buffers_apart() -> None:
+    described = describe(net())
+    assert named(described, "one")["parameters"] == 42
+    assert (named(described, "two")["parameters"], named(described, "two")["shared"]) == (0, ["one"])
+    assert described["buffers"] > 0
+    assert described["parameters"] == sum(layer["parameters"] for layer in described["layers"]) - described["buffers"]
+
+
+def test_a_neuron_that_is_the_layer_is_not_said_twice() -> None:
+    described = describe(net())
+    assert [(named(described, name)["type"], named(described, name)["neuron"]) for name in ("one", "act", "more")] == [
+        ("InnerProduct", "Tanh"),
+        ("ReLU", None),
+        ("Activation", "ReLU"),
+    ]
+
+
+def test_a_net_without_a_backward_pass_has_no_gradients() -> None:
+    assert describe(net(phase="test"))["bytes"]["gradients"] == 0
+
+
+def test_the_text_has_a_line_for_each_layer() -> None:
+    lines = str(net()).splitlines()
+    assert lines[0] == "net 'shown' in phase train, float32 on numpy"
+    assert lines[2].split() == ["layer", "type", "tops", "parameters", "kernel"]
+    assert lines[6].split() == ["one", "InnerProduct", "+", "Tanh", "y", "4x6", "42", "InnerProductKernel"]
+    assert "(as one)" in lines[7]
+    assert any(line.startswith(f"{42 + 12} parameters, 12 numbers in buffers") for line in lines)
+    assert str(net(allocate=True)) == str(net())
+
+
+def test_a_large_net_takes_no_memory() -> None:
+    layers = [
+        InputLayer(tops=["x"], shape=[100_000], batch_size=10_000),
+        InnerProductLayer(name="ip", bottoms=["x"], tops=["y"], output_dim=1_000_000),
+    ]
+    tracemalloc.start()
+    try:
+        text = str(Net("large", layers, backend="numpy", allocate=False))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert "100,001,000,000 parameters" in text
+    assert "GiB" in text
+
+
+def test_the_first_line_names_who_has_no_kernel() -> None:
+    layers = [
+        InputLayer(tops=["x"], shape=[6], batch_size=4),
+        InnerProductLayer(name="ip", bottoms=["x"], tops=["y"], output_dim=6),
+        SquareLossLayer(name="loss", bottoms=["y"]),
+    ]
+    assert first_line(Net("n", layers, backend="numpy", allocate=False)) == (
+        "numpy: 1 of 2 layers have kernels; 1 on its own xp: loss; 0 copies"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (150 * 1024, "150 KiB"), (3 * 2**40, "3072 GiB")],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_columns_stand_below_each_other() -> None:
+    assert align(("a", "n"), [("xyz", "1"), ("", "100")], right=(1,)) == [
+        "a      n",
+        "---  ---",
+        "xyz    1",
+        "     100",
+    ]
