@@ -135,8 +135,9 @@ class Constraint(Component, kind="constraint"):
 class ComponentKernel:
     """A faster regulariser or constraint on one backend: made as `Kernel(component, backend)`, with the same methods.
 
-    Offered for ("regularizer/L1", backend) or ("constraint/L2", backend). `dtypes` are the types that it computes in, all
-    where it says none; `supports` gives None, or the reason why it does not serve a component on arrays of these shapes.
+    Offered for ("regularizer/L1", backend) or ("constraint/L2", backend). `dtypes` are the types that it computes in,
+    all where it says none; `supports` gives None, or the reason why it does not serve a component on arrays of these
+    shapes.
     """
 
     dtypes: ClassVar[tuple[str, ...]] = ()

@@ -151,9 +151,10 @@ def wire(graph: Graph) -> Wiring:
 
 
 def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> list[bool]:
-    """Say of each wire whether back-propagation needs its gradient; `input_gradients` are blobs as their sources give them.
+    """Say of each wire whether back-propagation needs its gradient.
 
-    A layer back-propagates if it can, and has parameters or a bottom whose gradient is needed.
+    `input_gradients` names blobs, as their sources give them. A layer back-propagates if it can, and has parameters or
+    a bottom whose gradient is needed.
     """
     wanted = [one.name in input_gradients and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
     for index, node in enumerate(wiring.nodes):

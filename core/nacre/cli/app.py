@@ -84,7 +84,8 @@ def _offered() -> dict[str, str]:
     here = registry()
     offers = here.offers("command")
     short = {offer.name for offer in offers if len(here.offers("command", offer.name)) == 1} - set(COMMANDS)
-    return {offer.name if offer.name in short else offer.qualified: str(offer.provenance) for offer in offers}
+    found = {offer.name if offer.name in short else offer.qualified: str(offer.provenance) for offer in offers}
+    return dict(sorted(found.items()))
 
 
 def _told(error: Exception, *, as_json: bool, debug: bool) -> int:

@@ -12,8 +12,8 @@ from .classes import check_label_shape, class_axis, split_shape, whole_labels
 class AccuracyLayer(Layer, is_sink=True, has_stats=True):
     """The share of labels that the highest score hits; of equal scores the first one wins.
 
-    Bottoms are the scores and the labels, as for SoftmaxLoss. The statistic `accuracy` is a mean over all rows that count
-    since the last reset, `error` is 1 - accuracy. After Mocha.jl's `AccuracyLayer`.
+    Bottoms are the scores and the labels, as for SoftmaxLoss. The statistic `accuracy` is a mean over all rows that
+    count since the last reset, `error` is 1 - accuracy. After Mocha.jl's `AccuracyLayer`.
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]

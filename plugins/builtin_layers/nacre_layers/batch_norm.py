@@ -29,10 +29,10 @@ from .initializers import Constant
 class BatchNormLayer(Layer, has_param=True, has_neuron=True, can_do_bp=True):
     """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, for each channel.
 
-    In phase `train` mean and (biased) variance are those of the batch, and the running ones follow:
-    running = decay · running + (1 - decay) · batch, with the unbiased variance. In all other phases the running ones are
-    used. They are buffers, `mean` and `variance`, shared and saved like parameters. Ioffe and Szegedy, "Batch
-    normalization", 2015; the conventions are PyTorch's (its momentum is 1 - decay).
+    In phase `train` mean and (biased) variance are those of the batch, and the running ones follow: running = decay ·
+    running + (1 - decay) · batch, with the unbiased variance. In all other phases the running ones are used. They are
+    buffers, `mean` and `variance`, shared and saved like parameters. Ioffe and Szegedy, "Batch normalization", 2015;
+    the conventions are PyTorch's (its momentum is 1 - decay).
     """
 
     bottoms: Annotated[Names, exactly(1), "what is normalised"]
@@ -67,7 +67,9 @@ class BatchNormState(LayerState, reads=""):
         channels = self.shape[1]
         self.mean = Parameter("mean", (channels,), init=Constant(), trainable=False)
         self.variance = Parameter("variance", (channels,), init=Constant(value=1.0), trainable=False)
-        self.learned = {name: Parameter.of(layer, name, (channels,)) for name in ("scale", "bias") if getattr(layer, name)}
+        self.learned = {
+            name: Parameter.of(layer, name, (channels,)) for name in ("scale", "bias") if getattr(layer, name)
+        }
         self.parameters = [*self.learned.values(), self.mean, self.variance]
         self.blobs = [backend.blob(shape)]
         self.count = self.shape[0] * self.shape[2]

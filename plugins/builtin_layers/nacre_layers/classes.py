@@ -12,7 +12,9 @@ def class_axis(layer: Any, shape: tuple[int, ...]) -> int:
     """Give the axis of the classes, counted from the front; it cannot be the batch's."""
     axis = layer.axis + len(shape) if layer.axis < 0 else layer.axis
     if not 0 < axis < len(shape):
-        raise ConfigError(f"{layer.name}: axis={layer.axis}, but the bottom of shape {shape} has the axes 1 to {len(shape) - 1}")
+        raise ConfigError(
+            f"{layer.name}: axis={layer.axis}, but the bottom of shape {shape} has the axes 1 to {len(shape) - 1}"
+        )
     return axis
 
 
@@ -26,7 +28,9 @@ def check_label_shape(layer: Any, prediction: tuple[int, ...], label: tuple[int,
     full = (*prediction[:axis], 1, *prediction[axis + 1 :])
     squeezed = prediction[:axis] + prediction[axis + 1 :]
     if label not in (full, squeezed) and not (prod(full) == full[0] and label in ((full[0],), (full[0], 1))):
-        raise ConfigError(f"{layer.name}: labels have the shape {label}, but {full} is needed for predictions {prediction}")
+        raise ConfigError(
+            f"{layer.name}: labels have the shape {label}, but {full} is needed for predictions {prediction}"
+        )
 
 
 def whole_labels(layer: Any, backend: Any, label: Array, count: int, classes: int) -> Array:

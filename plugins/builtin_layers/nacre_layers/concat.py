@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactly
@@ -40,7 +41,7 @@ class ConcatState(LayerState, reads=""):
         for one in inputs:
             ends.append(ends[-1] + one.shape[axis])
         before = (slice(None),) * axis
-        self.parts = [(*before, slice(start, end)) for start, end in zip(ends, ends[1:], strict=False)]
+        self.parts = [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]
         self.blobs = [backend.blob((*first[:axis], ends[-1], *first[axis + 1 :]))]
 
     def forward(self, inputs: list[Array]) -> None:

@@ -30,11 +30,11 @@ from .weights import Weighted
 class ConvolutionLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
     """y[n, f] = b[f] + Σ_c W[f, c] ⋆ x[n, c], a cross-correlation; one top for each bottom, all with the same filters.
 
-    Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape. `kernel`,
-    `stride` and `pad` are one number for all directions, or one for each, in pixels; padding is zero. Tops have
-    floor((length + 2 pad - kernel) / stride) + 1 along an axis. `weight` is (n_filter, channels / n_group, *kernel), `bias`
-    (n_filter). With `n_group` g, filters and channels are cut into g parts that do not see each other. After Mocha.jl's
-    `ConvolutionLayer`.
+    Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
+    `kernel`, `stride` and `pad` are one number for all directions, or one for each, in pixels; padding is zero. Tops
+    have floor((length + 2 pad - kernel) / stride) + 1 along an axis. `weight` is (n_filter, channels / n_group,
+    *kernel), `bias` (n_filter). With `n_group` g, filters and channels are cut into g parts that do not see each
+    other. After Mocha.jl's `ConvolutionLayer`.
     """
 
     bottoms: Annotated[Names, at_least(1), "what is filtered"]
@@ -56,7 +56,9 @@ class Geometry:
     def __init__(self, layer: ConvolutionLayer, shape: Sequence[int]) -> None:
         directions = len(shape) - 2
         if not 1 <= directions <= 3:
-            raise ConfigError(f"{layer.name}: a bottom of shape {tuple(shape)} has not one to three axes behind the channels")
+            raise ConfigError(
+                f"{layer.name}: a bottom of shape {tuple(shape)} has not one to three axes behind the channels"
+            )
         self.images, self.channels, *self.image = shape
         names = ("kernel", "stride", "pad")
         self.kernel, self.stride, self.pad = (
@@ -68,7 +70,9 @@ class Geometry:
         sizes = zip(self.image, self.kernel, self.stride, self.pad, strict=True)
         self.out = tuple((length + 2 * pad - kernel) // stride + 1 for length, kernel, stride, pad in sizes)
         if min(self.out) < 1:
-            raise ConfigError(f"{layer.name}: kernel={self.kernel} is larger than the padded image of shape {tuple(shape)}")
+            raise ConfigError(
+                f"{layer.name}: kernel={self.kernel} is larger than the padded image of shape {tuple(shape)}"
+            )
         self.weight = (layer.n_filter, self.channels // layer.n_group, *self.kernel)
         self.top = (self.images, layer.n_filter, *self.out)
 
@@ -89,6 +93,11 @@ def declare(state: Any, layer: ConvolutionLayer, backend: Any, inputs: list[Any]
     return geometry
 
 
+def _strided(offset: int, count: int, stride: int) -> slice:
+    """Give the cells at `offset` in each of `count` windows."""
+    return slice(offset, offset + (count - 1) * stride + 1, stride)
+
+
 class ConvolutionState(LayerState, reads="inputs"):
     """`ConvolutionLayer` on any backend: one product of matrices for each cell of the filter."""
 
@@ -103,7 +112,7 @@ class ConvolutionState(LayerState, reads="inputs"):
         self.inside = (slice(None), slice(None), *places)
         self.padded, self.padded_diff = backend.empty(padded), backend.empty(padded)
         self.cells = [
-            (slice(None), slice(None), *(slice(o, o + (n - 1) * s + 1, s) for o, n, s in zip(cell, g.out, g.stride, strict=True)))
+            (slice(None), slice(None), *map(_strided, cell, g.out, g.stride))
             for cell in itertools.product(*map(range, g.kernel))
         ]
         count = prod(g.out)

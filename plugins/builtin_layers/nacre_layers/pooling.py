@@ -80,8 +80,8 @@ class Max(PoolingFunction):
 class Mean(PoolingFunction):
     """The mean of the cells; those outside the image count as 0.
 
-    `divide_by` says by how many cells the sum is divided: those of the window inside the "padded" image (Caffe), those of
-    the whole "kernel" (Mocha.jl, SINGA), or those inside the "image" (PyTorch with count_include_pad=False).
+    `divide_by` says by how many cells the sum is divided: those of the window inside the "padded" image (Caffe),
+    those of the whole "kernel" (Mocha.jl, SINGA), or those inside the "image" (PyTorch with count_include_pad=False).
     """
 
     divide_by: Annotated[str, one_of("padded", "kernel", "image"), "which cells of a window are counted"] = "padded"
@@ -102,10 +102,10 @@ class Mean(PoolingFunction):
 class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     """Pool every channel of every image on its own; one top for each bottom.
 
-    Bottoms are (images, channels, rows, columns), with any number of axes behind the channels; `kernel`, `stride` and `pad`
-    are one number for all of `axes`, or one for each, in pixels. The windows number
-    ceil((length + 2 pad - kernel) / stride) + 1 along an axis, or floor(...) + 1 with `rounding="floor"`; a last window that
-    misses the image is dropped. After Mocha.jl's `PoolingLayer` and Caffe's, rounding included.
+    Bottoms are (images, channels, rows, columns), with any number of axes behind the channels; `kernel`, `stride` and
+    `pad` are one number for all of `axes`, or one for each, in pixels. The windows number ceil((length + 2 pad -
+    kernel) / stride) + 1 along an axis, or floor(...) + 1 with `rounding="floor"`; a last window that misses the
+    image is dropped. After Mocha.jl's `PoolingLayer` and Caffe's, rounding included.
     """
 
     bottoms: Annotated[Names, at_least(1), "what is pooled"]
@@ -164,7 +164,9 @@ def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
     """
     places = layer.axes or tuple(range(2, len(shape)))
     if not places or max(places) >= len(shape):
-        raise ConfigError(f"{layer.name}: the bottom of shape {tuple(shape)} has no axes {places or 'behind the channels'}")
+        raise ConfigError(
+            f"{layer.name}: the bottom of shape {tuple(shape)} has no axes {places or 'behind the channels'}"
+        )
     sizes = [spread(getattr(layer, name), len(places), f"{layer.name}: {name}") for name in ("kernel", "stride", "pad")]
     axes: list[Axis] = []
     for place, kernel, stride, pad in zip(places, *sizes, strict=True):
@@ -172,8 +174,9 @@ def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
             raise ConfigError(f"{layer.name}: pad={pad} must be below kernel={kernel}, or a window has only padding")
         windows = window_count(shape[place], kernel, stride, pad, layer.rounding)
         if windows < 1:
+            padded = shape[place] + 2 * pad
             raise ConfigError(
-                f"{layer.name}: kernel={kernel} is larger than the padded image, {shape[place] + 2 * pad} along axis {place}"
+                f"{layer.name}: kernel={kernel} is larger than the padded image, {padded} along axis {place}"
             )
         axes.append(Axis(place, shape[place], kernel, stride, pad, windows))
     return axes
@@ -193,7 +196,8 @@ class PoolingState(LayerState, reads="inputs blobs"):
 
     def ready(self) -> None:
         self.work: list[_Work] = [
-            _Work(self.backend, axes, y.shape, self.layer.pooling.fill) for axes, y in zip(self.axes, self.blobs, strict=True)
+            _Work(self.backend, axes, y.shape, self.layer.pooling.fill)
+            for axes, y in zip(self.axes, self.blobs, strict=True)
         ]
 
     def forward(self, inputs: list[Array]) -> None:
@@ -232,7 +236,9 @@ class _Work:
                 place[axis.place] = slice(offset, offset + (axis.windows - 1) * axis.stride + 1, axis.stride)
             cells.append(self.padded[tuple(place)])
             self.gradients.append(self.gradient[tuple(place)])
-        self.windows = Windows(cells, {what: self._sizes(backend, axes, top, what) for what in ("kernel", "padded", "image")})
+        self.windows = Windows(
+            cells, {what: self._sizes(backend, axes, top, what) for what in ("kernel", "padded", "image")}
+        )
 
     @staticmethod
     def _sizes(backend: Any, axes: list[Axis], top: Sequence[int], what: str) -> Array:

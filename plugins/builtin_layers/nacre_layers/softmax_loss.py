@@ -15,9 +15,9 @@ from .softmax import softmax
 class SoftmaxLossLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = -weight / M · Σ log softmax(x)[label], over the M labels of the rows that count.
 
-    Bottoms are the scores and the labels. Labels are whole numbers counted from 0, of any type, in the shape (N,), (N, 1),
-    or that of the scores with `axis` of length 1. Raises DataError where a label is out of range. After Mocha.jl's
-    `SoftmaxLossLayer`.
+    Bottoms are the scores and the labels. Labels are whole numbers counted from 0, of any type, in the shape (N,),
+    (N, 1), or that of the scores with `axis` of length 1. Raises DataError where a label is out of range. After
+    Mocha.jl's `SoftmaxLossLayer`.
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]

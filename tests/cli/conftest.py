@@ -1,0 +1,151 @@
+"""What the tests of the command line share: a runner, and a small net with data in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import nacre.registry
+from nacre.cli.app import nacre as command
+from nacre.registry import Registry
+
+NET = """
+name = "small"
+
+[[layer]]
+type = "HDF5Data"
+name = "train"
+tops = ["data", "label"]
+exclude = ["validation", "test", "predict"]
+source = ["train.h5"]
+batch_size = 10
+shuffle = true
+transformers = [["data", { type = "Scale", scale = 0.5 }]]
+
+[[layer]]
+type = "HDF5Data"
+name = "test"
+tops = ["data", "label"]
+exclude = ["train", "predict"]
+source = ["test.h5"]
+batch_size = 10
+transformers = [["data", { type = "Scale", scale = 0.5 }]]
+
+[[layer]]
+type = "InnerProduct"
+name = "ip1"
+bottoms = ["data"]
+tops = ["ip1"]
+output_dim = 12
+neuron = "Tanh"
+
+[[layer]]
+type = "Dropout"
+name = "drop1"
+bottoms = ["ip1"]
+ratio = 0.25
+
+[[layer]]
+type = "InnerProduct"
+name = "ip2"
+bottoms = ["ip1"]
+tops = ["ip2"]
+output_dim = 3
+
+[[layer]]
+type = "SoftmaxLoss"
+name = "loss"
+bottoms = ["ip2", "label"]
+exclude = ["predict"]
+
+[[layer]]
+type = "Accuracy"
+name = "accuracy"
+bottoms = ["ip2", "label"]
+exclude = ["train", "predict"]
+
+[[layer]]
+type = "Softmax"
+name = "prob"
+bottoms = ["ip2"]
+tops = ["prob"]
+exclude = ["train", "validation", "test"]
+
+[solver]
+type = "SGD"
+max_iter = 60
+lr_policy = 0.1
+momentum_policy = 0.9
+
+[[callback]]
+type = "TrainingSummary"
+every_n_iter = 20
+
+[[callback]]
+type = "ValidationPerformance"
+every_n_iter = 30
+
+[[callback]]
+type = "Snapshot"
+every_n_iter = 20
+"""
+
+
+@dataclass
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The last thing printed, as JSON."""
+        whole = self.out.strip()
+        return json.loads(whole if whole.startswith(("[", "{\n")) else whole.splitlines()[-1])
+
+
+def run(*arguments: object, code: int = 0) -> Done:
+    """Run a command in this process, and check its exit code."""
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments])
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert result.exit_code == code, result.output
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def write_data(path: Path, records: int, seed: int) -> None:
+    """Write records of shape (2, 4) of three classes that can be told apart."""
+    random = np.random.default_rng(seed)
+    label = np.arange(records) % 3
+    data = random.normal(0, 0.3, (records, 2, 4)) + label[:, np.newaxis, np.newaxis] * np.linspace(-1, 1, 4)
+    with h5py.File(path, "w") as file:
+        file["data"], file["label"] = data.astype(np.float32), label.astype(np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run in a folder with the small net, without settings, and with a registry that may be changed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for variable in ("NACRE_BACKEND", "NACRE_PLUGINS", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NO_COLOR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    Path("small.toml").write_text(NET, encoding="utf-8")
+    write_data(Path("train.h5"), 60, 0)
+    write_data(Path("test.h5"), 27, 1)
+    return tmp_path
+
+
+@pytest.fixture
+def trained(folder: Path) -> Path:
+    """Give the folder of the snapshots of the small net, trained."""
+    run("train", "small.toml", "--json")
+    return Path("snapshots")

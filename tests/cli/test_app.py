@@ -1,0 +1,157 @@
+"""The command itself: help, errors and exit codes, plugins, and what it does not import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import nacre.registry
+from nacre.cli.app import COMMANDS
+
+from .conftest import run
+
+LIGHT = """
+import sys
+from nacre.cli import main
+sys.argv = {argv!r}
+try:
+    main()
+finally:
+    print(sorted(sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "argv", [["nacre", "--help"], ["nacre", "train", "--help"], ["nacre", "layers"], ["nacre", "plugins", "--json"]]
+)
+def test_looking_around_imports_nothing_heavy(argv: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT.format(argv=argv)], capture_output=True, text=True, check=True)
+    modules = done.stderr.splitlines()[-1]
+    assert "'click'" in modules
+    for heavy in ("numpy", "h5py", "rich", "matplotlib", "nacre.net", "nacre_layers.convolution"):
+        assert f"'{heavy}'" not in modules, heavy
+
+
+def test_the_script_ends_with_the_exit_code() -> None:
+    script = [sys.executable, "-c", "from nacre.cli import main; main()"]
+    done = subprocess.run([*script, "summary", "no.toml", "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert json.loads(done.stdout) == {"error": "no.toml: no such file", "remedy": ""}
+    done = subprocess.run([*script, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"nacre {nacre.__version__}\n")
+
+
+def test_help_lists_every_command_in_a_line() -> None:
+    for out in (run("--help").out, run().out):
+        lines = [line.split(maxsplit=1) for line in out.partition("Commands:")[2].splitlines() if line.strip()]
+        assert [name for name, _ in lines] == list(COMMANDS)
+        assert all(text.endswith(".") for _, text in lines)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    out = run(name, "--help").out
+    for option in ("--plugin", "--debug"):
+        assert option in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["trian"], "there is no command 'trian' (did you mean 'train'?)"),
+        (["train"], "Missing argument 'NET.toml'."),
+        (["train", "small.toml", "--sed", "3"], "No such option '--sed'"),
+        (["test", "small.toml", "x", "--phase", "predict"], "Invalid value for '--phase'"),
+        (["summary", "no.toml"], "no.toml: no such file"),
+        (["summary", "."], ".: not a file"),
+        (["summary", "small.toml", "--backend", "metal"], "no backend 'metal'"),
+        (["summary", "small.toml", "--set", "layer.ip1.output=3"], "small.toml: ip1: unknown field 'output'"),
+        (
+            ["summary", "small.toml", "--set", "layer.ip1.bottoms=dta"],
+            "reads blob 'dta', which no layer writes (did you",
+        ),
+        (["summary", "small.toml", "--set", 'layer.ip1.bottoms=["ip2"]'], "wait for each other's blobs"),
+        (["summary", "small.toml", "--set", 'layer.train.source=["no.h5"]'], "no.h5"),
+        (["summary", "small.toml", "--plugin", "no.py"], "no.py"),
+        (["--plugin", "no.py", "layers"], "no.py"),
+        (["layers", "Convolutoin"], "no layer 'Convolutoin' (did you mean 'Convolution'?)"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], error: str) -> None:
+    done = run(*arguments, code=2)
+    assert done.err.startswith("error: ")
+    assert error in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    as_json = run(*arguments, "--json", code=2)
+    told = json.loads(as_json.out)
+    assert error in told["error"]
+    assert isinstance(told["remedy"], str)
+    assert set(told) == {"error", "remedy"}
+    assert as_json.err == ""
+
+
+def test_debug_shows_the_traceback() -> None:
+    assert "Traceback" in run("summary", "no.toml", "--debug", code=2).err
+    assert "Traceback" in run("--debug", "summary", "no.toml", code=2).err
+
+
+def test_a_bug_is_told_apart_and_placed() -> None:
+    Path("buggy.py").write_text(
+        "from nacre import Layer, Names\n"
+        "class BuggyLayer(Layer):\n"
+        "    bottoms: Names\n"
+        "    tops: Names\n"
+        "    def setup(self, backend, inputs, diffs):\n"
+        "        return 1 / 0\n"
+    )
+    change = ("--set", "layer.ip1.type=Buggy", "--plugin", "buggy.py")
+    Path("buggy.toml").write_text(
+        '[[layer]]\ntype = "Input"\n[[layer]]\ntype = "Buggy"\nbottoms = "data"\ntops = "x"\n'
+    )
+    done = run("summary", "buggy.toml", *change[2:], code=1)
+    assert done.err.startswith("error: a bug: ZeroDivisionError: division by zero [")
+    assert "buggy.py:6]" in done.err
+
+
+def test_a_file_is_a_plugin_wherever_the_option_stands() -> None:
+    Path("mine.py").write_text(
+        "from nacre import Neuron\n"
+        "class Twice(Neuron):\n"
+        '    """f(x) = 2x."""\n'
+        "    def forward(self, backend, x, y):\n"
+        "        backend.xp.multiply(x, 2, out=y)\n"
+        "    def backward(self, backend, x, y, dy, dx):\n"
+        "        backend.xp.multiply(dy, 2, out=dx)\n"
+    )
+    change = ("summary", "small.toml", "--set", "layer.ip1.neuron=Twice", "--json")
+    assert run(*change, "--plugin", "mine.py").json["layers"][1]["neuron"] == "Twice"
+    assert run("--plugin", "mine.py", *change).json["layers"][1]["neuron"] == "Twice"
+
+
+def test_commands_of_plugins_are_listed_without_being_imported() -> None:
+    here = nacre.registry.registry()
+
+    @click.command()
+    @click.argument("what")
+    def greet(what: str) -> None:
+        click.echo(f"hello {what}")
+
+    here.register(greet, "greet", "command", "acme-greet")
+    here.register(lambda: click.echo("mine"), "train", "command", "acme-greet")
+    here.register(lambda: click.echo("plain"), "plain", "command", "acme-greet")
+    out = run("--help").out.partition("Commands of plugins:")[2]
+    assert [line.split() for line in out.splitlines() if line] == [
+        ["acme-greet:train", "from", "acme-greet"],
+        ["greet", "from", "acme-greet"],
+        ["plain", "from", "acme-greet"],
+    ]
+    assert run("greet", "you").out == "hello you\n"
+    assert run("plain").out == "plain\n"
+    assert run("acme-greet:train").out == "mine\n"
+    assert "NET.toml" in run("train", "--help").out

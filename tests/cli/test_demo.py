@@ -1,0 +1,50 @@
+"""`nacre demo`, from the files to the picture."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .conftest import run
+
+SHORT = ("--set", "solver.max_iter=60", "--set", "callback.ValidationPerformance.every_n_iter=30")
+
+
+def test_the_demo_trains_and_says_what_is_next() -> None:
+    pytest.importorskip("matplotlib")
+    lines = run("demo", *SHORT).out.splitlines()
+    assert lines[0].startswith("numpy: ")
+    match = re.fullmatch(r"test accuracy: (\d+\.\d\d) % \((\d+) of 360\)", lines[-3])
+    assert match is not None
+    assert match[1] == f"{100 * int(match[2]) / 360:.2f}"
+    assert int(match[2]) > 180
+    assert lines[-2] == "learning curve: nacre-demo/learning-curve.png"
+    assert lines[-1] == "next: nacre predict nacre-demo/lenet.toml nacre-demo/snapshots nacre-demo/test.h5 --top 3"
+    names = sorted(path.name for path in Path("nacre-demo").iterdir())
+    assert names == ["learning-curve.png", "lenet.toml", "snapshots", "test.h5", "train.h5"]
+    assert Path("nacre-demo/learning-curve.png").read_bytes().startswith(b"\x89PNG")
+    shown = run(*lines[-1].removeprefix("next: nacre ").split()).out.splitlines()
+    assert len(shown) == 360
+    assert all(line.count("%") == 3 for line in shown)
+
+
+def test_the_demo_runs_again_and_leaves_a_changed_net_alone() -> None:
+    first = run("demo", *SHORT)
+    assert "was changed" not in first.out
+    net = Path("nacre-demo/lenet.toml")
+    changed = net.read_text().replace("max_iter = 1500", "max_iter = 40")
+    net.write_text(changed)
+    Path("nacre-demo/test.h5").write_bytes(b"damaged")
+    again = run("demo", "--seed", 3)
+    assert "nacre-demo/lenet.toml was changed: it is used as it is" in again.out
+    assert "trained 40 iterations" in again.out
+    assert net.read_text() == changed
+
+
+def test_a_demo_without_a_snapshot_says_so() -> None:
+    run("demo", *SHORT)
+    net = Path("nacre-demo/lenet.toml")
+    net.write_text(net.read_text().partition("[[callback]]")[0])
+    assert "nothing was saved" in run("demo", "--set", "solver.max_iter=5").out

@@ -1,0 +1,281 @@
+"""The commands that look: summary, graph, time, gradcheck, explain, layers, backends, plugins."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nacre.registry
+from nacre import Backend
+from nacre.layer import TRAITS
+
+from .conftest import run
+
+
+def named(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (one,) = [entry for entry in found if entry["name"] == name]
+    return one
+
+
+# summary, graph
+
+
+def test_summary() -> None:
+    out = run("summary", "small.toml").out
+    lines = out.splitlines()
+    assert lines[0] == "net 'small' in phase train, float32 on numpy"
+    assert any(line.split()[:6] == ["ip1", "InnerProduct", "+", "Tanh", "ip1", "10x12"] for line in lines)
+    assert any(line.startswith("147 parameters") for line in lines)
+    told = run("summary", "small.toml", "--phase", "test", "--json").json
+    assert [layer["name"] for layer in told["layers"]] == ["test", "ip1", "drop1", "ip2", "loss", "accuracy"]
+    assert told["bytes"]["gradients"] == 0
+
+
+def test_summary_of_a_giant_allocates_nothing() -> None:
+    told = run("summary", "small.toml", "--set", "layer.ip1.output_dim=1000000000000", "--json").json
+    assert told["bytes"]["parameters"] > 2**45
+
+
+def test_graph_is_svg_or_dot() -> None:
+    assert ET.fromstring(run("graph", "small.toml").out).tag.endswith("svg")
+    assert run("graph", "small.toml", "--format", "dot").out.startswith('digraph "small" {')
+    assert run("graph", "small.toml", "--out", "net.svg").out == "wrote net.svg\n"
+    assert Path("net.svg").read_text(encoding="utf-8") == run("graph", "small.toml").out
+    run("graph", "small.toml", "--out", "net.dot", "--phase", "test")
+    assert '"accuracy"' in Path("net.dot").read_text(encoding="utf-8")
+    assert "net.pdf: a drawing is .svg or .dot" in run("graph", "small.toml", "--out", "net.pdf", code=2).err
+    assert "no/net.svg: No such file or directory" in run("graph", "small.toml", "--out", "no/net.svg", code=2).err
+
+
+# time, gradcheck
+
+
+def test_time_of_each_layer_and_of_the_step() -> None:
+    told = run("time", "small.toml", "--runs", 2, "--json").json
+    assert [row["name"] for row in told["layers"]] == ["train", "ip1", "drop1", "ip2", "loss"]
+    ip1 = named(told["layers"], "ip1")
+    assert ip1["forward_ms"] > 0 and ip1["backward_ms"] > 0
+    assert named(told["layers"], "train")["backward_ms"] is None
+    assert told["forward_ms"] == pytest.approx(sum(row["forward_ms"] for row in told["layers"]))
+    assert told["step_ms"] > 0 and told["iteration_ms"] > 0 and told["images_per_second"] > 0
+    assert not Path("snapshots").exists()
+    lines = run("time", "small.toml", "--runs", 1).out.splitlines()
+    assert lines[0].split() == ["layer", "type", "forward", "ms", "backward", "ms"]
+    assert lines[-2].startswith("forward and backward in one call: ")
+    assert lines[-1].startswith("a whole iteration of SGD: ")
+
+
+def test_time_of_a_net_that_only_goes_forward() -> None:
+    told = run("time", "small.toml", "--runs", 1, "--phase", "test", "--json").json
+    assert (told["backward_ms"], told["iteration_ms"], told["passes"]) == (None, None, "forward")
+    assert "forward in one call" in run("time", "small.toml", "--runs", 1, "--phase", "test").out
+
+
+def test_gradients_are_right() -> None:
+    told = run("gradcheck", "small.toml", "--entries", 20, "--json").json
+    assert told["right"]
+    assert list(told["parameters"]) == ["ip1/weight", "ip1/bias", "ip2/weight", "ip2/bias"]
+    assert max(told["parameters"].values()) < 1e-5
+    assert run("gradcheck", "small.toml", "--entries", 5).out.endswith("all gradients are right\n")
+
+
+def test_a_wrong_gradient_is_found() -> None:
+    Path("wrong.py").write_text(
+        "from nacre import Neuron\n"
+        "class Wrong(Neuron):\n"
+        "    def forward(self, backend, x, y):\n"
+        "        backend.xp.multiply(x, 2, out=y)\n"
+        "    def backward(self, backend, x, y, dy, dx):\n"
+        "        backend.xp.multiply(dy, 2.001, out=dx)\n"
+    )
+    change = ("gradcheck", "small.toml", "--plugin", "wrong.py", "--set", "layer.ip1.neuron=Wrong", "--entries", 5)
+    assert run(*change, code=1).out.endswith("2 of 4 gradients are wrong\n")
+    told = run(*change, "--json", code=1).json
+    assert not told["right"]
+    assert [name for name, error in told["parameters"].items() if error > told["tolerance"]] == [
+        "ip1/weight",
+        "ip1/bias",
+    ]
+    assert run(*change, "--tolerance", "0.1").code == 0
+
+
+# explain
+
+
+def test_explain_names_every_choice() -> None:
+    told = run("explain", "small.toml", "--json").json
+    assert (told["net"], told["phase"], told["backend"], told["copies"]) == ("small", "train", "numpy", [])
+    assert [layer["name"] for layer in told["layers"] if "/" not in layer["name"]] == [
+        "train",
+        "ip1",
+        "drop1",
+        "ip2",
+        "loss",
+    ]
+    ip2 = named(told["layers"], "ip2")
+    assert (ip2["type"], ip2["distribution"]) == ("InnerProduct", "nacre")
+    assert ip2["kernel"].startswith("nacre_numpy.") and ip2["from"].startswith("nacre ")
+    assert ip2["why"] == "nacre owns the backend numpy"
+    assert named(told["layers"], "drop1")["kernel"] is None
+    assert (told["solver"]["type"], told["solver"]["distribution"]) == ("SGD", "nacre")
+    out = run("explain", "small.toml").out
+    assert "ip2: InnerProduct of nacre " in out
+    assert "drop1: Dropout of nacre " in out and "its own code, because no kernel serves it on numpy" in out
+    assert out.endswith("no copies between memories\n")
+
+
+def test_explain_names_losers_decliners_and_neurons() -> None:
+    here = nacre.registry.registry()
+
+    class Fast:
+        pass
+
+    here.register_kernel(Fast, "InnerProduct", "numpy", "acme")
+    told = run("explain", "small.toml", "--set", "dtype=float64", "--json").json
+    (lost,) = named(told["layers"], "ip2")["lost"]
+    assert lost["from"] == "acme"
+    assert 'pin = { "kernel:InnerProduct@numpy" = "acme" }' in lost["reason"]
+    assert "lost: " in run("explain", "small.toml").out
+    Path("mine.py").write_text(
+        "from nacre import Neuron\nclass Mine(Neuron):\n"
+        "    def forward(self, backend, x, y): ...\n    def backward(self, backend, x, y, dy, dx): ...\n"
+    )
+    told = run("explain", "small.toml", "--plugin", "mine.py", "--set", "layer.ip1.neuron=Mine", "--json").json
+    assert named(told["layers"], "ip1/Mine")["type"] == "Mine"
+
+
+# layers, backends, plugins
+
+
+def test_layers_are_listed_with_their_distributions() -> None:
+    lines = [line.split() for line in run("layers").out.splitlines()]
+    assert lines[0] == ["layer", "from"]
+    assert ["Convolution", "nacre", nacre.__version__] in lines
+
+
+def test_layers_json_has_the_keys_that_programs_rely_on() -> None:
+    found = run("layers", "--json").json
+    assert {layer["name"] for layer in found} == set(nacre.registry.registry().names("layer"))
+    for layer in found:
+        wanted = {"name", "distribution", "version", "module", "summary", "traits", "fields", "problem"}
+        assert wanted <= set(layer)
+        assert set(layer["traits"]) == set(TRAITS)
+        assert layer["problem"] is None
+        assert layer["summary"], layer["name"]
+        for field in layer["fields"]:
+            assert {"name", "type", "default", "doc"} <= set(field)
+            assert field["doc"], (layer["name"], field["name"])
+    convolution = named(found, "Convolution")
+    assert convolution["module"] == "nacre_layers.convolution"
+    assert convolution["traits"]["has_param"] and not convolution["traits"]["is_source"]
+    fields = {field["name"]: field for field in convolution["fields"]}
+    assert (fields["kernel"]["default"], fields["weight_init"]["default"], fields["bias_cons"]["default"]) == (
+        [1],
+        "Xavier",
+        None,
+    )
+    assert fields["n_filter"]["required"] and not fields["bias_cons"]["required"]
+
+
+def test_a_broken_class_is_listed_with_its_problem() -> None:
+    here = nacre.registry.registry()
+
+    class OddLayer:
+        nacre_kind = "layer"
+
+    here.register(OddLayer)
+    offers = here.offers("layer", "Odd")[0]
+    Path("broken.py").write_text(
+        "from nacre import hookimpl\n@hookimpl\ndef offer_layers():\n    return {'Gone': 'no_such_module:GoneLayer'}\n"
+    )
+    found = run("layers", "--json", "--plugin", "broken.py").json
+    gone = named(found, "Gone")
+    assert gone["distribution"] == "broken"
+    assert "no_such_module" in gone["problem"]
+    assert "AttributeError" in named(found, offers.name)["problem"]
+    assert ["Gone", "broken"] in [line.split() for line in run("layers").out.splitlines()]
+    assert "cannot be opened: " in run("layers", "Gone").out
+
+
+def test_the_page_of_a_layer() -> None:
+    out = run("layers", "Convolution").out
+    assert out.startswith("Convolution: layer of nacre ")
+    assert "After Mocha.jl's" in out
+    assert "traits: has_param, has_neuron, can_do_bp" in out
+    assert any(line.split()[:3] == ["n_filter", "int", "required"] for line in out.splitlines())
+    assert any(line.split()[:5] == ["bias_cons", "Constraint", "|", "None", "none"] for line in out.splitlines())
+    assert "  numpy: nacre_numpy." in out
+    (page,) = run("layers", "nacre:Convolution", "--json").json
+    assert page["kernels"][0]["backend"] == "numpy"
+
+
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [
+        ("SGD", ["SGD: solver of nacre"]),
+        ("neuron/ReLU", ["ReLU: neuron of nacre"]),
+        ("ReLU", ["ReLU: layer of nacre"]),
+        ("Fixed", ["Fixed: lr policy of nacre", "Fixed: momentum policy of nacre"]),
+        ("Scale", ["Scale: transformer of nacre"]),
+        ("Snapshot", ["Snapshot: callback of nacre"]),
+    ],
+)
+def test_everything_that_a_net_file_names_has_a_page(name: str, heads: list[str]) -> None:
+    out = run("layers", name).out
+    assert all(head in out for head in heads)
+    assert out.count(" of nacre ") >= len(heads)
+
+
+def test_backends() -> None:
+    class Broken(Backend):
+        @classmethod
+        def unusable(cls) -> str | None:
+            return "there is no such device"
+
+    class Raising(Backend):
+        @classmethod
+        def unusable(cls) -> str | None:
+            raise OSError("no driver")
+
+    here = nacre.registry.registry()
+    here.register(Broken, "broken", "backend", "acme")
+    here.register(Raising, "raising", "backend", "acme")
+    Path("gone.py").write_text(
+        "from nacre import hookimpl\n@hookimpl\ndef offer_backends():\n    return {'gone': 'no_such_module:Gone'}\n"
+    )
+    found = run("backends", "--json", "--plugin", "gone.py").json
+    assert all({"name", "usable", "reason", "distribution"} <= set(one) for one in found)
+    assert (named(found, "numpy")["usable"], named(found, "numpy")["reason"]) == (True, None)
+    assert named(found, "broken")["reason"] == "there is no such device"
+    assert named(found, "raising")["reason"] == "asking it raised OSError: no driver"
+    assert "No module named 'no_such_module'" in named(found, "gone")["reason"]
+    assert not any(named(found, name)["usable"] for name in ("broken", "raising", "gone"))
+    lines = [line.split() for line in run("backends").out.splitlines()]
+    assert ["broken", "no", "acme", "there", "is", "no", "such", "device"] in lines
+
+
+def test_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "nacre_solvers,unheard-of")
+    found = run("plugins", "--json").json
+    keys = {"distribution", "version", "status", "problem", "offers"}
+    assert all(keys <= set(one) for one in found)
+    by_module = {one["module"]: one for one in found}
+    assert by_module["nacre_layers"]["status"] == "active"
+    assert "Convolution" in by_module["nacre_layers"]["offers"]["layer"]
+    assert by_module["nacre_solvers"]["status"] == "disabled: NACRE_DISABLE_PLUGINS"
+    assert by_module["nacre_solvers"]["offers"] == {}
+    (unknown,) = [one for one in found if one["distribution"] == "unheard-of"]
+    assert "no such plugin is installed" in unknown["problem"]
+    out = run("plugins").out
+    assert "no such plugin is installed" in out
+    assert any(line.startswith("nacre (nacre_layers)") and " 15 layers" in line for line in out.splitlines())
+
+
+def test_json_has_no_numbers_that_json_lacks() -> None:
+    from nacre.cli.screen import finite
+
+    assert json.dumps(finite({"a": [float("nan"), 1.0, {"b": float("inf")}]})) == '{"a": [null, 1.0, {"b": null}]}'

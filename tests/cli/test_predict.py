@@ -1,0 +1,202 @@
+"""`nacre test` and `nacre predict`: what a trained net says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from .conftest import run
+
+
+def read_data(name: str = "test.h5") -> tuple[np.ndarray, np.ndarray]:
+    with h5py.File(name) as file:
+        return file["data"][...], file["label"][...]
+
+
+def test_one_pass_over_the_test_data(trained: Path) -> None:
+    done = run("test", "small.toml", trained)
+    assert done.out.startswith("test, after 60 iterations: loss ")
+    assert done.out.endswith("  accuracy: 100.00 % (27 of 27)\n")
+    told = run("test", "small.toml", trained / "snapshot-000020.h5", "--phase", "validation", "--json").json
+    assert (told["phase"], told["iterations"]) == ("validation", 20)
+    assert told["statistics"]["accuracy"]["records"] == 27
+    assert told["loss"] > 0
+
+
+def test_layers_that_are_absent_in_the_test_are_passed_over(trained: Path) -> None:
+    text = Path("small.toml").read_text()
+    extra = (
+        '[[layer]]\ntype = "InnerProduct"\nname = "side"\nbottoms = ["label"]\ntops = ["side"]\noutput_dim = 2\n'
+        'exclude = ["validation", "test", "predict"]\n'
+        '[[layer]]\ntype = "SoftmaxLoss"\nname = "side-loss"\nbottoms = ["side", "label2"]\n'
+        'exclude = ["validation", "test", "predict"]\n'
+        '[[layer]]\ntype = "Input"\nname = "label2"\ntops = ["label2"]\nbatch_size = 10\n'
+        'exclude = ["validation", "test", "predict"]\n'
+    )
+    Path("side.toml").write_text(text.replace("[solver]", extra + "[solver]", 1))
+    run("train", "side.toml", "--set", "callback.Snapshot.folder=side", "--json")
+    assert run("test", "side.toml", "side", "--json").json["statistics"]["accuracy"]["accuracy"] == 1.0
+    assert run("predict", "side.toml", "side", "test.h5").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["no"], "no: no such file"),
+        (["."], "no snapshot-*.h5 in this folder"),
+        (["test.h5"], "test.h5"),
+        (["snapshots", "--set", "layer.ip1.output_dim=5"], "the snapshot belongs to another net"),
+        (["snapshots", "--set", "layer.ip1.name=other"], "'other/weight' is missing in it"),
+        (["snapshots", "--set", 'layer.test.exclude=["test", "predict"]'], "which no layer writes"),
+    ],
+)
+def test_what_cannot_be_tested(trained: Path, arguments: list[str], error: str) -> None:
+    assert error in run("test", "small.toml", *arguments, code=2).err
+
+
+def test_classes_and_percents_of_each_record(trained: Path) -> None:
+    _, label = read_data()
+    lines = run("predict", "small.toml", trained, "test.h5", "--top", 2).out.splitlines()
+    assert len(lines) == 27
+    for number, line in enumerate(lines):
+        assert line.startswith(f"{number:2}: {label[number]} ")
+        assert line.count(" %") == 2
+    Path("names.txt").write_text("red\ngreen\nblue\n")
+    named = run("predict", "small.toml", trained, "test.h5", "--classes", "names.txt").out.splitlines()
+    assert named[1].startswith(" 1: green ")
+    told = run("predict", "small.toml", trained, "test.h5", "--json").json
+    assert [row["record"] for row in told] == list(range(27))
+    assert [row["classes"][0]["class"] for row in told] == label.tolist()
+    assert sum(one["percent"] for one in told[0]["classes"]) == pytest.approx(100, abs=0.01)
+
+
+@pytest.mark.parametrize("batch_size", [0, 1, 10, 400])
+def test_every_way_in_says_the_same(trained: Path, batch_size: int) -> None:
+    data, _ = read_data()
+    np.save("all.npy", data)
+    np.savetxt("all.csv", data.reshape(27, -1), delimiter=",", fmt="%.9g")
+    np.save("first.npy", data[:20])
+    np.save("last.npy", data[20:])
+    size = ("--batch-size", batch_size) if batch_size else ()
+    run("predict", "small.toml", trained, "test.h5", "--out", "wanted.npy")
+    for inputs in (["all.npy"], ["all.csv"], ["first.npy", "last.npy"]):
+        run("predict", "small.toml", trained, *inputs, "--out", "found.npy", *size)
+        assert np.allclose(np.load("found.npy"), np.load("wanted.npy"), atol=1e-5)
+
+
+def test_every_way_out_holds_the_same(trained: Path) -> None:
+    both = ("predict", "small.toml", trained, "test.h5", "--blob", "prob,ip1", "--out")
+    assert run(*both, "out.npz").out.endswith("wrote out.npz: prob (27, 3), ip1 (27, 12)\n")
+    run(*both, "out.h5")
+    with h5py.File("out.h5") as file, np.load("out.npz") as arrays:
+        assert np.array_equal(file["prob"][...], arrays["prob"])
+        assert np.array_equal(file["ip1"][...], arrays["ip1"])
+        run("predict", "small.toml", trained, "test.h5", "--blob", "ip1", "--out", "out.csv")
+        assert np.allclose(np.loadtxt("out.csv", delimiter=","), arrays["ip1"], rtol=1e-6)
+
+
+def test_blobs_that_are_no_probabilities_have_no_percents(trained: Path) -> None:
+    out = run("predict", "small.toml", trained, "test.h5", "--blob", "ip2").out
+    assert "%" not in out
+
+
+def test_the_training_data_need_not_be_there(trained: Path) -> None:
+    data, label = read_data()
+    np.save("some.npy", data[:3])
+    np.savetxt("some.csv", data[:3].reshape(3, -1), delimiter=",")  # with all digits
+    Path("train.h5").unlink()
+    Path("test.h5").unlink()
+    told = run("predict", "small.toml", trained, "some.npy", "--json").json
+    assert [row["classes"][0]["class"] for row in told] == label[:3].tolist()
+    assert "say it: --shape" in run("predict", "small.toml", trained, "some.csv", code=2).err
+    assert run("predict", "small.toml", trained, "some.csv", "--shape", "2,4", "--json").json == told
+
+
+def test_pictures(trained: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    text = Path("small.toml").read_text().replace("scale = 0.5", "scale = 1")
+    Path("picture.toml").write_text(text)
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 3), np.uint8)
+    image.fromarray(pixels).save("colour.png")
+    image.fromarray(pixels[..., 0]).save("grey.png")
+    np.save("grey.npy", pixels[np.newaxis, np.newaxis, ..., 0] / 2)
+    shape = ("--set", "layer.train.source=no.h5", "--set", "layer.test.source=no.h5", "--shape", "1,2,4")
+    run("predict", "picture.toml", trained, "colour.png", "grey.png", *shape, "--out", "two.npy")
+    assert np.load("two.npy").shape == (2, 3)
+    same = ("--set", "layer.ip1.name=other", "--shape", "1,6,8", "--divide", "2")
+    assert "another net" in run("predict", "picture.toml", trained, "grey.png", *same, code=2).err
+    from nacre.cli.inputs import read_inputs
+    from nacre.config import load
+
+    file = load("picture.toml")
+    assert np.array_equal(read_inputs(file, [Path("grey.png")], "data", (1, 6, 8), 2.0), np.load("grey.npy"))
+    colour = read_inputs(file, [Path("colour.png")], "data", (3, 6, 8), 1.0)
+    assert np.array_equal(colour[0], np.moveaxis(pixels, -1, 0))
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "error"),
+    [
+        (None, "no.npy", "no.npy: no such file"),
+        (b"no array", "bad.npy", "bad.npy: this is no array of NumPy's"),
+        (b"no hdf5", "bad.h5", "bad.h5"),
+        (b"1,2,3,4,5,6,7,x\n", "bad.csv", "bad.csv: record 1: not all of '1,2,3,4,5,6,7,x' are numbers"),
+        (b"1,2,3,4,5,6,7,8\n1,2\n", "bad.csv", "bad.csv: record 2 has 2 numbers, but the first has 8"),
+        (b"1,2,3\n", "bad.csv", "bad.csv: its records have 3 numbers, but the net takes (2, 4)"),
+        (b"\n", "bad.csv", "bad.csv: there is no record in it"),
+        (b"no picture", "bad.png", "bad.png: a picture cannot become a record of shape (2, 4)"),
+    ],
+)
+def test_bad_inputs(trained: Path, content: bytes | None, name: str, error: str) -> None:
+    if content is not None:
+        Path(name).write_bytes(content)
+    assert error in run("predict", "small.toml", trained, name, code=2).err
+
+
+def test_arrays_that_do_not_fit(trained: Path) -> None:
+    np.save("wide.npy", np.zeros((3, 2, 5)))
+    np.save("texts.npy", np.array(["a", "b"]))
+    np.save("objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.save("fine.npy", np.zeros((3, 2, 4)))
+    for names, error in (
+        (["texts.npy"], "texts.npy: an array of <U1 has no numbers"),
+        (["objects.npy"], "objects.npy: this is no array of NumPy's"),
+        (["wide.npy", "fine.npy"], "the records are of different shapes: wide.npy: (2, 5), fine.npy: (2, 4)"),
+        (["wide.npy"], "another net"),
+    ):
+        assert error in run("predict", "small.toml", trained, *names, code=2).err
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--blob", "prbo"], "no layer writes blob 'prbo' in this phase (did you mean 'prob'?)"),
+        (["--out", "x.txt"], "--out x.txt: it must end in .npy"),
+        (["--blob", "prob,ip1", "--out", "x.npy"], "it holds one blob, but 2 are wanted"),
+        (["--classes", "no.txt"], "no.txt: it cannot be read"),
+        (["--shape", "a"], "must be like 1,8,8"),
+        (["--divide", "0"], "--divide 0"),
+        (["--out", "no/such/x.npy"], "no/such/x.npy"),
+    ],
+)
+def test_bad_options(trained: Path, options: list[str], error: str) -> None:
+    assert error in run("predict", "small.toml", trained, "test.h5", *options, code=2).err
+
+
+def test_a_net_of_two_inputs_is_refused(trained: Path) -> None:
+    text = Path("small.toml").read_text()
+    extra = '[[layer]]\ntype = "Concat"\nname = "cat"\nbottoms = ["ip2", "more"]\ntops = ["cat"]\n'
+    Path("two.toml").write_text(text.replace("[solver]", f"{extra}[solver]", 1))
+    assert (
+        "must read exactly one blob of its sources, but reads: data, more"
+        in run("predict", "two.toml", trained, "test.h5", code=2).err
+    )
+
+
+def test_failures_are_json_too(trained: Path) -> None:
+    told = run("predict", "small.toml", trained, "no.npy", "--json", code=2)
+    assert json.loads(told.out) == {"error": "no.npy: no such file", "remedy": ""}

@@ -1,0 +1,190 @@
+"""`nacre train`: progress, reports, results, and going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nacre.cli.training import load_snapshot
+
+from .conftest import run
+
+SCRIPT = [sys.executable, "-c", "from nacre.cli import main; main()"]
+
+
+def snapshots(folder: str = "snapshots") -> list[str]:
+    return sorted(path.name for path in Path(folder).glob("snapshot-*.h5"))
+
+
+def test_a_training_on_a_plain_screen() -> None:
+    lines = run("train", "small.toml").out.splitlines()
+    assert lines[0] == "numpy: 2 of 4 layers have kernels; 2 on their own xp: drop1, loss; 0 copies"
+    assert lines[1].startswith("iteration 20: loss ")
+    assert any(line.startswith("iteration 30: validation: loss ") and " of 27)" in line for line in lines)
+    assert "iteration 60: saved snapshots/snapshot-000060.h5" in lines
+    assert lines[-4].startswith("done after 60 iterations: ")
+    assert lines[-3:] == [
+        "snapshot: snapshots/snapshot-000060.h5",
+        "next: nacre test small.toml snapshots/snapshot-000060.h5",
+        "      nacre predict small.toml snapshots/snapshot-000060.h5 test.h5",
+    ]
+    assert "\x1b" not in "".join(lines)
+    assert snapshots() == ["snapshot-000020.h5", "snapshot-000040.h5", "snapshot-000060.h5"]
+
+
+def test_the_commands_that_are_named_next_work() -> None:
+    for line in run("train", "small.toml").out.splitlines()[-2:]:
+        run(*line.removeprefix("next:").split()[1:])
+
+
+def test_json_ends_with_one_line() -> None:
+    done = run("train", "small.toml", "--json")
+    result = json.loads(done.out)
+    assert done.out.count("\n") == 1
+    assert {"iterations", "seconds", "images_per_second", "loss", "statistics", "snapshot"} <= set(result)
+    assert result["iterations"] == 60
+    assert result["images_per_second"] > 0
+    assert result["statistics"]["validation"]["accuracy"] == {"accuracy": 1.0, "records": 27.0}
+    assert result["snapshot"] == "snapshots/snapshot-000060.h5"
+
+
+def test_the_log_has_a_line_for_each_report() -> None:
+    run("train", "small.toml", "--log", "log.jsonl")
+    entries = [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]
+    events = [(entry["event"], entry["iteration"]) for entry in entries]
+    assert events[0] == ("start", 0) and events[-1] == ("end", 60)
+    assert {("summary", 20), ("validation", 30), ("snapshot", 40)} <= set(events)
+    assert all(entry["seconds"] >= 0 for entry in entries)
+    assert next(entry for entry in entries if entry["event"] == "snapshot")["path"] == "snapshots/snapshot-000020.h5"
+
+
+def test_run_json_says_how_the_training_was_started() -> None:
+    run("train", "small.toml")
+    told = json.loads(Path("snapshots/run.json").read_text())
+    assert told["command"][0] == "nacre"
+    assert told["net"]["name"] == "small"
+
+
+def test_settings_change_one_run() -> None:
+    done = run("train", "small.toml", "--set", "solver.max_iter=20", "--seed", "5", "--backend", "numpy", "--json")
+    other = run("train", "small.toml", "--set", "solver.max_iter=20", "--seed", "6", "--json")
+    assert done.json["iterations"] == 20
+    assert done.json["loss"] != other.json["loss"]
+
+
+def test_a_resumed_training_is_the_uninterrupted_one() -> None:
+    whole = run("train", "small.toml", "--set", "callback.Snapshot.folder=whole", "--json").json
+    run("train", "small.toml", "--set", "solver.max_iter=25", "--json")
+    done = run("train", "small.toml", "--resume", "auto")
+    assert "going on from iteration 25" in done.out
+    assert done.err == ""
+    one, other = (load_snapshot(path).arrays for path in (whole["snapshot"], "snapshots/snapshot-000060.h5"))
+    assert any(name.startswith("history/") for name in one)
+    assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    part = run("train", "small.toml", "--resume", "whole/snapshot-000020.h5", "--json").json
+    assert part["loss"] == whole["loss"]
+
+
+def test_resuming_where_nothing_is_begins_anew_and_says_so() -> None:
+    done = run("train", "small.toml", "--resume", "auto", "--json")
+    assert done.err == "warning: there is no snapshot in snapshots yet, so the training begins anew\n"
+    assert done.json["iterations"] == 60
+
+
+def test_a_damaged_snapshot_is_passed_over() -> None:
+    run("train", "small.toml", "--set", "solver.max_iter=40", "--json")
+    path = Path("snapshots/snapshot-000040.h5")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    done = run("train", "small.toml", "--resume", "auto")
+    assert "snapshot-000040.h5" in done.err
+    assert "going on from iteration 20" in done.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        (["--resume", "no.h5"], "no.h5: no such file"),
+        (["--resume", "test.h5"], "test.h5"),
+        (["--set", "solver.lr_policy=1e30", "--set", "layer.ip1.neuron=Identity"], "first seen in"),
+        (["--set", "layer.train.batch_size=61"], "batch_size=61, but the data have only 60 records"),
+        (["--set", 'layer.loss.exclude=["train"]'], "the net has no loss layer"),
+        (["--set", "layer.ip2.output_dim=2"], "label"),
+        (["--set", "solver.max_iter=0"], "max_iter=0, but it must be above 0"),
+        (
+            ["--set", "fallback=error"],
+            "fallback='error', but no kernel of backend 'numpy' serves ip1/Tanh, drop1, loss",
+        ),
+        (["--log", "no/log.jsonl"], "no/log.jsonl: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_trained(changes: list[str], error: str) -> None:
+    assert error in run("train", "small.toml", *changes, code=2).err
+
+
+def test_a_net_without_a_solver_or_a_snapshot() -> None:
+    text = Path("small.toml").read_text()
+    Path("none.toml").write_text(text.partition("[solver]")[0])
+    assert "does not say how the net is trained" in run("train", "none.toml", code=2).err
+    Path("unsaved.toml").write_text(text.partition('[[callback]]\ntype = "Snapshot"')[0])
+    assert run("train", "unsaved.toml").out.endswith("nothing was saved: the net file has no callback Snapshot\n")
+    assert "so there is no folder to resume from" in run("train", "unsaved.toml", "--resume", "auto", code=2).err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_after_the_iteration_and_says_how_to_go_on(number: signal.Signals, code: int) -> None:
+    command = [*SCRIPT, "train", "small.toml", "--set", "solver.max_iter=100000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("iteration 40: saved"):
+                break
+        process.send_signal(number)
+        rest = process.stdout.read().splitlines()
+    assert process.returncode == code
+    assert any(line.startswith(f"stopped by {number.name} after ") for line in rest)
+    assert rest[-1] == "next: nacre train small.toml --resume auto"
+    iteration = int(snapshots()[-1][9:15])
+    assert run("train", "small.toml", "--resume", "auto", "--set", f"solver.max_iter={iteration + 5}", "--json").json[
+        "iterations"
+    ] == (iteration + 5)
+
+
+def terminal(**variables: str) -> str:
+    """Give what a training shows on a terminal."""
+    outer, inner = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **variables}
+    command = [*SCRIPT, "train", "small.toml", "--set", "solver.max_iter=3000"]
+    with subprocess.Popen(command, stdout=inner, stderr=inner, stdin=inner, env=environment) as process:
+        os.close(inner)
+        shown = b""
+        try:
+            while part := os.read(outer, 65536):
+                shown += part
+        except OSError:  # the other side is closed: how Linux says that all is read
+            pass
+        os.close(outer)
+    assert process.returncode == 0
+    return shown.decode()
+
+
+def test_a_terminal_shows_progress_and_colour_unless_it_must_not() -> None:
+    shown = terminal()
+    assert "/3000" in shown
+    assert "images/s" in shown
+    assert "left" in shown
+    assert "iteration 30: validation: loss" in shown
+    colours = ("\x1b[3", "\x1b[9", "\x1b[1;3")
+    assert any(colour in shown for colour in colours)
+    plain = terminal(NO_COLOR="1")
+    assert "iteration 30: validation: loss" in plain
+    assert "\x1b[38" not in plain and "\x1b[32" not in plain and "\x1b[35" not in plain

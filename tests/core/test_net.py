@@ -1,0 +1,502 @@
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fake_backends import ForeignBackend
+from nacre import BlobError, ConfigError, DataError, InputLayer, Layer, Names, Net, TopologyError
+from nacre.registry import Registry
+from nacre_layers import (
+    AccuracyLayer,
+    ConvolutionLayer,
+    DropoutLayer,
+    InnerProductLayer,
+    ReLU,
+    SoftmaxLossLayer,
+    Tanh,
+)
+from small_layers import (
+    CountLayer,
+    CountState,
+    HalveLayer,
+    MatrixLayer,
+    PlainBackend,
+    SquareLossLayer,
+    State,
+    check_gradients,
+    data,
+    fill,
+)
+
+
+def ip(name: str, bottoms: Any = "data", **fields: Any) -> InnerProductLayer:
+    return InnerProductLayer(name=name, bottoms=bottoms, tops=name, **{"output_dim": 3} | fields)
+
+
+def loss(bottom: str, **fields: Any) -> SquareLossLayer:
+    return SquareLossLayer(name=f"loss-{bottom}", bottoms=bottom, **fields)
+
+
+def net_of(*layers: Layer, **options: Any) -> Net:
+    net = Net("net", layers, **{"backend": "numpy", "dtype": "float64"} | options)
+    fill(net)
+    return net
+
+
+CHAIN = [data(4), ip("a", neuron=Tanh()), ip("b", "a", neuron=ReLU()), ip("c", "b"), loss("c")]
+
+
+# By hand
+
+
+def test_forward_and_backward_by_hand() -> None:
+    net = net_of(data(4), ip("y"), loss("y"), input_gradients=("data",))
+    value = net.forward()
+    W, b, x = net.parameters["y/weight"].value, net.parameters["y/bias"].value, net.blob("data")
+    y = x @ W.T + b
+    dy = y - np.cos(np.arange(9)).reshape(3, 3)
+    assert value == pytest.approx(np.sum(dy**2) / 2)
+    net.backward()
+    np.testing.assert_allclose(net.blob("y"), y)
+    np.testing.assert_allclose(net.gradient("y"), dy)
+    np.testing.assert_allclose(net.gradient("data"), dy @ W)
+    np.testing.assert_allclose(net.parameters["y/weight"].gradient, dy.T @ x)
+    np.testing.assert_allclose(net.parameters["y/bias"].gradient, dy.sum(axis=0))
+
+
+def test_gradients_of_a_chain() -> None:
+    check_gradients(net_of(*CHAIN, input_gradients=("data",)), ("data",))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"phase": "training"}, "phase='training', but it must be one of train, validation, test, predict"),
+        ({"dtype": "float16"}, "dtype='float16', but it must be float32 or float64"),
+        ({"compute": "bfloat16"}, "compute='bfloat16', but this backend computes in float64 only"),
+    ],
+)
+def test_options(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        net_of(*CHAIN, **options)
+    assert str(caught.value) == f"net 'net': {words}"
+
+
+def test_layers_are_absent_in_the_phases_that_they_exclude() -> None:
+    layers = [
+        data(4),
+        ip("a"),
+        DropoutLayer(name="drop", bottoms="a", exclude=["test", "predict"]),
+        SquareLossLayer(name="loss", bottoms="a", exclude="predict"),
+    ]
+    names = {phase: list(net_of(*layers, phase=phase).node_ops) for phase in ("train", "validation", "test", "predict")}
+    assert names["train"] == names["validation"] == ["in-data", "a", "drop", "loss"]
+    assert names["test"] == ["in-data", "a", "loss"]
+    assert names["predict"] == ["in-data", "a"]
+
+
+def test_a_state_knows_the_phase_of_its_net() -> None:
+    for phase in ("train", "validation"):
+        net = net_of(*CHAIN, phase=phase)
+        assert {op.state.phase for op in net.ops} == {phase}
+
+
+# Reading and writing blobs
+
+
+def test_blobs_that_are_not_kept() -> None:
+    net = net_of(*CHAIN)
+    net.forward()
+    net.backward()
+    for call, what in ((net.blob, "blob 'a'"), (net.gradient, "the gradient of blob 'a'")):
+        with pytest.raises(BlobError) as caught:
+            call("a")
+        assert str(caught.value) == (
+            f"{what} is not kept after a step: its memory may hold something else by now\n"
+            "  make the net with keep=('a',), or keep='all'"
+        )
+    assert net.blob("c").shape == net.gradient("c").shape == (3, 3), "the bottoms of losses always are"
+
+
+@pytest.mark.parametrize("keep", [("a",), "a", ["a", "b"], "all"])
+def test_kept_blobs_are_what_they_were(keep: Any) -> None:
+    expected, net = net_of(*CHAIN, keep="all"), net_of(*CHAIN, keep=keep)
+    for one in (expected, net):
+        for _ in range(2):
+            one.forward()
+            one.backward()
+    np.testing.assert_array_equal(net.blob("a"), np.tanh(net.blob("data") @ net.parameters["a/weight"].value.T))
+    np.testing.assert_array_equal(net.blob("a"), expected.blob("a"))
+    np.testing.assert_array_equal(net.gradient("a"), expected.gradient("a"))
+
+
+def test_tops_that_nobody_reads_are_kept() -> None:
+    net = net_of(data(4), ip("a"), ip("end", "a"), phase="test")
+    net.forward()
+    assert np.any(net.blob("end"))
+
+
+def test_unknown_blobs() -> None:
+    net = net_of(*CHAIN)
+    for call in (net.blob, net.gradient, lambda name: net.write(name, 0)):
+        with pytest.raises(BlobError, match=r"net 'net' has no blob 'date' \(did you mean 'data'\?\)"):
+            call("date")
+    for option in ("keep", "input_gradients"):
+        with pytest.raises(TopologyError, match=r"net 'net' has no blob 'date' \(did you mean 'data'\?\)"):
+            net_of(*CHAIN, **{option: ("date",)})
+
+
+def test_a_gradient_that_nobody_wants() -> None:
+    net = net_of(*CHAIN)
+    with pytest.raises(BlobError) as caught:
+        net.gradient("data")
+    assert str(caught.value) == (
+        "nobody wants the gradient of blob 'data', so it is not computed\n  make the net with input_gradients=('data',)"
+    )
+
+
+def test_what_is_read_is_a_copy_that_cannot_be_written() -> None:
+    net = net_of(*CHAIN)
+    net.forward()
+    net.backward()
+    for array in (
+        net.blob("c"),
+        net.gradient("c"),
+        net.parameters["a/weight"].value,
+        net.parameters["a/weight"].gradient,
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    before = net.parameters["a/weight"].value
+    net.parameters["a/weight"].value = before + 1
+    assert not np.any(before == net.parameters["a/weight"].value)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("data", np.zeros((3, 5)), "blob 'data' has the shape (3, 4), but the array written has (3, 5)"),
+        ("data", np.zeros((4, 4)), "blob 'data' has the shape (3, 4), but the array written has (4, 4)"),
+        ("data", np.zeros((0, 4)), "blob 'data' has the shape (3, 4), but the array written has (0, 4)"),
+        ("data", 1.0, "blob 'data' has the shape (3, 4), but the array written has ()"),
+        ("data", np.full((3, 4), "x"), "blob 'data' takes numbers, but the array written is of <U1"),
+        ("index", np.full(3, 0.5), "blob 'index' takes whole numbers (int64), but others were written"),
+        ("index", np.full(3, np.nan), "blob 'index' takes whole numbers (int64), but others were written"),
+    ],
+)
+def test_what_cannot_be_written(name: str, array: Any, words: str) -> None:
+    net = net_of(*CHAIN, InputLayer(name="index", tops="index", batch_size=3, dtype="int64"))
+    with pytest.raises(DataError) as caught:
+        net.write(name, array)
+    assert str(caught.value) == words
+
+
+def test_only_blobs_of_sources_can_be_written() -> None:
+    with pytest.raises(BlobError, match="blob 'a' is computed by layer 'a'; only blobs of sources can be written"):
+        net_of(*CHAIN).write("a", np.zeros((3, 3)))
+
+
+def test_a_parameter_is_written_by_assignment() -> None:
+    handle = net_of(*CHAIN).parameters["a/weight"]
+    version = handle.storage.version
+    handle.value = [[1, 2, 3, 4]] * 3
+    assert handle.value[0].tolist() == [1, 2, 3, 4]
+    assert handle.storage.version > version, "so that packed copies are made anew"
+    with pytest.raises(
+        DataError, match=r"parameter 'a/weight' has the shape \(3, 4\), but the array written has \(4,\)"
+    ):
+        handle.value = np.zeros(4)
+
+
+def test_fewer_rows_are_filled_up_with_the_last() -> None:
+    net = net_of(*CHAIN)
+    net.write("data", np.arange(8).reshape(2, 4))
+    net.forward()
+    assert net.blob("data")[:, 0].tolist() == [0, 4, 4]
+    assert net.scalars["rows"] == 2
+
+
+def test_a_source_is_written_over_for_one_pass() -> None:
+    source = CountLayer(name="count", tops=["data", "label"], count=6, batch_size=3, width=4)
+    net = Net("net", [source, ip("a"), loss("a")], backend="numpy", keep="data", dtype="float64")
+    net.write("data", np.full((3, 4), 9.0))
+    net.forward()
+    assert net.blob("data")[0, 0] == 9
+    net.forward()
+    assert net.blob("data")[:, 0].tolist() == [3, 4, 5]
+
+
+def test_what_is_written_reaches_every_memory_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copies that a source's blob has elsewhere are made after the source ran, and again after the writing."""
+
+    class ImageLayer(CountLayer):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CountState:
+            state = CountState(self, backend, inputs, diffs)
+            state.blobs[0] = backend.blob((3, 2, 4, 4))
+            monkeypatch.setattr(state, "forward", lambda inputs: None)
+            return state
+
+    source = ImageLayer(name="count", tops=["data", "label"], count=6, batch_size=3)
+    convolution = ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=2, kernel=3)
+    images = np.random.default_rng(0).normal(size=(3, 2, 4, 4))
+    found = []
+    for backend in ("numpy", PlainBackend()):
+        net = Net("net", [source, convolution], backend=backend, dtype="float64", phase="test")
+        for _ in range(2):
+            net.write("data", images)
+            net.forward()
+        found.append(net.blob("conv"))
+    assert np.any(found[0])
+    np.testing.assert_allclose(*found)
+
+
+# Losses, rows and statistics
+
+
+def test_weighted_losses_add_up() -> None:
+    one = loss("a", weight=0.5)
+    two = SquareLossLayer(name="second", bottoms="b", weight=2.0)
+    net = net_of(data(4), data(4, top="more"), ip("a"), ip("b", "more"), one, two)
+    total = net.forward()
+    losses = net.losses()
+    assert list(losses) == ["loss-a", "second"]
+    assert total == sum(losses.values()) == net.loss()
+    distance = net.blob("a") - np.cos(np.arange(9)).reshape(3, 3)
+    assert losses["loss-a"] == pytest.approx(0.25 * np.sum(distance**2))
+    check_gradients(net)
+
+
+def classifier(batch_size: int, count: int = 10) -> list[Layer]:
+    return [
+        CountLayer(name="count", tops=["data", "label"], count=count, batch_size=batch_size, width=4),
+        ip("a"),
+        SoftmaxLossLayer(name="loss", bottoms=["a", "label"]),
+        AccuracyLayer(name="accuracy", bottoms=["a", "label"]),
+    ]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 7, 10])
+def test_a_pass_counts_every_record_once(batch_size: int) -> None:
+    whole = Net("whole", classifier(10), backend="numpy", dtype="float64", phase="validation")
+    net = Net("net", classifier(batch_size), backend="numpy", dtype="float64", phase="validation", share=whole)
+    found = [(one.forward_epoch(), one.statistics()["accuracy"]) for one in (whole, net)]
+    assert found[0][1] == found[1][1]
+    assert found[1][1]["records"] == 10
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)
+    net.forward()
+    net.forward_epoch()
+    assert net.statistics()["accuracy"]["records"] == 20 + min(batch_size, 10)
+    net.reset_statistics()
+    assert net.statistics()["accuracy"]["records"] == 0
+
+
+def test_passes_and_epochs() -> None:
+    net = Net("net", classifier(4), backend="numpy", phase="test")
+    assert net.epoch == 0
+    for _ in range(3):
+        net.forward()
+    assert net.epoch == 1
+    with pytest.raises(DataError, match="net 'net' has no source with an end"):
+        net_of(*CHAIN, phase="test").forward_epoch()
+    with pytest.raises(DataError, match="net 'net' is in phase 'train'"):
+        Net("net", classifier(4), backend="numpy").forward_epoch()
+
+
+# Ending, and failing
+
+
+def test_shutdown_twice_and_use_after_it() -> None:
+    with net_of(*CHAIN) as net:
+        net.forward()
+        weight = net.parameters["a/weight"].value
+    net.shutdown()
+    calls: list[Any] = [
+        net.forward,
+        net.backward,
+        net.forward_epoch,
+        lambda: net.blob("c"),
+        lambda: net.gradient("c"),
+        lambda: net.write("data", np.zeros((3, 4))),
+        lambda: net.predict(np.zeros((3, 4))),
+    ]
+    for call in calls:
+        with pytest.raises(BlobError, match="net 'net' is shut down"):
+            call()
+    np.testing.assert_array_equal(net.parameters["a/weight"].value, weight)
+
+
+def test_a_net_that_cannot_be_made_shuts_down_what_was_set_up() -> None:
+    source = CountLayer(name="count", tops=["data", "label"], count=6, batch_size=3)
+    closed = CountState.closed
+    with pytest.raises(ConfigError):
+        Net("net", [source, SoftmaxLossLayer(name="loss", bottoms=["data", "data"])], backend="numpy")
+    assert CountState.closed == closed + 1
+
+
+def test_a_net_that_only_plans_allocates_nothing() -> None:
+    layers = [
+        data(3, 64, 64, batch=32),
+        ConvolutionLayer(name="conv1", bottoms="data", tops="conv1", n_filter=64, kernel=3, neuron=ReLU()),
+        ConvolutionLayer(name="conv2", bottoms="conv1", tops="conv2", n_filter=64, kernel=3, neuron=ReLU()),
+        ip("ip", "conv2", output_dim=100),
+        loss("ip"),
+    ]
+    Net("warm", CHAIN, backend="numpy", allocate=False)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        net = Net("plan", layers, backend="numpy", allocate=False)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+    assert net.schedule.final["conv2"].shape == (32, 64, 60, 60)
+    assert net.parameters["ip/weight"].shape == (100, 64 * 60 * 60)
+    plan = net.schedule.planned_bytes()
+    assert 100e6 < plan["planned"] <= plan["blobs"]
+    for call in (net.forward, net.backward, lambda: net.blob("ip"), lambda: net.parameters["ip/weight"].value):
+        with pytest.raises(BlobError, match="allocate=False"):
+            call()
+    with pytest.raises(BlobError, match="allocate=False"):
+        net.parameters["ip/weight"].value = 0
+    with pytest.raises(BlobError, match="allocate=False"):
+        net.predict(np.zeros((1, 3, 64, 64)))
+    assert net.parameters["ip/weight"].gradient is None
+    net.shutdown()
+
+
+class TouchLayer(Layer):
+    """Calls a function on its input during setup."""
+
+    bottoms: Names
+    tops: Names
+    touch: Any
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> State:
+        self.touch(inputs[0])
+        raise AssertionError("the touch was not noticed")
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        lambda x: x[0],
+        lambda x: x.__setitem__(0, 1),
+        lambda x: x + 1,
+        lambda x: 1 - x,
+        lambda x: x @ x,
+        lambda x: -x,
+        lambda x: x > 0,
+        lambda x: len(x),
+        lambda x: list(x),
+        lambda x: np.asarray(x),
+        lambda x: np.add(x, 1),
+        lambda x: x.reshape(-1),
+        lambda x: x.T,
+    ],
+)
+def test_a_declared_blob_says_so_when_touched(touch: Any) -> None:
+    with pytest.raises(BlobError, match=r"before ready\(\)"):
+        Net("net", [data(2), TouchLayer(bottoms="data", tops="y", touch=touch)], backend="numpy")
+
+
+def test_an_empty_blob() -> None:
+    with pytest.raises(BlobError, match=r"a blob of shape \(3, 0\) is empty"):
+        Net("net", [data(2), TouchLayer(bottoms="data", tops="y", touch=None), MatrixLayer(
+            name="m", bottoms="data", tops="m", width=0)], backend="numpy")  # fmt: skip
+
+
+# Random numbers
+
+
+def test_random_numbers_belong_to_a_name() -> None:
+    """Another order of layers, or one more, changes nobody else's numbers."""
+
+    def layers(*more: Layer) -> list[Layer]:
+        return [data(4), ip("a"), DropoutLayer(name="drop", bottoms="a"), ip("b", "a"), *more]
+
+    extra = [ip("extra"), DropoutLayer(name="another", bottoms="extra")]
+    nets = [
+        net_of(*layers(), keep="all"),
+        net_of(*layers()[::-1], keep="all"),
+        net_of(*extra, *layers(), keep="all"),
+        net_of(*layers(), keep="all", backend=PlainBackend()),
+    ]
+    for net in nets:
+        net.forward()
+        np.testing.assert_array_equal(net.parameters["b/weight"].value, nets[0].parameters["b/weight"].value)
+        np.testing.assert_array_equal(net.blob("a"), nets[0].blob("a"))
+    assert np.any(nets[0].blob("a") == 0)
+    assert np.any(nets[0].blob("a") != 0)
+    other = net_of(*layers(), keep="all", seed=1)
+    other.forward()
+    assert np.any(other.parameters["b/weight"].value != nets[0].parameters["b/weight"].value)
+    assert np.any((other.blob("a") == 0) != (nets[0].blob("a") == 0))
+
+
+def test_a_mask_is_a_function_of_the_step() -> None:
+    net = net_of(data(64), DropoutLayer(name="drop", bottoms="data"), keep="all")
+    masks = []
+    for step in (0, 1, 0):
+        net.scalars["step"] = step
+        net.forward()
+        masks.append(net.blob("data") == 0)
+    np.testing.assert_array_equal(masks[0], masks[2])
+    assert np.any(masks[0] != masks[1])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64 - 1, 2**70])
+def test_any_whole_number_is_a_seed(seed: int) -> None:
+    assert np.isfinite(net_of(*CHAIN, seed=seed).forward())
+
+
+# What a state may know
+
+
+def test_a_view_knows_what_a_state_may_know() -> None:
+    net = net_of(*CHAIN)
+    view: Any = net.node_ops["a"].state.backend
+    net.scalars["step"] = 3
+    net.forward()
+    assert (view.phase, view.dtype, view.step, view.rows, view.rank, view.ranks) == ("train", "float64", 3, 3, 0, 1)
+
+
+def test_scratch() -> None:
+    view: Any = net_of(*CHAIN).node_ops["a"].state.backend
+    scalar = view.scratch((), slot=9)
+    assert scalar.shape == ()
+    assert view.scratch((4,), slot=9).shape == (4,)
+    assert view.scratch((), slot=9).shape == ()
+    assert view.scratch((2, 2), slot=9) is view.scratch((2, 2), slot=9)
+    assert not np.shares_memory(view.scratch((4,), slot=9), view.scratch((4,), slot=8))
+    assert view.scratch((4,), "int64", slot=9).dtype == np.int64
+    assert view.blob((2,), np.float32).dtype == "float32"
+
+
+def test_a_source_in_memory_that_numpy_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nacre.registry._registry", Registry())
+
+    class HostState(CountState, host_only=True):
+        """Writes NumPy arrays."""
+
+    class HostLayer(CountLayer):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CountState:
+            return HostState(self, backend, inputs, diffs)
+
+    source = HostLayer(name="count", tops=["data", "label"], count=6, batch_size=3, width=4)
+    net = Net("net", [source, ip("a")], backend=ForeignBackend(), phase="test")
+    net.write("data", np.full((3, 4), 0.5))
+    net.forward()
+    expected = net.parameters["a/weight"].value.sum(axis=1) / 2
+    np.testing.assert_allclose(net.blob("a")[0], expected, rtol=1e-6)
+    net.forward()
+    assert net.blob("data")[:, 0].tolist() == [3, 4, 5]
+
+
+def test_a_layer_changed_in_place_below_a_kept_blob() -> None:
+    net = net_of(data(4), ip("a"), HalveLayer(name="half", bottoms="a"), loss("a"), keep="a")
+    net.forward()
+    np.testing.assert_allclose(net.blob("a"), net.blob("data") @ net.parameters["a/weight"].value.T / 2)
