@@ -266,7 +266,8 @@ def fill(net: Net, seed: int = 0) -> None:
     for layer in net.layers:
         if isinstance(layer, InputLayer) and net.phase not in layer.exclude:
             for top in layer.tops:
-                net.write(top, random.normal(size=(layer.batch_size, *layer.shape)))
+                values = random.normal(size=(layer.batch_size, *layer.shape))
+                net.write(top, np.round(values) if layer.dtype.startswith("int") else values)
 
 
 def check_gradients(net: Net, blobs: tuple[str, ...] = ()) -> None:

@@ -93,8 +93,8 @@ class NetFile:
             return Net(self.name, self.layers, **chosen)
 
     def backend(self, given: str | None = None) -> str:
-        """Give the name of the backend: the one given, else the environment's, the file's, the settings', or ""."""
-        return given or os.environ.get("NACRE_BACKEND") or self.table.get("backend") or settings().backend
+        """Give the name of the backend: the one given, else the file's, the environment's, the settings', or ""."""
+        return given or self.table.get("backend") or os.environ.get("NACRE_BACKEND") or settings().backend
 
     @property
     def has_solver(self) -> bool:

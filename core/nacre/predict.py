@@ -118,8 +118,7 @@ def _derive(
 
 def _type(net: Net, name: str) -> str:
     """Give the type of a source's blob in `net`; "" stands for the net's floating type."""
-    value = net.schedule.final.get(name)
-    return "" if value is None else value.dtype
+    return next((value.dtype for value in net.schedule.values if value.name == name), "")
 
 
 def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Net) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -43,6 +44,15 @@ def test_a_training_on_a_plain_screen() -> None:
 def test_the_commands_that_are_named_next_work() -> None:
     for line in run("train", "small.toml").out.splitlines()[-2:]:
         run(*line.removeprefix("next:").split()[1:])
+
+
+def test_the_commands_that_are_named_next_know_the_options() -> None:
+    sets = ("layer.ip1.output_dim=7", 'callback.Snapshot.folder="my snapshots"', "solver.max_iter=20")
+    options = [word for change in sets for word in ("--set", change)]
+    lines = run("train", "small.toml", "--backend", "numpy", *options).out.splitlines()[-2:]
+    for line in lines:
+        assert line.endswith("--backend numpy --set layer.ip1.output_dim=7")
+        run(*shlex.split(line.removeprefix("next:"))[1:])
 
 
 def test_json_ends_with_one_line() -> None:
@@ -152,7 +162,7 @@ def test_a_signal_ends_after_the_iteration_and_says_how_to_go_on(number: signal.
         rest = process.stdout.read().splitlines()
     assert process.returncode == code
     assert any(line.startswith(f"stopped by {number.name} after ") for line in rest)
-    assert rest[-1] == "next: nacre train small.toml --resume auto"
+    assert rest[-1] == "next: nacre train small.toml --resume auto --set solver.max_iter=100000000"
     iteration = int(snapshots()[-1][9:15])
     assert run("train", "small.toml", "--resume", "auto", "--set", f"solver.max_iter={iteration + 5}", "--json").json[
         "iterations"

@@ -327,11 +327,11 @@ def test_settings_win_in_their_order(clean: Path, monkeypatch: pytest.MonkeyPatc
     assert file.backend() == "users"
     write('backend = "folders"\n[plugins.pin]\na = "folders"\nb = "folders"', "nacre.toml")
     assert file.backend() == "folders"
+    monkeypatch.setenv("NACRE_BACKEND", "environments")
+    assert file.backend() == "environments"
     file = load(write(NET.replace("seed", 'backend = "files"\nseed') + '[plugins.pin]\na = "files"\n'))
     assert file.backend() == "files"
     assert file.pins == {"a": "files", "b": "folders", "c": "users"}
-    monkeypatch.setenv("NACRE_BACKEND", "environments")
-    assert file.backend() == "environments"
     assert file.backend("given") == "given"
 
 

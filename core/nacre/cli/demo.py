@@ -30,15 +30,16 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int
 
     copy_files()
     net = FOLDER / "lenet.toml"
-    file = read_net(net, (*_places(net), *sets), seed)
+    sets = (*_places(net), *sets)
+    file = read_net(net, sets, seed)
     training = train(file, backend)
     if exit_code(training):
-        print_end(file, training)
+        print_end(file, training, backend, seed, sets)
         return exit_code(training)
     click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} images/s")
     saved = training.snapshot_path and load_snapshot(training.snapshot_path)
     if not saved:
-        print_end(file, training)
+        print_end(file, training, backend, seed, sets)
         return 0
     tested = run_test(file, saved, "test", backend)
     click.echo(f"snapshot: {training.snapshot_path}")
@@ -78,14 +79,14 @@ def demo_folder() -> Path:
 
 def _places(net: Path) -> list[str]:
     """Give the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
-    from ..toml import read_toml, toml_value
+    from ..config import load
 
     wanted = {"Snapshot": ("folder", FOLDER / "snapshots"), "LearningCurve": ("path", FOLDER / "learning-curve.png")}
-    callbacks: list[dict[str, Any]] = read_toml(net).get("callback", [])
+    callbacks: list[dict[str, Any]] = load(net).table.get("callback", [])
     types = [entry.get("type") for entry in callbacks]
     overrides: list[str] = []
     for entry in callbacks:
         key, place = wanted.get(entry.get("type", ""), ("type", FOLDER))
         if key not in entry and types.count(entry["type"]) == 1:
-            overrides.append(f"callback.{entry['type']}.{key}={toml_value(place.as_posix())}")
+            overrides.append(f"callback.{entry['type']}.{key}={place.as_posix()}")
     return overrides

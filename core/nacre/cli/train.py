@@ -45,5 +45,5 @@ def command(
     if as_json:
         print_json(result(training), lines=True)
     else:
-        print_end(file, training)
+        print_end(file, training, backend, seed, sets)
     return exit_code(training)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,8 +201,10 @@ def report_line(event: str, data: Mapping[str, Any]) -> str:
     return ""
 
 
-def print_end(file: NetFile, training: Training) -> None:
-    """Say how a training ended, and what may come next."""
+def print_end(
+    file: NetFile, training: Training, backend: str | None = None, seed: int | None = None, sets: Sequence[str] = ()
+) -> None:
+    """Say how a training ended, and what may come next: commands that know what the options changed."""
     speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
     word = f"stopped by {training.stopped}" if training.stopped else "done"
     click.echo(f"{word} after {training.iteration} iterations: {seconds_text(training.seconds)}{speed}")
@@ -212,11 +215,15 @@ def print_end(file: NetFile, training: Training) -> None:
         click.echo("nothing was saved: the net file has no callback Snapshot")
         return
     click.echo(f"snapshot: {path}")
+    same = ["--backend", backend] if backend else []
     if exit_code(training):
-        click.echo(f"next: nacre train {file.path} --resume auto")
+        same += [] if seed is None else ["--seed", str(seed)]
+        same += [word for change in sets for word in ("--set", change)]
+        click.echo(f"next: {shlex.join(['nacre', 'train', str(file.path), '--resume', 'auto', *same])}")
         return
-    click.echo(f"next: nacre test {file.path} {path}")
-    click.echo(f"      nacre predict {file.path} {path} {_some_input(file)}")
+    same += [word for change in sets if not change.startswith(("solver.", "callback.")) for word in ("--set", change)]
+    click.echo(f"next: {shlex.join(['nacre', 'test', str(file.path), path, *same])}")
+    click.echo(f"      {shlex.join(['nacre', 'predict', str(file.path), path, _some_input(file), *same])}")
 
 
 def _some_input(file: NetFile) -> str:

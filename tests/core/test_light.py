@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from nacre import lazy
+
+
+def test_classes_come_from_the_strings_that_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "light_example"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from nacre import lazy\n"
+        "LAYERS = {'One': 'light_example.one:OneLayer', 'Two': 'light_example.two:TwoLayer'}\n"
+        "NEURONS = {'Bend': 'light_example.one:Bend'}\n"
+        "__getattr__ = lazy(__name__, LAYERS, NEURONS)\n"
+    )
+    (package / "one.py").write_text("class OneLayer: pass\nclass Bend: pass\n")
+    (package / "two.py").write_text("raise ImportError('two is heavy')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import light_example  # type: ignore[import-not-found]
+
+    try:
+        assert "light_example.one" not in sys.modules
+        assert light_example.OneLayer.__name__ == "OneLayer"
+        assert light_example.Bend.__module__ == "light_example.one"
+        with pytest.raises(ImportError, match="two is heavy"):
+            _ = light_example.TwoLayer
+        with pytest.raises(AttributeError, match="module 'light_example' has no attribute 'Three'"):
+            _ = light_example.Three
+        assert not hasattr(light_example, "one_layer")
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "light_example"]:
+            del sys.modules[name]
+
+
+def test_offers_are_looked_up_when_a_name_is_asked_for() -> None:
+    find = lazy("example", {"Join": "os.path:join"}, {})
+    assert find("join").__name__ == "join"
+    with pytest.raises(AttributeError, match="module 'example' has no attribute 'Join'"):
+        find("Join")

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import DataError, InputLayer, Layer, Net, Solver, TopologyError, Transformer
+from nacre_data import MemoryDataLayer
+from nacre_layers import AccuracyLayer, DropoutLayer, InnerProductLayer, SoftmaxLayer, SoftmaxLossLayer, Tanh
+from nacre_solvers import SGD
+from small_layers import AddLayer, CountLayer, HalveLayer, SquareLossLayer, data
+
+
+def ip(name: str, bottoms: Any = "data", **fields: Any) -> InnerProductLayer:
+    return InnerProductLayer(name=name, bottoms=bottoms, tops=name, **{"output_dim": 3} | fields)
+
+
+def classifier() -> list[Layer]:
+    """A training net with what `predict` must leave out: labels, losses, statistics, dropout."""
+    return [
+        CountLayer(name="count", tops=["data", "label"], count=10, batch_size=4, width=5),
+        ip("hidden", neuron=Tanh()),
+        DropoutLayer(name="drop", bottoms="hidden"),
+        ip("scores", "hidden"),
+        SoftmaxLossLayer(name="loss", bottoms=["scores", "label"]),
+        AccuracyLayer(name="accuracy", bottoms=["scores", "label"]),
+        SoftmaxLayer(name="prob", bottoms="scores", tops="prob", exclude="train"),
+    ]
+
+
+def made(layers: list[Layer] | None = None, **options: Any) -> Net:
+    return Net("net", layers or classifier(), **{"backend": "numpy", "dtype": "float64"} | options)
+
+
+def by_hand(net: Net, x: Any) -> tuple[Any, Any]:
+    value = {name: handle.value for name, handle in net.parameters.items()}
+    hidden = np.tanh(x @ value["hidden/weight"].T + value["hidden/bias"])
+    scores = hidden @ value["scores/weight"].T + value["scores/bias"]
+    exponential = np.exp(scores)
+    return hidden, exponential / exponential.sum(axis=1, keepdims=True)
+
+
+RECORDS = np.random.default_rng(0).normal(size=(23, 5))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 23])
+@pytest.mark.parametrize("batch_size", [0, 1, 7])
+def test_any_number_of_rows(count: int, batch_size: int) -> None:
+    net = made()
+    found = net.predict(RECORDS[:count], "prob", batch_size=batch_size)
+    np.testing.assert_allclose(found, by_hand(net, RECORDS[:count])[1], rtol=1e-12)
+
+
+def test_several_outputs() -> None:
+    net = made()
+    found = net.predict(RECORDS, ["hidden", "prob"])
+    assert list(found) == ["hidden", "prob"]
+    for name, expected in zip(found, by_hand(net, RECORDS), strict=True):
+        np.testing.assert_allclose(found[name], expected, rtol=1e-12)
+
+
+def test_the_default_output_is_what_nobody_reads() -> None:
+    net = made()
+    np.testing.assert_array_equal(net.predict(RECORDS), net.predict(RECORDS, "prob"))
+    two = made([data(5), ip("a"), ip("b"), SquareLossLayer(name="loss", bottoms="a")])
+    assert sorted(two.predict(RECORDS)) == ["a", "b"]
+
+
+def test_prediction_follows_training() -> None:
+    net = made()
+    before = net.predict(RECORDS, "prob")
+    Solver(SGD(), max_iter=3, lr_policy=0.1).solve(net)
+    after = net.predict(RECORDS, "prob")
+    assert np.any(before != after)
+    np.testing.assert_allclose(after, by_hand(net, RECORDS)[1], rtol=1e-12)
+
+
+def test_a_training_net_is_left_as_it_was() -> None:
+    nets = made(), made()
+    nets[0].predict(RECORDS, "prob")
+    assert nets[0].forward() == nets[1].forward()
+    assert nets[0].statistics() == nets[1].statistics()
+    assert nets[0].statistics()["accuracy"]["records"] == 4
+
+
+def test_several_inputs_come_as_a_table() -> None:
+    net = made([
+        data(5), data(5, top="more"), AddLayer(name="sum", bottoms=["data", "more"], tops="sum"), ip("y", "sum"),
+    ])  # fmt: skip
+    given = {"data": RECORDS, "more": 2 * RECORDS, "unused": np.zeros(1)}
+    np.testing.assert_allclose(net.predict(given, "sum"), 3 * RECORDS)
+    with pytest.raises(DataError, match=r"the net needs the blobs data, more; give them as \{name: array\}"):
+        net.predict(RECORDS)
+    with pytest.raises(DataError, match="the net needs the blobs data, more, but more is not given"):
+        net.predict({"data": RECORDS})
+    with pytest.raises(DataError, match="the arrays have different numbers of records: 22, 23"):
+        net.predict({"data": RECORDS, "more": RECORDS[1:]})
+
+
+def test_the_transformers_of_the_replaced_source_are_applied() -> None:
+    class Twice(Transformer):
+        """Doubles, and adds 1 in phase predict."""
+
+        def transform(self, batch: Any, random: Any, phase: str) -> None:
+            batch *= 2
+            batch += phase == "predict"
+
+    images = RECORDS.copy()
+    source = MemoryDataLayer(
+        name="source", tops=["data", "label"], data=[images, np.zeros(23, int)], batch_size=4,
+        transformers=[["data", Twice()], ["data", Twice()]],
+    )  # fmt: skip
+    net = made([source, HalveLayer(name="half", bottoms="data"), ip("y")])
+    np.testing.assert_allclose(net.predict(RECORDS, "data"), (2 * (2 * RECORDS + 1) + 1) / 2)
+    np.testing.assert_array_equal(images, RECORDS)
+
+
+def test_sources_of_other_phases_are_replaced_too() -> None:
+    sources = [
+        CountLayer(name=name, tops=["data", "label"], count=10, batch_size=4, width=5, exclude=exclude)
+        for name, exclude in (("train", ["validation", "test", "predict"]), ("test", ["train", "predict"]))
+    ]
+    for phase in ("train", "test"):
+        net = made([*sources, *classifier()[1:]], phase=phase)
+        np.testing.assert_allclose(net.predict(RECORDS, "prob"), by_hand(net, RECORDS)[1], rtol=1e-12)
+
+
+def test_a_blob_of_whole_numbers_stays_one() -> None:
+    source = InputLayer(name="in", tops="index", batch_size=4, dtype="int64")
+    net = made([source, HalveLayer(name="half", bottoms="index", exclude="predict")], phase="test")
+    found = net.predict(np.arange(6), "index")
+    assert found.dtype == np.int64
+    assert found.tolist() == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (np.zeros((3, 4)), r"blob 'data' has records of shape \(5,\), but those given have \(4,\)"),
+        (np.zeros((0, 5)), "blob 'data': no record is given"),
+        (3.0, "blob 'data': no record is given"),
+        (np.full((3, 5), "x"), "blob 'data': an array of <U1 has no numbers"),
+    ],
+)
+def test_data_that_do_not_fit(given: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        made().predict(given, "prob")
+
+
+def test_outputs_that_are_not_there() -> None:
+    with pytest.raises(TopologyError, match=r"no layer writes blob 'probe' in this phase \(did you mean 'prob'\?\)"):
+        made().predict(RECORDS, "probe")
+    net = made([data(5), SquareLossLayer(name="loss", bottoms="data")])
+    with pytest.raises(DataError, match="no layer of the net has a top that can be asked for"):
+        net.predict(RECORDS)
+
+
+def test_derived_nets_are_made_once_and_end_with_the_net() -> None:
+    net = made()
+    for _ in range(2):
+        net.predict(RECORDS, "prob")
+    (derived,) = net._predictors.values()
+    net.shutdown()
+    assert derived._closed
