@@ -68,8 +68,6 @@ class Group:
 
     def join(self, other: Group) -> None:
         """Take over the members of another group."""
-        if other is self:
-            return
         self.spaces |= other.spaces
         for value in other.members:
             value.group = self

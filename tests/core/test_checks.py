@@ -15,6 +15,7 @@ from nacre import (
     Component,
     ConfigError,
     ContractError,
+    Converted,
     Initializer,
     Names,
     Pair,
@@ -262,6 +263,40 @@ def test_names_of_a_caller_do_not_reach_an_annotation() -> None:
 
     with pytest.raises(ConfigError, match="it must be a whole number"):
         caller()(size="3")
+
+
+def test_names_of_a_function_that_only_calls_another() -> None:
+    def outer() -> Any:
+        def inner() -> Any:
+            class Local(Component, kind="test_returned"):
+                size: int = 1
+
+            return Local
+
+        return inner
+
+    def caller(inner: Any) -> Any:
+        int = str  # noqa: F841
+        return inner()
+
+    assert caller(outer())(size=3).size == 3
+
+
+def test_a_union_goes_on_where_a_conversion_fails() -> None:
+    class Length(Converted[str, int]):
+        wants = "something with a length"
+
+        @staticmethod
+        def convert(value: Any) -> int:
+            return len(value)
+
+    class Measured(Component, kind="test_measured"):
+        length: Length | None = None
+
+    assert Measured(length=None).length is None
+    assert Measured(length="abc").length == 3  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="length=3, but it must be something with a length or none"):
+        Measured(length=3)  # type: ignore[arg-type]
 
 
 def test_a_class_that_mentions_itself_and_one_that_comes_later() -> None:

@@ -237,7 +237,7 @@ def test_what_is_written_reaches_every_memory_that_reads_it(monkeypatch: pytest.
         def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CountState:
             state = CountState(self, backend, inputs, diffs)
             state.blobs[0] = backend.blob((3, 2, 4, 4))
-            monkeypatch.setattr(state, "forward", lambda inputs: None)
+            monkeypatch.setattr(state, "forward", lambda inputs: state.blobs[0].fill(0))
             return state
 
     source = ImageLayer(name="count", tops=["data", "label"], count=6, batch_size=3)
