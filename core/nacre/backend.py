@@ -223,7 +223,7 @@ class View:
 
     @property
     def rows(self) -> int:
-        """How many rows of this batch are real."""
+        """How many rows of this batch are real; a layer of a smaller batch counts no more than it has."""
         return int(self.scalars["rows"])
 
     def random(self, name: str) -> Random:

@@ -320,9 +320,11 @@ class Net:
             )
 
     def _count_rows(self) -> None:
-        rows = [op.state.rows for op in self.ops if op.is_source and isinstance(op.state, SourceState)]
-        if rows:
-            self.scalars["rows"] = min(rows)
+        counts = [(op.state.rows, op.outputs[0].shape[0]) for op in self.ops if isinstance(op.state, SourceState)]
+        if counts:
+            # Sources may have batches of different sizes; what counts is the one that is not full.
+            short = [rows for rows, batch in counts if rows < batch]
+            self.scalars["rows"] = min(short) if short else max(batch for _, batch in counts)
 
     # Passes
 

@@ -500,3 +500,17 @@ def test_a_layer_changed_in_place_below_a_kept_blob() -> None:
     net = net_of(data(4), ip("a"), HalveLayer(name="half", bottoms="a"), loss("a"), keep="a")
     net.forward()
     np.testing.assert_allclose(net.blob("a"), net.blob("data") @ net.parameters["a/weight"].value.T / 2)
+
+
+def test_sources_of_different_batch_sizes_count_their_own_rows() -> None:
+    layers = [
+        InputLayer(name="noise", tops=["noise"], shape=3, batch_size=2),
+        InputLayer(name="in", tops=["data"], shape=3, batch_size=4),
+        InputLayer(name="labels", tops=["label"], batch_size=4),
+        AccuracyLayer(name="accuracy", bottoms=["data", "label"]),
+    ]
+    net = Net("net", layers, phase="test", backend="numpy")
+    net.write("data", np.eye(4, 3))
+    net.write("label", [0, 1, 2, 1])
+    net.forward()
+    assert net.statistics()["accuracy"] == {"accuracy": 0.75, "records": 4.0}

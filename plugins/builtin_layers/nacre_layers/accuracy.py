@@ -40,7 +40,7 @@ class AccuracyState(LayerState, reads=""):
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
         before, classes, behind = self.shape
-        count = before * behind * self.backend.rows // self.images
+        count = before * behind * min(self.backend.rows, self.images) // self.images
         label = whole_labels(self.layer, self.backend, inputs[1], count, classes)
         winner = self.backend.scratch((before, behind), "int64")
         xp.argmax(inputs[0].reshape(self.shape), axis=1, out=winner)

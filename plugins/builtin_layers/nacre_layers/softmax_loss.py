@@ -53,7 +53,7 @@ class SoftmaxLossState(LayerState, reads="inputs"):
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
         before, classes, behind = self.shape
-        self.count = before * behind * self.backend.rows // self.images
+        self.count = before * behind * min(self.backend.rows, self.images) // self.images
         softmax(self.backend, inputs[0].reshape(self.shape), self.probability)
         label = whole_labels(self.layer, self.backend, inputs[1], self.count, classes)
         picked, chosen = self.picked[: self.count], self.chosen[: self.count]
