@@ -172,8 +172,7 @@ def _colour(layer: dict[str, object], traits: object) -> str:
 
 
 def _shape(net: Net, number: int) -> str:
-    value = net.wires[number]
-    return " × ".join(map(str, value.shape)) if value is not None else ""
+    return " × ".join(map(str, net.wires[number].shape))
 
 
 # Order and position

@@ -7,15 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .backend import Backend, HostMemory, Scalars, View, open_backend
-from .blob import Blob
-from .component import Array, Neuron
-from .errors import BlobError, ConfigError, ContractError, DataError, NacreError, TopologyError, nearest
+from .component import Array
+from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from .feed import InputLayer
-from .layer import PHASES, Layer, LayerState, SourceState, is_identity, layer_type
+from .layer import PHASES, Layer, SourceState
+from .memory import settle
 from .parameter import Parameter, ParameterHandle
 from .placement import Slot, place_parameters
-from .schedule import HOST, Op, Schedule, Step, Value, compile_steps, plain_space, settle
-from .topology import Graph, Node, Wiring, back_propagates, check_bp_topology, sort, wanted_gradients, wire
+from .schedule import Schedule, Step, compile_steps
+from .states import set_up
+from .topology import Graph, Wiring, check_bp_topology, sort, wanted_gradients, wire
+from .values import HOST, Op, Value, plain_space
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +107,8 @@ class Net:
         self.trains = self._bp_problem is None
         self.ops: list[Op] = []
         try:
-            self._set_up(wanted if self.trains else [False] * len(self.wiring.wires))
+            self.wires = set_up(self, wanted if self.trains else [False] * len(self.wiring.wires))
+            self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
             self._schedule(share, allocate)
         except BaseException:  # a source that was set up before may hold a file
             for op in self.ops:
@@ -140,109 +143,6 @@ class Net:
                 backend, phase=self.phase, dtype=self.dtype, seed=self.seed, scalars=self.scalars
             )
         return self._views[backend.name]
-
-    def _set_up(self, wanted: Sequence[bool]) -> None:
-        """Make the state of every layer, and of every neuron that is not fused, in order."""
-        self.node_ops: dict[str, Op] = {}
-        self.wires: list[Value | None] = [None] * len(self.wiring.wires)
-        for index, node in enumerate(self.wiring.nodes):
-            inputs = [self._value(number) for number in self.wiring.inputs[index]]
-            op = self._make_op(node, inputs)
-            op.backward = self.trains and back_propagates(self.wiring, wanted, index)
-            for place, number in enumerate(self.wiring.outputs[index]):
-                self.wires[number] = self._add_neuron(node, op, place, wanted=wanted[number])
-
-    def _value(self, number: int) -> Value:
-        value = self.wires[number]
-        assert value is not None
-        return value
-
-    def _make_op(self, node: Node, inputs: list[Value]) -> Op:
-        from .registry import registry
-
-        layer = node.layer
-        blobs: list[Any] = [Blob(value.shape, value.dtype) for value in inputs]
-        diffs: list[Any] = [None if value.gradient is None else Blob(value.shape, value.dtype) for value in inputs]
-        choice = registry().choose(type(layer), "layer", self._lineage(), self._accept(layer, blobs), self.pins)
-        backend = open_backend(choice.ancestor) if choice.kernel is not None else self.backend
-        if choice.kernel is not None:
-            state = choice.kernel(layer, self.view(backend), blobs, diffs)
-        else:
-            state = layer.setup(self.view(self.backend), blobs, diffs)
-            if getattr(type(state), "host_only", False) and not self.backend.on_host:
-                state.backend = self.view(HostMemory.shared())
-        _check_state(node, state)
-        op = Op(
-            node.name,
-            state,
-            backend,
-            kernel=choice.kernel is not None,
-            inputs=inputs,
-            in_place=layer.is_inplace,
-            is_source=layer.is_source,
-        )
-        op.choice, op.input_arrays, op.diff_arrays, op.layer = choice, blobs, diffs, node.user
-        for place, top in enumerate(node.tops):
-            op.outputs.append(self._declare(op, top, state.blobs[place]))
-        self.ops.append(op)
-        self.node_ops[node.name] = op
-        return op
-
-    def _lineage(self) -> tuple[str, ...]:
-        return self.backend.lineage or (self.backend.name,)
-
-    def _accept(self, layer: Any, inputs: list[Any]) -> Callable[[Any, Any], str | None]:
-        def accept(kernel: Any, offer: Any) -> str | None:
-            types = kernel.dtypes
-            if types and self.dtype not in types:
-                return f"computes in {', '.join(types)}, not {self.dtype}"
-            return kernel.supports(layer, inputs)
-
-        return accept
-
-    def _declare(self, op: Op, name: str, blob: Any) -> Value:
-        if isinstance(blob, Blob):
-            value = Value(name, blob.shape, blob.dtype, ("", ""))
-            value.blob = blob
-            value.space = op.space(value)
-            if blob.of is not None:
-                place = next((place for place, given in enumerate(op.input_arrays) if given is blob.of), None)
-                if place is None:
-                    raise ContractError(f"{op.name}: top '{name}' is an alias of a blob that is none of its inputs")
-                op.aliases.append((place, value))
-        else:
-            value = Value(name, tuple(blob.shape), str(blob.dtype), plain_space(self.backend))
-            value.blob = Blob(value.shape, value.dtype)
-            value.group.fixed = blob
-        return value
-
-    def _add_neuron(self, node: Node, op: Op, place: int, *, wanted: bool) -> Value:
-        """Put the neuron of a layer behind one of its tops, unless there is none or its kernel applies it."""
-        value = op.outputs[place]
-        if wanted:
-            value.gradient = Value(value.name, value.shape, value.dtype, value.space)
-        if not node.layer.has_neuron:
-            return value
-        neuron: Neuron = node.layer.neuron
-        if is_identity(neuron) or (op.kernel and op.state.fuses_neuron(neuron)):
-            return value
-        blobs: list[Any] = [value.blob]
-        diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
-        from .registry import registry
-
-        choice = registry().choose(type(neuron), "neuron", self._lineage(), self._accept(neuron, blobs), self.pins)
-        backend = open_backend(choice.ancestor) if choice.kernel is not None else self.backend
-        make = choice.kernel or NeuronState
-        state: LayerState = make(neuron, self.view(backend), blobs, diffs)
-        name = f"{node.name}/{type(neuron).__name__}"
-        after = Op(name, state, backend, kernel=choice.kernel is not None, inputs=[value], in_place=True)
-        after.choice, after.input_arrays, after.diff_arrays, after.layer = choice, blobs, diffs, node.user
-        after.backward = wanted
-        after.outputs.append(self._declare(after, value.name, state.blobs[0]))
-        if wanted:
-            after.outputs[0].gradient = Value(value.name, value.shape, value.dtype, after.outputs[0].space)
-        self.ops.append(after)
-        return after.outputs[0]
 
     def _schedule(self, share: Net | None, allocate: bool) -> None:
         final = {wire.name: wire for wire in self.wiring.wires}
@@ -375,9 +275,7 @@ class Net:
 
     def losses(self) -> dict[str, float]:
         """Fetch the loss of each loss layer, by layer name, weighted as in the sum."""
-        return {
-            op.name: float(op.state.loss) for op in self.ops if getattr(op.layer, "has_loss", False) and _is_node(op)
-        }
+        return {op.name: float(op.state.loss) for op in self.ops if op.neuron is None and op.layer.has_loss}
 
     def forward_epoch(self) -> float:
         """Run forward over every record of the sources once; give the mean loss a record.
@@ -411,12 +309,12 @@ class Net:
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Give the statistics since the last reset: {layer: {statistic: value}}."""
-        return {op.name: op.state.dump_statistics() for op in self.ops if _is_node(op) and op.layer.has_stats}
+        return {op.name: op.state.dump_statistics() for op in self.ops if op.neuron is None and op.layer.has_stats}
 
     def reset_statistics(self) -> None:
         """Start all statistics anew."""
         for op in self.ops:
-            if _is_node(op) and op.layer.has_stats:
+            if op.neuron is None and op.layer.has_stats:
                 op.state.reset_statistics()
 
     # Blobs and parameters from outside
@@ -594,61 +492,3 @@ class Net:
 
     def __repr__(self) -> str:
         return f"<Net '{self.name}', {len(self.wiring.nodes)} layers, {self.phase}, on {self.backend.name}>"
-
-
-class NeuronState(LayerState, reads="blobs", elementwise=True):
-    """A neuron at work behind one top, through its own `forward` and `backward`."""
-
-    def __init__(self, layer: Neuron, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        self.blobs = [backend.blob(inputs[0].shape, inputs[0].dtype)]
-        if layer.needs_input:
-            self.reads = "inputs blobs"
-
-    def forward(self, inputs: list[Any]) -> None:
-        self.layer.forward(self.backend, inputs[0], self.blobs[0])
-
-    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
-        x = inputs[0] if self.layer.needs_input else None
-        self.layer.backward(self.backend, x, self.blobs[0], self.blobs_diff[0], diffs[0])
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
-
-def _is_node(op: Op) -> bool:
-    return "/" not in op.name
-
-
-def _check_state(node: Node, state: Any) -> None:
-    """Check what the traits of a layer demand of its state.
-
-    Raises:
-        ContractError: names the class, the trait and what is missing.
-    """
-    layer, kind = node.layer, type(state).__name__
-    if not isinstance(state, LayerState):
-        raise ContractError(f"{layer_type(type(layer))}.setup must give a LayerState, not a {kind}")
-    if not hasattr(state, "blobs") or not hasattr(state, "parameters"):
-        raise ContractError(f"{kind} does not call super().__init__(layer, backend, inputs, diffs)")
-    base: type = SourceState if isinstance(state, SourceState) else LayerState
-    for method in ("forward", "backward", "shutdown"):
-        if getattr(type(state), method) is getattr(LayerState, method):
-            raise ContractError(f"{kind} does not define {method}; all of forward, backward and shutdown are needed")
-    if layer.is_source and base is not SourceState:
-        raise ContractError(f"{node.name}: {kind} belongs to a source, so it must be a SourceState")
-    if len(state.blobs) != len(node.tops):
-        raise ContractError(f"{node.name}: {kind} declares {len(state.blobs)} blobs for {len(node.tops)} tops")
-    if layer.has_param and not isinstance(getattr(state, "parameters", None), list):
-        raise ContractError(f"{node.name}: the class says has_param, but {kind} has no list 'parameters'")
-    if state.parameters and not layer.has_param:
-        raise ContractError(f"{node.name}: {kind} has parameters, but {type(layer).__name__} does not say has_param")
-    if layer.has_loss and not hasattr(state, "loss"):
-        raise ContractError(f"{node.name}: the class says has_loss, but {kind} has no 'loss'")
-    if layer.has_stats:
-        for method in ("dump_statistics", "reset_statistics"):
-            if getattr(type(state), method) is getattr(LayerState, method):
-                raise ContractError(f"{node.name}: the class says has_stats, but {kind} does not define {method}")
-    for parameter in state.parameters:
-        if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ContractError(f"{node.name}: {kind}.parameters holds a {type(parameter).__name__}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .component import Array
 from .placement import Slot
-from .schedule import Op, Value, plain_space
+from .values import Op, Value, plain_space
 
 if TYPE_CHECKING:
     from .net import Net

@@ -59,7 +59,7 @@ def parts_of(training: Training) -> dict[str, dict[str, str]]:
     from .tables import type_name
 
     things: list[tuple[str, Any, Any]] = [
-        *((op.name, op.layer, op.choice) for op in training.net.ops if "/" not in op.name),
+        *((op.name, op.layer, op.choice) for op in training.net.ops if op.neuron is None),
         ("solver", training.solver.method, training.choice),
     ]
     parts: dict[str, dict[str, str]] = {}
@@ -165,7 +165,7 @@ def _load_history(training: Training, snapshot: Snapshot) -> None:
 def _owners(training: Training) -> Iterator[tuple[str, Any]]:
     """Give whatever has a `memory`, by a name that a restart gives it again."""
     for op in training.net.ops:
-        if "/" not in op.name:
+        if op.neuron is None:
             yield f"layer.{op.name}", op.state
     yield "solver", training.method
     yield "algorithm", training.solver.algorithm

@@ -10,8 +10,8 @@ from .tables import type_name
 
 if TYPE_CHECKING:
     from .net import Net
-    from .schedule import Op
     from .topology import Node
+    from .values import Op
 
 HEAD = ("layer", "type", "tops", "parameters", "kernel")
 

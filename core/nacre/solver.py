@@ -31,10 +31,10 @@ from .not_finite import first_bad_blob, first_bad_parameter
 from .resume import load_parameters as load_parameters
 from .resume import make_snapshot, restore
 from .schedule import Step
+from .states import choose_kernel
 
 if TYPE_CHECKING:
     from .backend import Backend, View
-    from .choice import Choice
     from .net import Net
     from .placement import Slot
     from .snapshot import Snapshot
@@ -139,7 +139,7 @@ class Training:
             *self._constrain(),
         ]
         self._call = net.compile(steps)
-        self._losses: list[Any] = [op.state for op in net.ops if "/" not in op.name and op.layer.has_loss]
+        self._losses: list[Any] = [op.state for op in net.ops if op.neuron is None and op.layer.has_loss]
         self._storages = [slot.storage for slot in self.slots]
         self.callbacks: list[CallbackState] = []
         try:
@@ -149,22 +149,9 @@ class Training:
             self.shutdown()
             raise
 
-    def _choose(self, component: Component, inputs: Any) -> Choice:
-        """Choose the kernel of a component on the net's backend."""
-        from .registry import registry
-
-        net = self.net
-
-        def accept(kernel: Any, offer: Any) -> str | None:
-            if kernel.dtypes and net.dtype not in kernel.dtypes:
-                return f"computes in {', '.join(kernel.dtypes)}, not {net.dtype}"
-            return kernel.supports(component, inputs)
-
-        return registry().choose(type(component), component.nacre_kind, net.backend.lineage, accept, net.pins)
-
     def _make_method(self) -> MethodState:
         net, method = self.net, self.solver.method
-        self.choice = self._choose(method, self.spans)
+        self.choice = choose_kernel(net, method, self.spans)
         if self.choice.kernel is None:
             self._backend = None  # plain Python, for every backend
             return method.setup(net.view(net.backend), self.spans)
@@ -173,7 +160,7 @@ class Training:
 
     def _worker(self, component: Component, slot: Slot) -> tuple[Any, View, Backend | None]:
         """Give what does a component's work on a parameter: its kernel or itself, the view, and whose step it is."""
-        choice = self._choose(component, [slot.storage])
+        choice = choose_kernel(self.net, component, [slot.storage])
         if choice.kernel is None:
             return component, self.net.view(self.net.backend), None
         backend = open_backend(choice.ancestor)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import Layer, Names, Net, Neuron
-from nacre.schedule import Schedule, Value
+from nacre.schedule import Schedule
+from nacre.values import Value
 from nacre_layers import (
     ActivationLayer,
     ConcatLayer,

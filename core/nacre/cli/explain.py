@@ -59,7 +59,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
 
     layers: list[dict[str, Any]] = []
     for op in net.ops:
-        thing = op.layer.neuron if "/" in op.name else op.layer
+        thing = op.neuron or op.layer
         layers.append(entry(op.name, thing, op.choice))
     solver: dict[str, Any] | None = None
     if file.has_solver:

@@ -1,0 +1,165 @@
+"""From a wiring to states: for every layer and neuron a kernel or its own state, set up in order, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .backend import HostMemory, View, open_backend
+from .blob import Blob
+from .choice import Choice
+from .component import Neuron
+from .errors import ContractError
+from .layer import LayerState, SourceState, is_identity, layer_type
+from .parameter import Parameter
+from .topology import Node, back_propagates
+from .values import Op, Value, plain_space
+
+if TYPE_CHECKING:
+    from .net import Net
+
+
+def set_up(net: Net, wanted: Sequence[bool]) -> list[Value]:
+    """Make the state of every layer, and of every neuron that no kernel applies, in order; give the value of each wire.
+
+    The ops go to `net.ops` as they come, so that a net that fails half-way can shut them down. `wanted` says of each
+    wire whether its gradient is wanted.
+    """
+    wiring, values = net.wiring, list[Value]()
+    for index, node in enumerate(wiring.nodes):
+        op = _layer_op(net, node, [values[number] for number in wiring.inputs[index]])
+        op.backward = net.trains and back_propagates(wiring, wanted, index)
+        for place, number in enumerate(wiring.outputs[index]):
+            value = op.outputs[place]
+            if wanted[number]:
+                value.gradient = Value(value.name, value.shape, value.dtype, value.space)
+            values.append(_behind_neuron(net, node, op, value))
+    return values
+
+
+def choose_kernel(net: Net, thing: Any, inputs: Any) -> Choice:
+    """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""
+    from .registry import registry
+
+    def accept(kernel: Any, offer: Any) -> str | None:
+        if kernel.dtypes and net.dtype not in kernel.dtypes:
+            return f"computes in {', '.join(kernel.dtypes)}, not {net.dtype}"
+        return kernel.supports(thing, inputs)
+
+    lineage = net.backend.lineage or (net.backend.name,)
+    return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, net.pins)
+
+
+def _layer_op(net: Net, node: Node, inputs: list[Value]) -> Op:
+    layer = node.layer
+    blobs: list[Any] = [Blob(value.shape, value.dtype) for value in inputs]
+    diffs: list[Any] = [None if value.gradient is None else Blob(value.shape, value.dtype) for value in inputs]
+    choice = choose_kernel(net, layer, blobs)
+    if choice.kernel is not None:
+        backend = open_backend(choice.ancestor)
+        state = choice.kernel(layer, net.view(backend), blobs, diffs)
+    else:
+        backend = net.backend
+        state = layer.setup(net.view(backend), blobs, diffs)
+        if getattr(type(state), "host_only", False) and not backend.on_host:
+            state.backend = net.view(HostMemory.shared())
+    check_state(node, state)
+    op = Op(node.name, node.user, state, backend, choice, inputs, blobs, diffs)
+    op.in_place, op.is_source = layer.is_inplace, layer.is_source
+    op.outputs = [_declare(net, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
+    net.ops.append(op)
+    return op
+
+
+def _declare(net: Net, op: Op, name: str, blob: Any) -> Value:
+    """Make the value of a top: of a declared blob, or of a plain array that the state brought itself."""
+    if not isinstance(blob, Blob):
+        value = Value(name, tuple(blob.shape), str(blob.dtype), plain_space(net.backend))
+        value.group.fixed = blob
+        return value
+    value = Value(name, blob.shape, blob.dtype, ("", ""))
+    value.space = op.space(value)
+    if blob.of is not None:
+        place = next((place for place, given in enumerate(op.input_arrays) if given is blob.of), None)
+        if place is None:
+            raise ContractError(f"{op.name}: top '{name}' is an alias of a blob that is none of its inputs")
+        op.aliases.append((place, value))
+    return value
+
+
+def _behind_neuron(net: Net, node: Node, op: Op, value: Value) -> Value:
+    """Put the neuron of a layer behind one of its tops, unless there is none or a kernel applies it; give the top."""
+    if not node.layer.has_neuron:
+        return value
+    neuron: Neuron = node.layer.neuron
+    if is_identity(neuron) or (op.kernel and op.state.fuses_neuron(neuron)):
+        return value
+    wanted = value.gradient is not None
+    blobs: list[Any] = [Blob(value.shape, value.dtype)]
+    diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
+    choice = choose_kernel(net, neuron, blobs)
+    backend = net.backend if choice.kernel is None else open_backend(choice.ancestor)
+    state: LayerState = (choice.kernel or NeuronState)(neuron, net.view(backend), blobs, diffs)
+    name = f"{node.name}/{type(neuron).__name__}"
+    after = Op(name, node.user, state, backend, choice, [value], blobs, diffs)
+    after.in_place, after.backward, after.neuron = True, wanted, neuron
+    top = _declare(net, after, value.name, state.blobs[0])
+    if wanted:
+        top.gradient = Value(top.name, top.shape, top.dtype, top.space)
+    after.outputs = [top]
+    net.ops.append(after)
+    return top
+
+
+class NeuronState(LayerState, reads="blobs", elementwise=True):
+    """A neuron at work behind one top, through its own `forward` and `backward`."""
+
+    def __init__(self, layer: Neuron, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape, inputs[0].dtype)]
+        if layer.needs_input:
+            self.reads = "inputs blobs"
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.layer.forward(self.backend, inputs[0], self.blobs[0])
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        x = inputs[0] if self.layer.needs_input else None
+        self.layer.backward(self.backend, x, self.blobs[0], self.blobs_diff[0], diffs[0])
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def check_state(node: Node, state: Any) -> None:
+    """Check what the traits of a layer demand of its state.
+
+    Raises:
+        ContractError: names the class, the trait and what is missing.
+    """
+    layer, kind = node.layer, type(state).__name__
+    if not isinstance(state, LayerState):
+        raise ContractError(f"{layer_type(type(layer))}.setup must give a LayerState, not a {kind}")
+    if not hasattr(state, "blobs") or not hasattr(state, "parameters"):
+        raise ContractError(f"{kind} does not call super().__init__(layer, backend, inputs, diffs)")
+    base: type = SourceState if isinstance(state, SourceState) else LayerState
+    for method in ("forward", "backward", "shutdown"):
+        if getattr(type(state), method) is getattr(LayerState, method):
+            raise ContractError(f"{kind} does not define {method}; all of forward, backward and shutdown are needed")
+    if layer.is_source and base is not SourceState:
+        raise ContractError(f"{node.name}: {kind} belongs to a source, so it must be a SourceState")
+    if len(state.blobs) != len(node.tops):
+        raise ContractError(f"{node.name}: {kind} declares {len(state.blobs)} blobs for {len(node.tops)} tops")
+    if layer.has_param and not isinstance(getattr(state, "parameters", None), list):
+        raise ContractError(f"{node.name}: the class says has_param, but {kind} has no list 'parameters'")
+    if state.parameters and not layer.has_param:
+        raise ContractError(f"{node.name}: {kind} has parameters, but {type(layer).__name__} does not say has_param")
+    if layer.has_loss and not hasattr(state, "loss"):
+        raise ContractError(f"{node.name}: the class says has_loss, but {kind} has no 'loss'")
+    if layer.has_stats:
+        for method in ("dump_statistics", "reset_statistics"):
+            if getattr(type(state), method) is getattr(LayerState, method):
+                raise ContractError(f"{node.name}: the class says has_stats, but {kind} does not define {method}")
+    for parameter in state.parameters:
+        if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError(f"{node.name}: {kind}.parameters holds a {type(parameter).__name__}")

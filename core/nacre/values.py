@@ -1,0 +1,134 @@
+"""What lies in a net's memory: values in groups and spaces, and the ops that read and write them.
+
+The words: an `Op` is one state in the schedule (a layer's, or a neuron's). A `Value` is one version of a blob, or of
+its gradient. A `Group` is a set of values that lie in one memory. A `Space` says which kind of memory: ("own", backend)
+are a backend's own blobs, ("plain", backend) its plain arrays, and ("host", "") NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .backend import Backend, Own
+from .choice import Choice
+from .component import Array, Neuron
+from .layer import Layer, LayerState
+
+Space = tuple[str, str]
+HOST: Space = ("host", "")
+
+
+class Group:
+    """Values in one memory; `first` and `last` are the times of its first write and its last read."""
+
+    def __init__(self, value: Value) -> None:
+        self.members = [value]
+        self.spaces: set[Space] = set()
+        self.fixed: Array | None = None
+        self.arrays: dict[Space, Array] = {}
+        self.own: dict[tuple[str, tuple[int, ...]], Own] = {}
+
+    @property
+    def first(self) -> float:
+        return min(value.written for value in self.members)
+
+    @property
+    def last(self) -> float:
+        return max(max(value.read, default=value.written) for value in self.members)
+
+    @property
+    def pinned(self) -> bool:
+        return any(value.pinned for value in self.members)
+
+    def join(self, other: Group) -> None:
+        """Take over the members of another group."""
+        self.spaces |= other.spaces
+        for value in other.members:
+            value.group = self
+        self.members += other.members
+        if other.fixed is not None:
+            self.fixed = other.fixed
+
+
+class Value:
+    """One version of a blob, or of its gradient: written once a pass at time `written`, read at the times `read`."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, space: Space) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.space = space
+        self.written: float = -1
+        self.read: list[float] = []
+        self.pinned = False
+        self.group = Group(self)
+        self.gradient: Value | None = None
+        self.blob: Any = None
+        self.shared = False
+
+
+class Op:
+    """One state in the schedule, with the values that it reads and writes."""
+
+    def __init__(
+        self,
+        name: str,
+        layer: Layer,
+        state: LayerState,
+        backend: Backend,
+        choice: Choice,
+        inputs: list[Value],
+        input_arrays: list[Any],
+        diff_arrays: list[Any],
+    ) -> None:
+        self.name = name
+        self.layer = layer  # the user's, whatever a rewrite put in its place
+        self.neuron: Neuron | None = None  # whose op this is, behind a top of the layer
+        self.state = state
+        self.backend = backend
+        self.choice = choice
+        self.inputs = inputs
+        self.input_arrays = input_arrays  # the lists that the state's methods get
+        self.diff_arrays = diff_arrays
+        self.input_diffs: list[Value | None] = [None] * len(inputs)
+        self.outputs: list[Value] = []
+        self.output_diffs: list[Value | None] = []
+        self.aliases: list[tuple[int, Value]] = []  # (place of the input, the top that is its alias)
+        self.in_place = self.is_source = self.backward = False
+
+    @property
+    def kernel(self) -> bool:
+        """Whether the state is a kernel, and not the layer's own."""
+        return self.choice.kernel is not None
+
+    @property
+    def on_elements(self) -> bool:
+        """Whether the state may run on the elements of own blobs, in any order."""
+        return not self.kernel and getattr(type(self.state), "elementwise", False) and self.backend.elementwise
+
+    def space(self, value: Value) -> Space:
+        """Give the kind of memory in which this op wants a value."""
+        backend = self.backend
+        if self.kernel and not backend.layout_is_plain(value.shape, value.dtype):
+            return ("own", backend.name)
+        if self.on_elements and self.inputs and self.inputs[0].space == ("own", backend.name):
+            return ("own", backend.name)
+        return plain_space(backend, host_only=type(self.state).host_only and not self.kernel)
+
+
+def plain_space(backend: Backend, *, host_only: bool = False) -> Space:
+    """Give the space of a backend's plain arrays."""
+    return HOST if backend.on_host or host_only else ("plain", backend.name)
+
+
+def value_bytes(value: Value) -> int:
+    """Give the bytes of a plain array of a value."""
+    return prod(value.shape) * item_size(value.dtype)
+
+
+def item_size(dtype: str) -> int:
+    """Give the bytes of one number of a type, without asking NumPy."""
+    return {"float64": 8, "int64": 8, "uint64": 8, "int32": 4, "uint32": 4, "uint8": 1, "bool": 1, "int8": 1}.get(
+        dtype, 2 if dtype.endswith("16") else 4
+    )
