@@ -49,6 +49,8 @@ class Backend:
     lineage: tuple[str, ...] = ()
     xp: Any = None
     on_host: bool = False
+    computes: tuple[str, ...] = ()
+    """Narrower types than the net's that its kernels can compute in, such as "bfloat16"."""
     elementwise: bool = False
     """Own blobs of equal shape have equal layouts without padding, and `elements` gives them as plain arrays."""
 
@@ -204,12 +206,24 @@ class Scalars:
 class View:
     """The net's own view of its backend: what a state may know of the outside world, and nothing else."""
 
-    def __init__(self, backend: Backend, *, phase: str, dtype: str, seed: int, scalars: Scalars) -> None:
-        self.backend = backend
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        phase: str,
+        dtype: str,
+        seed: int,
+        scalars: Scalars,
+        compute: str = "",
+        deterministic: bool = False,
+    ) -> None:
+        self.backend = backend  # for its own kernels
         self.name = backend.name
         self.xp = backend.xp
         self.phase = phase
         self.dtype = dtype
+        self.compute = compute or dtype
+        self.deterministic = deterministic
         self.seed = seed
         self.scalars = scalars
         self.rank = 0
@@ -228,7 +242,15 @@ class View:
 
     def random(self, name: str) -> Random:
         """Give the random numbers of a layer: a function of (seed, name, step) and nothing else."""
-        return Random(self.seed, name, lambda: int(self.scalars["step"]))
+        return ViewRandom(self, name)
+
+    def from_host(self, host: np.ndarray, array: Array) -> None:
+        """Copy a NumPy array into a plain array of the backend, of the same shape."""
+        self.backend.from_host(host, array)
+
+    def to_host(self, array: Array) -> np.ndarray:
+        """Copy a plain array of the backend into a NumPy array."""
+        return self.backend.to_host(array)
 
     def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
         """Declare a top; the net's floating type unless said."""
@@ -267,13 +289,32 @@ class View:
         return array
 
 
+class ViewRandom(Random):
+    """Random numbers that may also fill plain arrays of a net's backend."""
+
+    def __init__(self, view: View, name: str) -> None:
+        super().__init__(view.seed, name, lambda: int(view.scalars["step"]))
+        self._backend = view.backend
+        self._staging: dict[tuple[tuple[int, ...], str], np.ndarray] = {}
+
+    def uniform(self, out: Array, draw: int = 0) -> None:
+        if self._backend.on_host:
+            super().uniform(out, draw)
+            return
+        key = (tuple(out.shape), str(out.dtype))
+        if key not in self._staging:
+            self._staging[key] = HostMemory.shared().empty(*key)
+        super().uniform(self._staging[key], draw)
+        self._backend.from_host(self._staging[key], out)
+
+
 _opened: dict[str, Backend] = {}
 
 
 def open_backend(name: str | Backend | None = None) -> Backend:
     """Give the process's one backend of a name.
 
-    None or "auto" is NACRE_BACKEND, else the first usable of onednn, numpy.
+    None is NACRE_BACKEND, else that of `nacre.toml`, else "auto": the first usable of onednn, numpy.
 
     Raises:
         RegistryError: nobody offers the name.
@@ -282,10 +323,11 @@ def open_backend(name: str | Backend | None = None) -> Backend:
     import os
 
     from .registry import registry
+    from .settings import settings
 
     if isinstance(name, Backend):
         return name
-    name = name or os.environ.get("NACRE_BACKEND") or "auto"
+    name = name or os.environ.get("NACRE_BACKEND") or settings().backend or "auto"
     if name == "auto":
         offered = registry().names("backend")
         usable = [

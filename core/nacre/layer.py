@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from .checks import NAME, Configured, Names, default
+from .checks import NAME, Names, default
 from .component import Array, Neuron
+from .configured import Configured
 from .errors import ContractError
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class LayerState:
     * `host_only`: the code wants NumPy arrays; on a device the net moves them there and back.
     * `capturable`: the calls of this state may be recorded and replayed without Python.
     * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself.
+    * `deterministic=False` (kernels): it gives other bits from run to run, so a deterministic net passes it over.
     """
 
     reads: str = "inputs blobs"
@@ -154,6 +156,7 @@ class LayerState:
     host_only: ClassVar[bool] = False
     capturable: ClassVar[bool] = False
     dtypes: ClassVar[tuple[str, ...]] = ()
+    deterministic: ClassVar[bool] = True
     fuses: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(
@@ -164,6 +167,7 @@ class LayerState:
         host_only: bool | None = None,
         capturable: bool | None = None,
         dtypes: tuple[str, ...] | None = None,
+        deterministic: bool | None = None,
         fuses: tuple[str, ...] | None = None,
     ) -> None:
         super().__init_subclass__()
@@ -173,6 +177,7 @@ class LayerState:
             "host_only": host_only,
             "capturable": capturable,
             "dtypes": dtypes,
+            "deterministic": deterministic,
             "fuses": fuses,
         }
         for name, value in said.items():

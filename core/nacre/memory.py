@@ -169,6 +169,13 @@ class Memory:
             state.blobs[:] = [self.memory(op, value) for value in op.outputs]
             state.blobs_diff[:] = [None if value is None else self.memory(op, value) for value in op.output_diffs]
 
+    def give_rest(self, plan: dict[str, Any]) -> None:
+        """Give memory to own blobs that lie in no compiled run: between states that work on their elements."""
+        for group in self._groups():
+            for (name, _), blob in group.own.items():
+                if blob.layout is None:
+                    self.backends[name].compile((), [blob], plan.setdefault(f"{name}:elements", {}))
+
     def memory(self, op: Op, value: Value) -> Any:
         """Give the array or own blob that an op sees as a value."""
         space = op.space(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError
 from .feed import InputLayer
 from .layer import PHASES, Layer, SourceState
 from .memory import settle
-from .parameter import Parameter, ParameterHandle
-from .placement import Slot, place_parameters
+from .parameter import Parameter, ParameterHandle, Parameters
+from .placement import Slot, names_of, place_parameters
 from .schedule import Schedule, Step, compile_steps
+from .settings import settings
 from .states import set_up
 from .topology import Graph, Wiring, check_bp_topology, sort, wanted_gradients, wire
 from .values import HOST, Op, Value, plain_space
@@ -29,7 +31,8 @@ class Net:
     Args:
         name: for people.
         layers: in any order; those that exclude the phase are left out.
-        backend: a `Backend`, its name, or None for NACRE_BACKEND or the first usable of onednn, numpy.
+        backend: a `Backend`, its name, or None for NACRE_BACKEND, else that of `nacre.toml`, else the first usable of
+            onednn, numpy.
         phase: train, validation, test or predict.
         seed: of the first weights, masks and orders; see `nacre.random`.
         dtype: float32 or float64, of all blobs that do not say otherwise.
@@ -40,8 +43,10 @@ class Net:
         insert_splits: let the net add up the gradients of a blob that feeds several layers.
         share: another net on this backend, whose parameters are taken for layers of the same name.
         plan: what an earlier `compile` decided, to be followed.
-        pins: settled choices of the registry, such as {"kernel:Pooling@numpy": "nacre-numba"}.
-        fallback: "warn" runs layers without a kernel through their own state; "error" refuses.
+        pins: settled choices of the registry, such as {"kernel:Pooling@numpy": "nacre-numba"}; they win over those of
+            `nacre.toml`.
+        fallback: "warn" runs layers without a kernel through their own state; "error" refuses the copies between
+            memories that this costs.
         allocate: False only plans: shapes, parameters and bytes are known, nothing can run.
 
     Raises:
@@ -73,26 +78,31 @@ class Net:
             raise ConfigError(f"net '{name}': phase={phase!r}, but it must be one of {', '.join(PHASES)}")
         if dtype not in ("float32", "float64"):
             raise ConfigError(f"net '{name}': dtype={dtype!r}, but it must be float32 or float64")
-        if compute not in (None, dtype):
-            raise ConfigError(f"net '{name}': compute={compute!r}, but this backend computes in {dtype} only")
         self.name = name
         self.layers = tuple(layers)
         self.backend = open_backend(backend)
+        if compute not in (None, dtype, *self.backend.computes):
+            able = ", ".join((dtype, *self.backend.computes))
+            raise ConfigError(
+                f"net '{name}': compute={compute!r}, but backend '{self.backend.name}' computes in {able}"
+            )
+        self.compute_dtype = compute or dtype
         self.phase = phase
         self.seed = seed
         self.dtype = dtype
         self.deterministic = deterministic
-        self.pins = dict(pins or {})
+        self.pins = {**settings().pins, **(pins or {})}
         self.plan: dict[str, Any] = dict(plan or {})
         self.scalars = Scalars()
         self.frozen: set[str] = set()
+        self.trainings: weakref.WeakSet[Any] = weakref.WeakSet()
         self.allocated = False
         self._keep = keep
         self._input_gradients = tuple(input_gradients)
         self._insert_splits = insert_splits
         self._fallback = fallback
         self._views: dict[str, View] = {}
-        self._pending: dict[str, np.ndarray] = {}
+        self._pending: dict[str, tuple[np.ndarray, int]] = {}
         self._predictors: dict[Any, Net] = {}
         self._closed = False
 
@@ -140,7 +150,13 @@ class Net:
         """Give this net's view of a backend."""
         if backend.name not in self._views:
             self._views[backend.name] = View(
-                backend, phase=self.phase, dtype=self.dtype, seed=self.seed, scalars=self.scalars
+                backend,
+                phase=self.phase,
+                dtype=self.dtype,
+                compute=self.compute_dtype,
+                deterministic=self.deterministic,
+                seed=self.seed,
+                scalars=self.scalars,
             )
         return self._views[backend.name]
 
@@ -151,10 +167,19 @@ class Net:
         keep = None if self._keep == "all" else {*self._names(self._keep), *losses, *unread, *self._input_gradients}
         self.schedule = Schedule(self.ops, self.backend, keep)
         self.slots: list[Slot] = place_parameters(self, share, allocate=allocate)
-        self.parameters: dict[str, ParameterHandle] = {
-            slot.name: ParameterHandle(slot, self._read, self._write_array)
-            for slot in sorted(self.slots, key=lambda slot: slot.order)
-        }
+        handles = [
+            ParameterHandle(slot, self._read, self._write_array)
+            for slot in sorted(self.slots, key=lambda one: one.order)
+        ]
+        self.parameters = Parameters(handles, {name: slot.name for name, slot in names_of(self, self.slots).items()})
+        self._make_steps()
+        if self._fallback == "error":
+            self._refuse_fallback()
+        if allocate:
+            self._allocate()
+
+    def _make_steps(self) -> None:
+        self.schedule.copies.clear()
         self._steps: dict[str, list[Step]] = {
             "feed": [
                 *self.schedule.forward_steps(self._before, sources=True),
@@ -163,19 +188,21 @@ class Net:
             "forward": [*self.schedule.forward_steps(self._before, sources=False), *self._after_forward()],
             "backward": self.schedule.backward_steps(self._after_backward) if self.trains else [],
         }
-        if self._fallback == "error":
-            self._refuse_fallback()
-        if not allocate:
-            return
+
+    def _allocate(self) -> None:
         self.schedule.allocate()
         whole = [step for steps in self._steps.values() for step in steps]
         compile_steps(whole, self.plan)
+        self.schedule.give_rest(self.plan)
         for op in self.ops:
             for values in (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff):
                 settle(values)
         self.allocated = True
         for op in self.ops:
             op.state.ready()
+        self._compile_passes()
+
+    def _compile_passes(self) -> None:
         self._calls = {name: self.compile(steps) for name, steps in self._steps.items()}
         self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
@@ -206,17 +233,19 @@ class Net:
         """Give the steps that add up the gradients of a shared parameter, once an op has written its own."""
         steps: list[Step] = []
         for slot, parameter in self._slots_of(op):
-            if slot.on_host.get(parameter) is not None:
+            if slot.on_host.get(parameter) is not None and not slot.frozen:
                 steps.append(Step("copy", slot.name, partial(slot.give_back, parameter, self.backend)))
-            if parameter in slot.parts:
+            if parameter in slot.parts and not slot.frozen:
                 steps.append(Step("accumulate", slot.name, slot.adder(parameter, self.backend)))
         return steps
 
     def _refuse_fallback(self) -> None:
-        missing = [op.name for op in self.ops if not op.kernel and not op.is_source]
-        if missing:
+        if self.schedule.copies:
+            blobs = ", ".join(dict.fromkeys(name for name, _, _ in self.schedule.copies))
+            missing = ", ".join(op.name for op in self.ops if not op.kernel and not op.is_source)
             raise NacreError(
-                f"fallback='error', but no kernel of backend '{self.backend.name}' serves {', '.join(missing)}"
+                f"fallback='error', but the blobs {blobs} are copied between memories: no kernel of backend "
+                f"'{self.backend.name}' serves {missing}"
             )
 
     def _count_rows(self) -> None:
@@ -238,6 +267,27 @@ class Net:
             raise self._bp_problem
         return list(self._steps[name])
 
+    def in_phase(self, phase: str, steps: Iterable[Step]) -> list[Step]:
+        """Give the steps of a pass that states run in another phase, one of an algorithm's own ("positive", say)."""
+
+        def turn(to: str) -> Callable[[], None]:
+            def call() -> None:
+                for view in self._views.values():
+                    view.phase = to
+
+            return call
+
+        return [Step("phase", phase, turn(phase)), *steps, Step("phase", self.phase, turn(self.phase))]
+
+    @property
+    def step(self) -> int:
+        """The iteration that masks and shifts are drawn for; a solver counts it, and so must a loop by hand."""
+        return int(self.scalars["step"])
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self.scalars["step"] = step
+
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Make one call of a list of steps."""
         return self.backend.wrap(compile_steps(steps, self.plan))
@@ -247,8 +297,10 @@ class Net:
         self._need_memory()
         self._calls["feed"]()
         if self._pending:
-            for name, array in self._pending.items():
+            for name, (array, rows) in self._pending.items():
                 self._put(name, array)
+                if rows < len(array):
+                    self.scalars["rows"] = min(self.scalars["rows"], rows)
             self._pending.clear()
             self._calls["spread"]()
 
@@ -378,7 +430,7 @@ class Net:
         full[rows:] = given[-1]
         if isinstance(op.layer, InputLayer):
             op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer's is a SourceState)
-        self._pending[name] = full
+        self._pending[name] = (full, rows)
         self._put(name, full)
 
     def _put(self, name: str, full: np.ndarray) -> None:
@@ -419,12 +471,30 @@ class Net:
         self.backend.from_host(np.ascontiguousarray(host), array)
 
     def freeze(self, *names: str) -> None:
-        """Let layers keep their parameters: the solver leaves them, and their gradients are not used."""
-        self.frozen = self.frozen | self._owners(names)
+        """Let layers keep their parameters: their gradients are not computed, and the solver leaves them.
+
+        Raises:
+            TopologyError: the net has no such layer.
+            NacreError: the net is being trained.
+        """
+        self._set_frozen(self.frozen | self._owners(names))
 
     def unfreeze(self, *names: str) -> None:
         """Let frozen layers learn again."""
-        self.frozen = self.frozen - self._owners(names)
+        self._set_frozen(self.frozen - self._owners(names))
+
+    def _set_frozen(self, frozen: set[str]) -> None:
+        if self.trainings:
+            raise NacreError(f"net '{self.name}' is being trained; freeze layers before the training starts")
+        self.frozen = frozen
+        for slot in self.slots:
+            slot.freeze(slot.layer in frozen)
+        if self.allocated:
+            for op in self.ops:
+                if op.state.parameters:
+                    op.state.ready()
+            self._make_steps()
+            self._compile_passes()
 
     def _owners(self, names: Sequence[str]) -> set[str]:
         """Give the layers, and those by whose names their shared parameters go."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +102,26 @@ class Storage:
         return prod(self.shape)
 
 
+class Parameters(Mapping[str, "ParameterHandle"]):
+    """The parameters of a net by name, in its order; one that several layers share is found by the name in each.
+
+    `names` gives the first sharer's name for every name.
+    """
+
+    def __init__(self, handles: Iterable[ParameterHandle], names: Mapping[str, str]) -> None:
+        self._handles = {handle.name: handle for handle in handles}
+        self.names = dict(names)
+
+    def __getitem__(self, name: str) -> ParameterHandle:
+        return self._handles[self.names.get(name, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._handles)
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+
 class ParameterHandle:
     """A parameter of a net as seen from outside: `value` and `gradient` are NumPy arrays, written by assignment."""
 
@@ -135,7 +155,7 @@ class ParameterHandle:
     @property
     def gradient(self) -> np.ndarray | None:
         """A read-only copy of the gradient, summed over all that share the parameter; None where there is none."""
-        gradient = self._slot.gradient
+        gradient = None if self._slot.frozen else self._slot.gradient
         return None if gradient is None else self._read(gradient)
 
     def __repr__(self) -> str:

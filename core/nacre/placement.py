@@ -37,6 +37,19 @@ class Slot:
     on_host: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
     arena: Array = None
     offset: int = 0
+    frozen: bool = False
+    withheld: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
+
+    def freeze(self, frozen: bool) -> None:
+        """Take the gradients away from the layers, or give them back."""
+        if frozen and not self.frozen:
+            self.withheld = {one: one.gradient for one in self.parameters}
+            for parameter in self.parameters:
+                parameter.gradient = None
+        elif self.frozen and not frozen:
+            for parameter, gradient in self.withheld.items():
+                parameter.gradient = gradient
+        self.frozen = frozen
 
     @property
     def trainable(self) -> bool:
@@ -116,7 +129,7 @@ def _slots(net: Net, share: Net | None) -> list[Slot]:
             parameter.order, parameter.backward = order, op.backward
             if not parameter.tied:
                 groups.setdefault(f"{key}/{parameter.name}", []).append(parameter)
-    given = {} if share is None else _named(share, share.slots)
+    given = {} if share is None else names_of(share, share.slots)
     slots: list[Slot] = []
     for sharers in groups.values():
         names = [f"{net.ops[one.order].name}/{one.name}" for one in sharers]
@@ -128,6 +141,12 @@ def _slots(net: Net, share: Net | None) -> list[Slot]:
                 "make new layers, or give them one param_key from the first net on",
             )
         for name, parameter in zip(names, sharers, strict=True):
+            if storage.dtype != net.dtype and storage.name == name:
+                raise TopologyError(
+                    f"layer '{net.ops[parameter.order].name}' has {storage.dtype} parameters from another net, but this "
+                    f"net computes in {net.dtype}",
+                    "make a copy of the layer for it: dataclasses.replace(layer)",
+                )
             if (storage.shape, storage.dtype) != (parameter.shape, net.dtype):
                 raise TopologyError(
                     f"parameter '{name}' has the shape {parameter.shape} and type {net.dtype}, but '{storage.name}', "
@@ -144,13 +163,13 @@ def _kept(net: Net, sharers: list[Parameter]) -> list[Storage]:
     return [storage for storage in kept if storage is not None]
 
 
-def _named(net: Net, slots: list[Slot]) -> dict[str, Slot]:
+def names_of(net: Net, slots: list[Slot]) -> dict[str, Slot]:
     """Give the slots by the names that their parameters have in each of the layers that share them."""
     return {f"{net.ops[one.order].name}/{one.name}": slot for slot in slots for one in slot.parameters if not one.tied}
 
 
 def _tie(net: Net, slots: list[Slot]) -> None:
-    by_name = _named(net, slots)
+    by_name = names_of(net, slots)
     for op in net.ops:
         for parameter in op.state.parameters:
             if not parameter.tied:

@@ -47,5 +47,5 @@ class Random:
         return self._generator
 
     def uniform(self, out: np.ndarray, draw: int = 0) -> None:
-        """Fill a C-contiguous float32 or float64 NumPy array with uniform numbers from [0, 1)."""
+        """Fill a C-contiguous float32 or float64 array with uniform numbers from [0, 1)."""
         self.generator(draw).random(out=out, dtype=out.dtype.type)  # pyright: ignore[reportCallIssue, reportArgumentType]

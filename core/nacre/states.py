@@ -44,6 +44,8 @@ def choose_kernel(net: Net, thing: Any, inputs: Any) -> Choice:
     def accept(kernel: Any, offer: Any) -> str | None:
         if kernel.dtypes and net.dtype not in kernel.dtypes:
             return f"computes in {', '.join(kernel.dtypes)}, not {net.dtype}"
+        if net.deterministic and not getattr(kernel, "deterministic", True):
+            return "gives other bits from run to run, and the net is deterministic"
         return kernel.supports(thing, inputs)
 
     lineage = net.backend.lineage or (net.backend.name,)

@@ -1,21 +1,39 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fake_backends import ForeignBackend
-from nacre import BlobError, ConfigError, DataError, InputLayer, Layer, Names, Net, TopologyError
+from nacre import (
+    BlobError,
+    ConfigError,
+    DataError,
+    HostMemory,
+    InputLayer,
+    Layer,
+    LayerState,
+    NacreError,
+    Names,
+    Net,
+    Solver,
+    TopologyError,
+)
 from nacre.registry import Registry
+from nacre.testing import without_kernels
+from nacre_data import MemoryDataLayer
 from nacre_layers import (
     AccuracyLayer,
+    BatchNormLayer,
     ConvolutionLayer,
     DropoutLayer,
     InnerProductLayer,
     ReLU,
     SoftmaxLossLayer,
+    SplitLayer,
     Tanh,
 )
 from small_layers import (
@@ -77,7 +95,7 @@ def test_gradients_of_a_chain() -> None:
     [
         ({"phase": "training"}, "phase='training', but it must be one of train, validation, test, predict"),
         ({"dtype": "float16"}, "dtype='float16', but it must be float32 or float64"),
-        ({"compute": "bfloat16"}, "compute='bfloat16', but this backend computes in float64 only"),
+        ({"compute": "bfloat16"}, "compute='bfloat16', but backend 'numpy' computes in float64"),
     ],
 )
 def test_options(options: dict[str, Any], words: str) -> None:
@@ -514,3 +532,160 @@ def test_sources_of_different_batch_sizes_count_their_own_rows() -> None:
     net.write("label", [0, 1, 2, 1])
     net.forward()
     assert net.statistics()["accuracy"] == {"accuracy": 0.75, "records": 4.0}
+
+
+# Freezing
+
+
+def test_a_frozen_layer_computes_no_gradient_of_its_parameters_but_passes_the_others_on() -> None:
+    def made() -> Net:
+        layers = [
+            data(2, 5, 5, top="data"),
+            ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=3, kernel=3),
+            BatchNormLayer(name="norm", bottoms="conv", tops="norm"),
+            ip("ip", "norm"),
+            SquareLossLayer(name="loss", bottoms="ip"),
+        ]
+        net = net_of(*layers, input_gradients=("data",))
+        fill(net)
+        return net
+
+    for plain in (False, True):
+        with without_kernels() if plain else nullcontext():
+            learning, frozen = made(), made()
+        frozen.freeze("conv", "norm", "ip")
+        for net in (learning, frozen):
+            net.forward()
+            net.backward()
+        np.testing.assert_allclose(frozen.gradient("data"), learning.gradient("data"), rtol=1e-12)
+        assert {name: handle.gradient for name, handle in frozen.parameters.items()} == dict.fromkeys(frozen.parameters)
+        frozen.unfreeze("conv")
+        frozen.forward()
+        frozen.backward()
+        for name in ("conv/weight", "conv/bias"):
+            expected = learning.parameters[name].gradient
+            np.testing.assert_allclose(frozen.parameters[name].gradient, expected, rtol=1e-12, err_msg=name)
+
+
+def test_layers_cannot_be_frozen_under_a_training() -> None:
+    net = net_of(*chain())
+    with Solver("SGD").start(net), pytest.raises(NacreError, match="is being trained; freeze layers before"):
+        net.freeze("a")
+    net.freeze("a")
+
+
+# By hand
+
+
+def test_by_hand_the_step_says_which_mask_is_drawn() -> None:
+    net = net_of(data(50), DropoutLayer(name="drop", bottoms="data"), keep="all")
+    net.write("data", np.ones((3, 50)))
+    masks = []
+    for step in (0, 0, 1):
+        net.step = step
+        net.forward()
+        masks.append(net.blob("data"))
+    np.testing.assert_array_equal(masks[0], masks[1])
+    assert np.any(masks[0] != masks[2])
+    assert net.step == 1
+
+
+def test_rows_written_into_a_source_count_for_one_pass() -> None:
+    layers = [
+        MemoryDataLayer(name="in", tops=["data", "label"], data=[np.eye(4), np.arange(4)], batch_size=4),
+        AccuracyLayer(name="accuracy", bottoms=["data", "label"]),
+    ]
+    net = Net("net", layers, phase="test", backend="numpy")
+    net.write("data", np.eye(4)[:2])
+    net.forward()
+    assert net.statistics()["accuracy"] == {"accuracy": 1.0, "records": 2.0}
+    net.forward()
+    assert net.statistics()["accuracy"]["records"] == 6.0
+
+
+class PhaseLayer(Layer):
+    """Notes the phases in which it ran."""
+
+    bottoms: Names
+    tops: Names
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> PhaseState:
+        return PhaseState(self, backend, inputs, diffs)
+
+
+class PhaseState(LayerState):
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.alias(inputs[0])]
+        self.seen: list[str] = []
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.seen.append(self.phase)
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        """Nothing flows down."""
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def test_an_algorithm_runs_passes_in_phases_of_its_own() -> None:
+    net = net_of(data(2), PhaseLayer(name="seen", bottoms="data", tops="same"))
+    passes = [*net.steps("feed"), *net.in_phase("positive", net.steps("forward")), *net.steps("forward")]
+    net.compile([*passes, *net.in_phase("negative", net.steps("forward"))])()
+    assert net.node_ops["seen"].state.seen == ["positive", "train", "negative"]
+    assert net.view(net.backend).phase == "train"
+
+
+def test_a_deterministic_net_passes_kernels_over_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nacre_numpy.kernels import InnerProductKernel
+
+    assert net_of(*chain(), deterministic=True).node_ops["a"].kernel
+    monkeypatch.setattr(InnerProductKernel, "deterministic", False)
+    op = net_of(*chain(), deterministic=True).node_ops["a"]
+    assert [reason for _, reason in op.choice.declined] == [
+        "gives other bits from run to run, and the net is deterministic"
+    ]
+    assert net_of(*chain()).node_ops["a"].kernel
+
+
+def test_a_parameter_is_found_by_the_name_in_each_layer_that_shares_it() -> None:
+    net = net_of(data(4), ip("a", "data", param_key="k"), ip("b", "data", param_key="k"))
+    assert list(net.parameters) == ["a/weight", "a/bias"]
+    assert net.parameters["b/weight"] is net.parameters["a/weight"]
+    assert "b/bias" in net.parameters
+    assert net.parameters.names["b/weight"] == "a/weight"
+    with pytest.raises(KeyError):
+        net.parameters["c/weight"]
+
+
+def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
+    view = net_of(data(2)).view(HostMemory.shared())
+    known = {name for name in dir(view) if not name.startswith("_")}
+    numbers = {
+        "phase",
+        "dtype",
+        "compute",
+        "deterministic",
+        "step",
+        "rows",
+        "rank",
+        "ranks",
+        "seed",
+        "random",
+        "scalars",
+    }
+    memory = {"xp", "blob", "alias", "empty", "scratch", "from_host", "to_host"}
+    assert known == numbers | memory | {"name", "backend"}
+
+
+def test_own_blobs_between_states_that_work_on_their_elements_have_memory() -> None:
+    layers = [
+        data(2, 5, 5, top="data"),
+        ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=3, kernel=1),
+        SplitLayer(name="split", bottoms="conv", tops=["one", "other"]),
+        SplitLayer(name="again", bottoms="other", tops=["two", "three"]),
+        *(ip(f"ip-{name}", name) for name in ("one", "two", "three")),
+        *(SquareLossLayer(name=f"loss-{name}", bottoms=f"ip-{name}") for name in ("one", "two", "three")),
+    ]
+    check_gradients(net_of(*layers, input_gradients=("data",)), ("data",))

@@ -142,7 +142,7 @@ def test_the_name_of_a_backend_means_the_same_backend() -> None:
         (
             4,
             {"dtype": "float32"},
-            "has the shape (3, 4) and type float32, but 'ip/weight', which it shares, has (3, 4)",
+            "layer 'ip' has float64 parameters from another net, but this net computes in float32",
         ),
     ],
 )

@@ -35,21 +35,17 @@ class DropoutState(LayerState, reads=""):
 
     def ready(self) -> None:
         if self.phase == "train":
-            import numpy as np
-
-            self.uniform = np.empty(self.blobs[0].shape, np.float32)
+            self.uniform = self.backend.empty(self.blobs[0].shape, "float32")
             self.mask = self.backend.empty(self.blobs[0].shape)
 
     def forward(self, inputs: list[Array]) -> None:
         if self.phase != "train":
             return
-        import numpy as np
-
+        xp = self.backend.xp
         self.random.uniform(self.uniform)
-        np.greater_equal(self.uniform, self.layer.ratio, out=self.uniform)
-        np.multiply(self.uniform, self.scale, out=self.uniform)
-        self.backend.backend.from_host(self.uniform, self.mask)
-        self.backend.xp.multiply(inputs[0], self.mask, out=self.blobs[0])
+        xp.greater_equal(self.uniform, self.layer.ratio, out=self.mask)
+        xp.multiply(self.mask, self.scale, out=self.mask)
+        xp.multiply(inputs[0], self.mask, out=self.blobs[0])
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         if diffs[0] is None:

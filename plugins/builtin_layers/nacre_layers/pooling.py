@@ -249,7 +249,7 @@ class _Work:
             along = np.array(axis.counts(what)).reshape([-1 if place == axis.place else 1 for place in range(len(top))])
             sizes = sizes * along
         array = backend.empty(sizes.shape)
-        backend.backend.from_host(sizes.astype(str(array.dtype)), array)
+        backend.from_host(sizes.astype(str(array.dtype)), array)
         return array
 
 

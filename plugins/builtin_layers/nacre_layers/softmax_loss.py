@@ -48,7 +48,7 @@ class SoftmaxLossState(LayerState, reads="inputs"):
         self.places, self.picked, self.chosen = empty((labels,), "int64"), empty((labels,), "int64"), empty((labels,))
         # the flat index of the probability of class 0 at each label's place
         starts = [outer * classes * behind + inner for outer in range(before) for inner in range(behind)]
-        self.backend.backend.from_host(np.array(starts, np.int64), self.places)
+        self.backend.from_host(np.array(starts, np.int64), self.places)
 
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
