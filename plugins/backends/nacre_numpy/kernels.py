@@ -43,48 +43,63 @@ def channels_last(blob: Own) -> Array:
     return blob.memory
 
 
-def is_relu(neuron: Neuron) -> bool:
-    """Say whether a neuron is max(0, x)."""
-    return type(neuron) is ReLU and neuron.epsilon == 0
+class OneBottom(LayerState, reads="inputs"):
+    """A kernel with one bottom; its arrays are the same at every call, so `ready` makes all views of them."""
 
-
-class ConvolutionKernel(LayerState, reads="inputs"):
-    """Convolution with two axes, by products of matrices over chunks that stay in cache; applies ReLU itself."""
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.inputs, self.diffs = inputs, diffs
 
     @classmethod
-    def supports(cls, layer: ConvolutionLayer, inputs: list[Any]) -> str | None:
-        if len(inputs) != 1:
-            return "serves one bottom"
-        return None if len(inputs[0].shape) == 4 else "serves images with two axes"
+    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+        return None if len(inputs) == 1 else "serves one bottom"
 
-    def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class Product(OneBottom):
+    """A kernel with a weight and perhaps a bias, which applies ReLU itself."""
+
+    work: Convolution2D | InnerProduct
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.geometry = declare(self, layer, backend, inputs)
-        self.relu = is_relu(layer.neuron)
-        self.inputs, self.diffs = inputs, diffs
+        self.relu = type(layer.neuron) is ReLU and layer.neuron.epsilon == 0
         if self.relu:
             self.reads = "inputs blobs"
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
 
+    def bind(self, x: Array, y: Array, dy: Array | None, dx: Array | None) -> None:
+        """Fix the arrays of the work: these, and those of the parameters."""
+        weight, *bias = self.parameters
+        bias_array, bias_gradient = (bias[0].blob, bias[0].gradient) if bias else (None, None)
+        self.work.bind(x, weight.blob, bias_array, y, dy, weight.gradient, bias_gradient, dx)
+
+
+class ConvolutionKernel(Product):
+    """Convolution with two axes, by products of matrices over chunks that stay in cache; applies ReLU itself."""
+
+    work: Convolution2D
+
+    @classmethod
+    def supports(cls, layer: ConvolutionLayer, inputs: list[Any]) -> str | None:
+        images = len(inputs[0].shape) == 4
+        return super().supports(layer, inputs) or (None if images else "serves images with two axes")
+
+    def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.geometry = declare(self, layer, backend, inputs)
+
     def ready(self) -> None:
         g, layer, pool = self.geometry, self.layer, pool_of(self.backend)
         rows, columns = g.image
         sizes = (g.images, rows, columns, g.channels, layer.n_filter, pair(g.kernel), pair(g.stride), pair(g.pad))
         self.work = Convolution2D(*sizes, layer.n_group, self.backend.dtype, pool, self.relu)
-        weight, bias = self.parameters[0], self.parameters[1] if layer.bias else None
-        dy, dx = self.blobs_diff[0], self.diffs[0]
-        self.work.bind(
-            channels_last(self.inputs[0]),
-            weight.blob,
-            None if bias is None else bias.blob,
-            channels_last(self.blobs[0]),
-            None if dy is None else channels_last(dy),
-            weight.gradient,
-            None if bias is None else bias.gradient,
-            None if dx is None else channels_last(dx),
-        )
+        blobs = (self.inputs[0], self.blobs[0], self.blobs_diff[0], self.diffs[0])
+        self.bind(*(None if one is None else channels_last(one) for one in blobs))
 
     def forward(self, inputs: list[Own]) -> None:
         run(self.work.prepare_steps())
@@ -95,17 +110,14 @@ class ConvolutionKernel(LayerState, reads="inputs"):
         work.pool.parallel(work.backward_piece, work.batch)
         run(work.finish_steps(work.pool.pieces(work.batch)))
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
-
-class PoolingKernel(LayerState, reads="inputs"):
+class PoolingKernel(OneBottom):
     """Max and mean pooling over two axes, one axis after the other."""
 
     @classmethod
     def supports(cls, layer: PoolingLayer, inputs: list[Any]) -> str | None:
-        if len(inputs) != 1:
-            return "serves one bottom"
+        if reason := super().supports(layer, inputs):
+            return reason
         if len(inputs[0].shape) != 4 or layer.axes not in ((), (2, 3)):
             return "serves images with two axes, both of them pooled"
         if type(layer.pooling) is Max:
@@ -117,7 +129,6 @@ class PoolingKernel(LayerState, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         self.axes = pooled_axes(layer, inputs[0].shape)
         self.shape = inputs[0].shape
-        self.inputs, self.diffs = inputs, diffs
         self.blobs = [backend.blob((*self.shape[:2], *(axis.windows for axis in self.axes)))]
         if type(layer.pooling) is Mean:
             self.reads = ""
@@ -125,17 +136,12 @@ class PoolingKernel(LayerState, reads="inputs"):
     def ready(self) -> None:
         images, channels, height, width = self.shape
         down, across = self.axes
-        self.work = Pooling2D(
-            images, height, width, channels, down.windows, across.windows, (down.kernel, across.kernel),
-            (down.stride, across.stride), (down.pad, across.pad), type(self.layer.pooling).__name__.lower(),
-            self.backend.dtype, pool_of(self.backend),
-        )  # fmt: skip
-        gradients = (self.blobs_diff[0], self.diffs[0])
-        self.work.bind(
-            channels_last(self.inputs[0]),
-            channels_last(self.blobs[0]),
-            *(None if one is None else channels_last(one) for one in gradients),
-        )
+        mode = type(self.layer.pooling).__name__.lower()
+        sizes = (images, height, width, channels, down.windows, across.windows)
+        windows = ((down.kernel, across.kernel), (down.stride, across.stride), (down.pad, across.pad))
+        self.work = Pooling2D(*sizes, *windows, mode, self.backend.dtype, pool_of(self.backend))
+        blobs = (self.inputs[0], self.blobs[0], self.blobs_diff[0], self.diffs[0])
+        self.work.bind(*(None if one is None else channels_last(one) for one in blobs))
 
     def forward(self, inputs: list[Own]) -> None:
         self.work.pool.parallel(self.work.forward_piece, self.work.batch)
@@ -144,46 +150,25 @@ class PoolingKernel(LayerState, reads="inputs"):
         if diffs[0] is not None:
             self.work.pool.parallel(self.work.backward_piece, self.work.batch)
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
-
-class InnerProductKernel(LayerState, reads="inputs"):
+class InnerProductKernel(Product):
     """InnerProduct with the outputs shared out over threads; applies ReLU itself."""
 
-    @classmethod
-    def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-        return None if len(inputs) == 1 else "serves one bottom"
+    work: InnerProduct
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         plain = InnerProductState(layer, backend, inputs, diffs)
         self.features, self.parameters, self.blobs = plain.features, plain.parameters, plain.blobs
-        self.relu = is_relu(layer.neuron)
-        self.inputs, self.diffs = inputs, diffs
-        if self.relu:
-            self.reads = "inputs blobs"
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
 
     def ready(self) -> None:
-        weight, bias = self.parameters[0], self.parameters[1] if self.layer.bias else None
         batch, outputs = self.blobs[0].shape
         pool = pool_of(self.backend)
         self.work = InnerProduct(batch, self.features, outputs, self.backend.dtype, pool, self.relu)
-        self.x, self.images = self._flat(self.inputs[0])
-        self.dx, self.image_gradients = (None, None) if self.diffs[0] is None else self._flat(self.diffs[0])
-        self.work.bind(
-            self.x,
-            weight.blob,
-            None if bias is None else bias.blob,
-            self.blobs[0].memory,
-            None if self.blobs_diff[0] is None else self.blobs_diff[0].memory,
-            weight.gradient,
-            None if bias is None else bias.gradient,
-            self.dx,
-        )
+        x, self.images = self._flat(self.inputs[0])
+        dx, self.image_gradients = (None, None) if self.diffs[0] is None else self._flat(self.diffs[0])
+        dy = self.blobs_diff[0]
+        self.bind(x, self.blobs[0].memory, None if dy is None else dy.memory, dx)
 
     def _flat(self, blob: Own) -> tuple[Array, tuple[Array, Array] | None]:
         """Give a blob as (images, features), and where that is a copy: (the blob's memory, the copy), both alike."""
@@ -205,21 +190,17 @@ class InnerProductKernel(LayerState, reads="inputs"):
             memory, copy = self.image_gradients
             memory[...] = copy
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
-
-class ReLUKernel(LayerState, reads="blobs"):
+class ReLUKernel(OneBottom, reads="blobs"):
     """ReLU on blobs of any layout; NumPy's maximum with an array of zeros is four times faster than with a number."""
 
     @classmethod
     def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
-        return None if is_relu(layer) else f"serves epsilon=0, not {layer.epsilon}"
+        return None if layer.epsilon == 0 else f"serves epsilon=0, not {layer.epsilon}"
 
     def __init__(self, layer: ReLU, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(inputs[0].shape)]
-        self.inputs, self.diffs = inputs, diffs
 
     def ready(self) -> None:
         x, y = (one.memory.reshape(-1) for one in (self.inputs[0], self.blobs[0]))
@@ -238,9 +219,6 @@ class ReLUKernel(LayerState, reads="blobs"):
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         run(self.gate)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 class SGDKernel(MethodState):

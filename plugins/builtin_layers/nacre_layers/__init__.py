@@ -70,6 +70,7 @@ INITIALIZERS = {
     "XavierFanIn": "nacre_layers.initializers:XavierFanIn",
 }
 REGULARIZERS = {"L1": "nacre_layers.regularizers:L1", "L2": "nacre_layers.regularizers:L2"}
+LAYERS_OF = {"neuron": "nacre_layers.activation:ActivationLayer"}
 POOLINGS = {"Max": "nacre_layers.pooling:Max", "Mean": "nacre_layers.pooling:Mean"}
 
 
@@ -80,7 +81,13 @@ def offer_layers() -> dict[str, str]:
 
 @hookimpl
 def offer_components() -> dict[str, dict[str, str]]:
-    return {"neuron": NEURONS, "initializer": INITIALIZERS, "regularizer": REGULARIZERS, "pooling": POOLINGS}
+    return {
+        "neuron": NEURONS,
+        "initializer": INITIALIZERS,
+        "regularizer": REGULARIZERS,
+        "pooling": POOLINGS,
+        "layer_of": LAYERS_OF,
+    }
 
 
 __getattr__ = lazy(__name__, LAYERS, NEURONS, INITIALIZERS, REGULARIZERS, POOLINGS)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, exactly, non_zero
 
-from .classes import check_label_shape, class_axis, split_shape, whole_labels
+from .classes import Classes
 
 
 class AccuracyLayer(Layer, is_sink=True, has_stats=True):
@@ -29,21 +29,17 @@ class AccuracyState(LayerState, reads=""):
 
     def __init__(self, layer: AccuracyLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        shape = inputs[0].shape
-        axis = class_axis(layer, shape)
-        check_label_shape(layer, shape, inputs[1].shape, axis)
-        self.shape = split_shape(shape, axis)
-        self.images = shape[0]
+        self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
         self.hits: Any = 0
         self.total = 0
 
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
-        before, classes, behind = self.shape
-        count = before * behind * min(self.backend.rows, self.images) // self.images
-        label = whole_labels(self.layer, self.backend, inputs[1], count, classes)
+        before, _, behind = self.classes.shape
+        count = self.classes.count
+        label = self.classes.labels(inputs[1], count)
         winner = self.backend.scratch((before, behind), "int64")
-        xp.argmax(inputs[0].reshape(self.shape), axis=1, out=winner)
+        xp.argmax(inputs[0].reshape(self.classes.shape), axis=1, out=winner)
         hit = self.backend.scratch((count,), "bool")
         xp.equal(winner.reshape(-1)[:count], label, out=hit)
         self.hits = self.hits + xp.count_nonzero(hit)

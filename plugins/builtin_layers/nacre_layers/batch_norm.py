@@ -9,7 +9,6 @@ from nacre import (
     Constraint,
     Identity,
     Initializer,
-    Layer,
     LayerState,
     Names,
     Neuron,
@@ -24,9 +23,10 @@ from nacre import (
 
 from .classes import class_axis, split_shape
 from .initializers import Constant
+from .weights import Biased
 
 
-class BatchNormLayer(Layer, has_param=True, has_neuron=True, can_do_bp=True):
+class BatchNormLayer(Biased, has_param=True, has_neuron=True, can_do_bp=True):
     """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, for each channel.
 
     In phase `train` mean and (biased) variance are those of the batch, and the running ones follow: running = decay ·
@@ -40,17 +40,11 @@ class BatchNormLayer(Layer, has_param=True, has_neuron=True, can_do_bp=True):
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
     epsilon: Annotated[float, positive, "added to the variance"] = 1e-5
     decay: Annotated[float, fraction, "how much of the running values stays"] = 0.9
-    param_key: Annotated[str, "layers of one key share their parameters"] = ""
     scale: Annotated[bool, "whether there is a scale"] = True
     scale_init: Annotated[Initializer, "first values of the scale"] = Constant(value=1.0)
     scale_regu: Annotated[Regularizer | None, "regulariser of the scale"] = None
     scale_cons: Annotated[Constraint | None, "constraint of the scale"] = None
     scale_lr: Annotated[float, non_negative, "multiplies the learning rate of the scale"] = 1.0
-    bias: Annotated[bool, "whether there is a bias"] = True
-    bias_init: Annotated[Initializer, "first values of the bias"] = Constant()
-    bias_regu: Annotated[Regularizer | None, "regulariser of the bias"] = None
-    bias_cons: Annotated[Constraint | None, "constraint of the bias"] = None
-    bias_lr: Annotated[float, non_negative, "multiplies the learning rate of the bias"] = 1.0
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BatchNormState:

@@ -8,6 +8,53 @@ from typing import Any
 from nacre import Array, ConfigError, DataError
 
 
+class Classes:
+    """What a layer over scores and labels knows of its bottoms: the axis of the classes, and how many labels count.
+
+    `shape` is that of the scores, read as (before the axis, classes, behind it).
+    """
+
+    def __init__(self, layer: Any, backend: Any, scores: tuple[int, ...], labels: tuple[int, ...]) -> None:
+        axis = class_axis(layer, scores)
+        check_label_shape(layer, scores, labels, axis)
+        self.layer = layer
+        self.backend = backend
+        self.images = scores[0]
+        self.shape = split_shape(scores, axis)
+
+    @property
+    def count(self) -> int:
+        """How many labels belong to rows that are real."""
+        before, _, behind = self.shape
+        return before * behind * min(self.backend.rows, self.images) // self.images
+
+    def labels(self, label: Array, count: int) -> Array:
+        """Give the first `count` labels as a flat array of int64, checked.
+
+        Raises:
+            DataError: a label is not a whole number from 0 to classes - 1; the message names the record.
+        """
+        xp, scratch, classes = self.backend.xp, self.backend.scratch, self.shape[1]
+        flat = label.reshape(-1)[:count]
+        whole = scratch((count,), "int64", slot=7)
+        right, below = (scratch((count,), "bool", slot=slot) for slot in (7, 8))
+        xp.greater_equal(flat, 0, out=right)  # false for NaN
+        xp.less(flat, classes, out=below)
+        xp.logical_and(right, below, out=right)
+        if bool(xp.all(right)):
+            xp.copyto(whole, flat, casting="unsafe")
+            xp.equal(whole, flat, out=right)
+            if bool(xp.all(right)):
+                return whole
+        place = int(xp.argmin(right))
+        record = place // (label.size // label.shape[0])  # a record may have many labels
+        raise DataError(
+            f"{self.layer.name}: label {float(flat[place]):g} of record {record} of the batch "
+            f"is not a whole number from 0 to {classes - 1}",
+            "check the label file, and the number of outputs of the layer below",
+        )
+
+
 def class_axis(layer: Any, shape: tuple[int, ...]) -> int:
     """Give the axis of the classes, counted from the front; it cannot be the batch's."""
     axis = layer.axis + len(shape) if layer.axis < 0 else layer.axis
@@ -31,30 +78,3 @@ def check_label_shape(layer: Any, prediction: tuple[int, ...], label: tuple[int,
         raise ConfigError(
             f"{layer.name}: labels have the shape {label}, but {full} is needed for predictions {prediction}"
         )
-
-
-def whole_labels(layer: Any, backend: Any, label: Array, count: int, classes: int) -> Array:
-    """Give the first `count` labels as a flat array of int64, checked.
-
-    Raises:
-        DataError: a label is not a whole number from 0 to classes - 1; the message names the record.
-    """
-    xp = backend.xp
-    flat = label.reshape(-1)[:count]
-    whole = backend.scratch((count,), "int64", slot=7)
-    right, below = (backend.scratch((count,), "bool", slot=slot) for slot in (7, 8))
-    xp.greater_equal(flat, 0, out=right)  # false for NaN
-    xp.less(flat, classes, out=below)
-    xp.logical_and(right, below, out=right)
-    if bool(xp.all(right)):
-        xp.copyto(whole, flat, casting="unsafe")
-        xp.equal(whole, flat, out=right)
-        if bool(xp.all(right)):
-            return whole
-    place = int(xp.argmin(right))
-    record = place // (label.size // label.shape[0])  # a record may have many labels
-    raise DataError(
-        f"{layer.name}: label {float(flat[place]):g} of record {record} of the batch "
-        f"is not a whole number from 0 to {classes - 1}",
-        "check the label file, and the number of outputs of the layer below",
-    )

@@ -8,7 +8,7 @@ import numpy as np
 
 from nacre import Array, Layer, LayerState, Names, exactly, non_negative, non_zero
 
-from .classes import check_label_shape, class_axis, split_shape, whole_labels
+from .classes import Classes
 from .softmax import softmax
 
 
@@ -28,16 +28,13 @@ class SoftmaxLossLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
         return SoftmaxLossState(self, backend, inputs, diffs)
 
 
-class SoftmaxLossState(LayerState, reads="inputs"):
+class SoftmaxLossState(LayerState, reads=""):
     """`SoftmaxLossLayer` on any backend."""
 
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        shape = inputs[0].shape
-        axis = class_axis(layer, shape)
-        check_label_shape(layer, shape, inputs[1].shape, axis)
-        self.shape = split_shape(shape, axis)
-        self.images = shape[0]
+        self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
+        self.shape = self.classes.shape
         self.tiny = float(np.finfo(backend.dtype).tiny)
         self.loss: Any = 0.0
 
@@ -52,12 +49,11 @@ class SoftmaxLossState(LayerState, reads="inputs"):
 
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
-        before, classes, behind = self.shape
-        self.count = before * behind * min(self.backend.rows, self.images) // self.images
+        self.count = self.classes.count
         softmax(self.backend, inputs[0].reshape(self.shape), self.probability)
-        label = whole_labels(self.layer, self.backend, inputs[1], self.count, classes)
+        label = self.classes.labels(inputs[1], self.count)
         picked, chosen = self.picked[: self.count], self.chosen[: self.count]
-        xp.multiply(label, behind, out=picked)
+        xp.multiply(label, self.shape[2], out=picked)
         xp.add(picked, self.places[: self.count], out=picked)
         xp.take(self.probability.reshape(-1), picked, out=chosen, mode="clip")
         log = self.backend.scratch(chosen.shape)
@@ -75,10 +71,9 @@ class SoftmaxLossState(LayerState, reads="inputs"):
         chosen = self.backend.scratch((self.count,))
         xp.subtract(self.chosen[: self.count], 1, out=chosen)
         flat[self.picked[: self.count]] = chosen
-        rows = self.backend.rows
         xp.multiply(dx, self.layer.weight / self.count, out=dx)
-        if rows < self.images:
-            dx[rows:] = 0
+        if self.backend.rows < self.classes.images:
+            dx[self.backend.rows :] = 0
 
     def shutdown(self) -> None:
         """Nothing is held."""

@@ -10,16 +10,21 @@ from .initializers import Constant, Xavier
 from .regularizers import L2
 
 
-class Weighted(Layer):
-    """A layer with a weight and, unless `bias=False`, a bias."""
+class Biased(Layer):
+    """A layer with a bias, unless `bias=False`."""
 
     param_key: Annotated[str, "layers of one key share their parameters"] = ""
-    weight_init: Annotated[Initializer, "first values of the weight"] = Xavier()
-    weight_regu: Annotated[Regularizer | None, "regulariser of the weight"] = L2()
-    weight_cons: Annotated[Constraint | None, "constraint of the weight"] = None
-    weight_lr: Annotated[float, non_negative, "multiplies the learning rate of the weight"] = 1.0
     bias: Annotated[bool, "whether there is a bias"] = True
     bias_init: Annotated[Initializer, "first values of the bias"] = Constant()
     bias_regu: Annotated[Regularizer | None, "regulariser of the bias"] = None
     bias_cons: Annotated[Constraint | None, "constraint of the bias"] = None
     bias_lr: Annotated[float, non_negative, "multiplies the learning rate of the bias"] = 1.0
+
+
+class Weighted(Biased):
+    """A layer with a weight and, unless `bias=False`, a bias."""
+
+    weight_init: Annotated[Initializer, "first values of the weight"] = Xavier()
+    weight_regu: Annotated[Regularizer | None, "regulariser of the weight"] = L2()
+    weight_cons: Annotated[Constraint | None, "constraint of the weight"] = None
+    weight_lr: Annotated[float, non_negative, "multiplies the learning rate of the weight"] = 1.0
