@@ -15,6 +15,8 @@ UV     := $(shell command -v uv 2>/dev/null)
 TEST := -n auto --maxprocesses 8 --dist loadfile
 # The processes share the cores: each is not to start a thread for every core besides.
 test long: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
+# Of every kind of trial, such as a training killed at a random moment.
+long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)
 test long: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
 
 .PHONY: help demo test long bench lint format clean dev torch python

@@ -30,6 +30,8 @@ KINDS = {
     "algorithm": "Algorithms",
     "callback": "Callbacks",
     "store": "Stores",
+    "record": "Readers of records",
+    "output": "Writers of outputs",
 }
 
 
@@ -43,9 +45,11 @@ def _kind(kind: str) -> Iterator[str]:
     if not offers:
         return
     yield f"## {KINDS[kind]}\n"
+    names: dict[type, list[str]] = {}
     for offer in offers:
-        cls = nacre.registry().open_offer(offer)
-        yield f"### {offer.name}\n"
+        names.setdefault(nacre.registry().open_offer(offer), []).append(offer.name)
+    for cls, called in names.items():
+        yield f"### {', '.join(called)}\n"
         yield f"{_cleaned(cls)}\n"
         traits = [f"`{trait}`" for trait in TRAITS if getattr(cls, trait, False)]
         if traits:

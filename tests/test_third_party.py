@@ -184,3 +184,15 @@ def test_a_net_says_what_to_install(fresh: Environment, wheels: dict[str, Path],
     assert "nacre-swirl" in told["error"]
     assert "pip install" in told["remedy"]
     assert "nacre-swirl>=1.2" in told["remedy"]
+
+
+def test_a_snapshot_says_which_version_to_install(fresh: Environment, wheels: dict[str, Path], folder: Path) -> None:
+    net = folder / "swirl.toml"
+    text = net.read_text(encoding="utf-8").partition("[plugins]")[0]
+    net.write_text(f'{text}[[callback]]\ntype = "Snapshot"\n', encoding="utf-8")
+    trained(fresh, folder)
+    with without(fresh, wheels, "nacre-swirl"):
+        for command in (("train", "swirl.toml", "--resume", "auto"), ("test", "swirl.toml", "snapshots")):
+            told = fresh.json(*command, folder=folder, code=2)
+            assert "no layer 'Swirl'" in told["error"]
+            assert 'pip install "nacre-swirl==1.2.0"' in told["remedy"]

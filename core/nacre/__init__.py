@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from .light import lazy as lazy
     from .net import Net as Net
     from .parameter import Parameter as Parameter
+    from .records import OutputWriter as OutputWriter
+    from .records import RecordReader as RecordReader
     from .registry import register as register
     from .registry import register_kernel as register_kernel
     from .registry import registry as registry
@@ -90,6 +92,7 @@ _PLACES = {
     "light": "lazy",
     "net": "Net",
     "parameter": "Parameter",
+    "records": "OutputWriter RecordReader",
     "registry": "register register_kernel registry",
     "solver": "Algorithm Callback CallbackState LrPolicy Method MethodState MomentumPolicy Solver Training",
 }

@@ -62,6 +62,13 @@ class Backend:
         """Give the reason why this backend cannot be used on this machine, or None."""
         return None
 
+    def environment(self) -> dict[str, Any]:
+        """Say on what the bits of its results depend, as JSON can say it: threads, libraries and their versions.
+
+        Snapshots keep it, and a training that is resumed where it differs says so.
+        """
+        return {}
+
     # Plain arrays
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:

@@ -21,6 +21,8 @@ class Callback(Component, kind="callback"):
     """
 
     runs_last: ClassVar[bool] = False
+    outputs: ClassVar[tuple[str, ...]] = ()
+    """Fields that say where it writes, relative to the working folder: whoever runs the training may set them."""
 
     every_n_iter: Annotated[int, non_negative, "do it every so many iterations; 0 never"] = 0
     every_n_epoch: Annotated[int, non_negative, "do it every so many passes over the data; 0 never"] = 0
@@ -28,6 +30,13 @@ class Callback(Component, kind="callback"):
     def start(self, training: Training) -> CallbackState:
         """Make the state of this callback for one training."""
         raise NotImplementedError
+
+    def snapshots(self) -> tuple[str, str] | None:
+        """Give the folder that it saves snapshots in and the name of their store, or None if it saves none.
+
+        So `--resume auto` finds them: a `SnapshotFolder` of that store reads the folder.
+        """
+        return None
 
 
 class CallbackState:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar, cast
 
-from .checks import Configured
+from .configured import Configured
 from .errors import ConfigError, ContractError, RegistryError
 
 Array = Any
@@ -157,8 +157,3 @@ class Transformer(Component, kind="transformer"):
     def transform(self, batch: Array, random: Any, phase: str) -> None:
         """Change `batch`, a NumPy array of the blob's shape, in place."""
         raise NotImplementedError
-
-
-def describe(things: Iterable[Any]) -> list[str]:
-    """Give the short text of each component: its name, or its call where fields were given."""
-    return [repr(thing) for thing in things]

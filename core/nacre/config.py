@@ -1,24 +1,26 @@
-"""A net from a TOML file, and back: the net file, overrides from the command line, and settings around it.
+"""A net from a TOML file, and back: the net file, and overrides from the command line.
 
-Settings come from, in this order: the command line, the environment, the net file, `nacre.toml` in the working folder,
-the user's `nacre/nacre.toml` (below `XDG_CONFIG_HOME`, or `~/.config`). None has to exist.
+The backend is that of the command line, else the net file's, else that of `NACRE_BACKEND`, else that of `nacre.toml`,
+else the first that can be used. A pin of the net file wins over one of `nacre.toml` (see `nacre.settings`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .checks import base_folder
-from .errors import ConfigError, NacreError, nearest
+from .complaints import PIN, Complaints, check_pins, check_table
+from .errors import ConfigError, nearest
 from .overrides import apply_override, layer_name
 from .registry import parse_requirements, registry
-from .tables import file_table
+from .settings import settings
+from .tables import file_table, requirements
 from .tables import table_of as table_of
 from .toml import read_toml, toml_text
 
@@ -47,9 +49,8 @@ _TOP: dict[str, tuple[type, str]] = {
 _NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert_splits")
 _PLUGINS: dict[str, tuple[type, str]] = {
     "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
-    "pin": (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }'),
+    "pin": PIN,
 }
-_SETTINGS: dict[str, tuple[type, str]] = {"backend": (str, "a text"), "plugins": (dict, "a table: [plugins]")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +134,13 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile
     for override in overrides:
         apply_override(table, override)
     complaints = Complaints(str(path))
-    complaints.about(_check_table(table, _TOP, ""))
+    complaints.about(check_table(table, _TOP))
+    if table.get("fallback", "warn") not in ("warn", "error"):
+        complaints.about([(f"fallback={table['fallback']!r}, but it must be {_TOP['fallback'][1]}", "")])
     complaints.end()
     plugins: Table = table.get("plugins", {})
-    complaints.about(_check_table(plugins, _PLUGINS, "plugins."))
-    complaints.about(_check_pins(plugins))
+    complaints.about(check_table(plugins, _PLUGINS, "plugins."))
+    complaints.about(check_pins(plugins))
     complaints.end()
     complaints.attempt(partial(parse_requirements, plugins.get("require", ())))
     complaints.end()
@@ -150,47 +153,17 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile
     if file.has_solver:
         complaints.attempt(file.solver)
     if not table.get("layer"):
-        complaints.about(["it has no layers: there is no [[layer]]"])
+        complaints.about([("it has no layers: there is no [[layer]]", 'add one: [[layer]], and below it type = "..."')])
     complaints.end()
     object.__setattr__(file, "layers", tuple(layers))
     return file
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What holds for every net: `backend`, or "" where none is chosen, and pins."""
-
-    backend: str = ""
-    pins: dict[str, str] = field(default_factory=dict[str, str])
-
-
-def settings() -> Settings:
-    """Give what `nacre.toml` in the working folder and the user's own say together.
-
-    Raises:
-        ConfigError: one of them cannot be read, or says something unknown.
-    """
-    home = os.environ.get("XDG_CONFIG_HOME")
-    user = (Path(home) if home else Path("~/.config").expanduser()) / "nacre" / "nacre.toml"
-    merged = Settings()
-    for path in (user, Path("nacre.toml")):
-        if path.is_file():
-            table = read_toml(path)
-            complaints = Complaints(str(path))
-            complaints.about(_check_table(table, _SETTINGS, ""))
-            complaints.end()
-            plugins: Table = table.get("plugins", {})
-            complaints.about(_check_table(plugins, {"pin": _PLUGINS["pin"]}, "plugins."))
-            complaints.about(_check_pins(plugins))
-            complaints.end()
-            merged = Settings(table.get("backend", merged.backend), {**merged.pins, **plugins.get("pin", {})})
-    return merged
 
 
 def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
     """Write a net file's, or a net's, TOML text; read again it gives equal layers.
 
     Paths below `folder`, where the text will lie (a net file's own folder unless given), are written relative to it.
+    [plugins] requires the distributions other than nacre whose layers and components there are.
 
     Raises:
         ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
@@ -198,75 +171,19 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
     if isinstance(thing, NetFile):
         head = {key: value for key, value in thing.table.items() if not isinstance(value, list | dict)}
         head = {"name": thing.name, **head}
-        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback", "plugins") and value}
+        tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback") and value}
+        plugins = dict(thing.table.get("plugins", {}))
         base = Path(folder) if folder is not None else thing.folder
+        parts = [*thing.layers, *([thing.solver()] if thing.has_solver else [])]
     else:
         head = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
-        tail = {"plugins": {"pin": thing.pins}} if thing.pins else {}
+        tail, plugins = {}, {"pin": thing.pins} if thing.pins else {}
         base = Path(folder) if folder is not None else Path()
-    return toml_text({**head, "layer": [file_table(layer, base.absolute()) for layer in thing.layers], **tail})
-
-
-# Complaints, all in one message
-
-
-class Complaints:
-    """Gathers what is wrong with a file."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._errors: list[tuple[str, str]] = []
-
-    def about(self, sentences: Iterable[str]) -> None:
-        """Add sentences about the file."""
-        self._errors += [(sentence, "") for sentence in sentences]
-
-    def attempt(self, make: Callable[[], Made], called: str = "", itself: str = "") -> Made | None:
-        """Make something; keep what is wrong with it and give None.
-
-        A complaint begins with what the thing is `called` here, instead of what it calls `itself`.
-        """
-        try:
-            return make()
-        except NacreError as error:
-            for line in str(error.args[0]).split("\n"):
-                told = line.removeprefix(f"{itself}: ") if itself else line
-                self._errors.append(
-                    (told if told.startswith(f"{called}: ") or not called else f"{called}: {told}", error.remedy)
-                )
-            return None
-
-    def end(self) -> None:
-        """Raise ConfigError if there was anything."""
-        if self._errors:
-            sentences = [s if s.startswith(f"{self._where}: ") else f"{self._where}: {s}" for s, _ in self._errors]
-            remedies = dict.fromkeys(remedy for _, remedy in self._errors if remedy)
-            raise ConfigError("\n".join(dict.fromkeys(sentences)), "\n  ".join(remedies))
-
-
-def _check_table(table: Mapping[str, Any], known: Mapping[str, tuple[type, str]], start: str) -> Iterator[str]:
-    """Complain about unknown keys, and about values of another type."""
-    for key, value in table.items():
-        if key not in known:
-            yield f"unknown key '{start}{key}'{nearest(key, known)}; known: {', '.join(known)}"
-            continue
-        kind, words = known[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            yield f"{start}{key}={value!r}, but it must be {words}"
-        elif isinstance(value, list):
-            wanted = str if key == "require" else dict
-            if not all(isinstance(one, wanted) for one in cast("list[Any]", value)):
-                yield f"{start}{key} must be {words}"
-    if table.get("fallback", "warn") not in ("warn", "error"):
-        yield f"fallback={table['fallback']!r}, but it must be {_TOP['fallback'][1]}"
-
-
-def _check_pins(plugins: Table) -> Iterator[str]:
-    pins: Any = plugins.get("pin", {})
-    if isinstance(pins, dict):
-        for key, value in cast("Table", pins).items():
-            if not isinstance(value, str):
-                yield f"plugins.pin: '{key}'={value!r}, but it must be the name of a distribution"
+        parts = [*thing.layers]
+    layers = [file_table(layer, base.absolute()) for layer in thing.layers]
+    if require := requirements(plugins.get("require", ()), parts):
+        plugins = {**plugins, "require": require}
+    return toml_text({**head, "layer": layers, **tail, **({"plugins": plugins} if plugins else {})})
 
 
 # Making what the file says
@@ -306,21 +223,28 @@ def _type_of(table: Mapping[str, Any], kind: str) -> str:
 
 
 def _make_layer(table: Mapping[str, Any]) -> Layer:
-    """Make a layer; the name of a neuron that is no layer's means an Activation layer with it."""
+    """Make a layer; the name of a component of a kind that has a layer (`layer_of`) means that layer with it."""
     type_name = _type_of(table, "layer")
     fields = {key: value for key, value in table.items() if key != "type"}
     here = registry()
-    if here.offers("layer", type_name) or not here.offers("neuron", type_name):
+    kinds = [] if here.offers("layer", type_name) else [offer.name for offer in here.offers("layer_of")]
+    kind = next((kind for kind in kinds if here.offers(kind, type_name)), "")
+    if not kind:
         return _with_none(here.open("layer", type_name), fields)
-    activation = here.open("layer", "Activation")
-    own = {known.name for known in activation.fields()} - {"neuron"}
-    neuron_class = here.open("neuron", type_name)
-    known = [known.name for known in neuron_class.fields()]
+    layer, component = here.open("layer_of", kind), here.open(kind, type_name)
+    own = {known.name for known in layer.fields()} - {kind}
+    own_fields, parts = _divided(fields, own, component)
+    return _with_none(layer, {**own_fields, kind: _with_none(component, parts)})
+
+
+def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
+    """Divide fields of one table between those of these names and those of `cls`. Raises ConfigError for any other."""
+    known = {known.name for known in cls.fields()} - own
     for key in fields:
-        if key not in own and key not in known:
-            raise ConfigError(f"unknown field '{key}'{nearest(key, [*own, *known])}")
-    neuron = neuron_class(**{key: value for key, value in fields.items() if key not in own})
-    return activation(**{key: value for key, value in fields.items() if key in own}, neuron=neuron)
+        if key not in own | known:
+            names = sorted(own | known)
+            raise ConfigError(f"unknown field '{key}'{nearest(key, names)}", f"the fields are {', '.join(names)}")
+    return {key: fields[key] for key in fields if key in own}, {key: fields[key] for key in fields if key in known}
 
 
 def _with_none(cls: Any, fields: Mapping[str, Any]) -> Any:
@@ -329,19 +253,16 @@ def _with_none(cls: Any, fields: Mapping[str, Any]) -> Any:
     return cls(**{key: None if value == "none" and key in nullable else value for key, value in fields.items()})
 
 
-def _make_solver(path: Path, table: Mapping[str, Any], callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
-    from .solver import Method, Solver
+def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
+    from .solver import Solver
 
     complaints = Complaints(str(path))
     own = {known.name for known in Solver.fields()} - {"method", "callbacks"}
-    keys = set(table) - {"type"}
 
-    def method() -> Method:
+    def method() -> tuple[Any, Table]:
         cls = registry().open("solver", _type_of(table, "solver"))
-        known = [known.name for known in cls.fields()]
-        for key in sorted(keys - own - set(known)):
-            raise ConfigError(f"unknown field '{key}'{nearest(key, [*own, *known])}")
-        return _with_none(cls, {key: table[key] for key in table if key in known})
+        fields, parts = _divided({key: value for key, value in table.items() if key != "type"}, own, cls)
+        return _with_none(cls, parts), fields
 
     made_method = complaints.attempt(method, "[solver]", str(table.get("type")))
     made: list[Callback] = []
@@ -351,8 +272,8 @@ def _make_solver(path: Path, table: Mapping[str, Any], callbacks: Iterable[Table
         made += [one] if one is not None else []
     complaints.end()
     assert made_method is not None
-    fields: Table = {"callbacks": made, **{key: table[key] for key in table if key in own}, **given}
-    solver = complaints.attempt(partial(Solver, made_method, **fields), "[solver]", "Solver")
+    fields: Table = {"callbacks": made, **made_method[1], **given}
+    solver = complaints.attempt(partial(Solver, made_method[0], **fields), "[solver]", "Solver")
     complaints.end()
     assert solver is not None
     return solver

@@ -243,7 +243,7 @@ def load(plugin: Plugin, manager: pluggy.PluginManager) -> list[Problem]:
     """Import a plugin's light module and read its offers."""
     try:
         module = importlib.import_module(plugin.provenance.module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         plugin.status = "failed"
         return [plugin.problem("import", described(error), place_of(error, plugin.provenance.module))]
     return read_module(plugin, module, manager)
@@ -298,7 +298,7 @@ def _ask(plugin: Plugin, hook: str, function: Callable[[], object]) -> list[Prob
         return [plugin.problem("hook", f"there is no hook {hook}{nearest(hook, KIND_OF_HOOK)}", place)]
     try:
         read = list(read_offers(hook, function(), plugin.provenance))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raised_at = place_of(error, plugin.provenance.module)
         return [plugin.problem("hook", f"{hook} raised {described(error)}", raised_at if raised_at[0] else place)]
     plugin.offers += [offer for offer in read if isinstance(offer, Offer)]
@@ -388,7 +388,7 @@ def import_file(file: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         place, line = place_of(error, name)
         raise PluginError(f"{place or file}:{line}: {described(error)}") from error

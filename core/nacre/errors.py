@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class NacreError(Exception):
@@ -61,3 +62,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Give ` (did you mean 'x'?)` for the known name nearest to `name`, or "" where none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def where_it_is(path: Path) -> str:
+    """Say what to do about a path at which there is no file: the nearest name beside it, or where it was looked for."""
+    folder = path.absolute().parent
+    try:
+        beside = sorted(one.name for one in folder.iterdir())
+    except OSError:
+        return f"there is no folder {folder}"
+    near = [name for name in difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6) if name != path.name]
+    return f"did you mean {path.with_name(near[0])}?" if near else f"it was looked for in {folder}"

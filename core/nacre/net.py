@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,8 @@ class Net:
         self.dtype = dtype
         self.deterministic = deterministic
         self.pins = {**settings().pins, **(pins or {})}
-        self.plan: dict[str, Any] = dict(plan or {})
+        self.plan: dict[str, Any] = deepcopy(dict(plan or {}))
+        self.given_plan = deepcopy(self.plan)
         self.scalars = Scalars()
         self.frozen: set[str] = set()
         self.trainings: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -102,6 +104,7 @@ class Net:
         self._insert_splits = insert_splits
         self._fallback = fallback
         self._views: dict[str, View] = {}
+        self._written: set[str] = set()
         self._pending: dict[str, tuple[np.ndarray, int]] = {}
         self._predictors: dict[Any, Net] = {}
         self._closed = False
@@ -120,9 +123,12 @@ class Net:
             self.wires = set_up(self, wanted if self.trains else [False] * len(self.wiring.wires))
             self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
             self._schedule(share, allocate)
-        except BaseException:  # a source that was set up before may hold a file
-            for op in self.ops:
+        except BaseException as error:
+            for op in self.ops:  # a source that was set up before may hold a file
                 op.state.shutdown()
+            if isinstance(error, MemoryError):
+                message = f"net '{name}' needs more memory than there is: {error}"
+                raise NacreError(message, "make the batch or the largest layer smaller") from error
             raise
 
     # Making the net
@@ -431,7 +437,13 @@ class Net:
         if isinstance(op.layer, InputLayer):
             op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer's is a SourceState)
         self._pending[name] = (full, rows)
+        self._written.add(name)
         self._put(name, full)
+
+    def unwritten(self) -> list[str]:
+        """Give the blobs of `Input` layers that nobody has written yet: they are zero."""
+        tops = [top for op in self.ops if isinstance(op.layer, InputLayer) for top in op.layer.tops]
+        return [top for top in tops if top not in self._written]
 
     def _put(self, name: str, full: np.ndarray) -> None:
         """Write a blob where its source writes it."""

@@ -34,7 +34,10 @@ def apply_override(table: Table, override: str) -> None:
         if isinstance(below, str):  # a component by its name alone
             below = place[rest[0]] = {"type": below}
         if not isinstance(below, dict):
-            raise ConfigError(f"--set {override}: '{rest[0]}' is {below!r}, so it has no field '{rest[1]}'")
+            raise ConfigError(
+                f"--set {override}: '{rest[0]}' is {below!r}, so it has no field '{rest[1]}'",
+                f"give the whole: --set {'.'.join(parts[: -len(rest) + 1])}='{{ type = ..., {rest[1]} = ... }}'",
+            )
         place, rest = cast("Table", below), rest[1:]
     place[rest[0]] = value
 
@@ -55,7 +58,10 @@ def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[s
     if len(parts) < 3:
         raise ConfigError(f"--set {override}: it must be like {kind}.NAME.FIELD=VALUE")
     known = f"{nearest(parts[1], names)}; there are: {', '.join(names) or 'none'}"
-    raise ConfigError(f"--set {override}: there is no {kind} '{parts[1]}'{known}")
+    what = "a layer's name" if kind == "layer" else "a callback's type"
+    raise ConfigError(
+        f"--set {override}: there is no {kind} '{parts[1]}'{known}", f"write {kind}.NAME.FIELD, with {what}"
+    )
 
 
 def _override_value(override: str, text: str) -> Any:

@@ -143,8 +143,8 @@ def _slots(net: Net, share: Net | None) -> list[Slot]:
         for name, parameter in zip(names, sharers, strict=True):
             if storage.dtype != net.dtype and storage.name == name:
                 raise TopologyError(
-                    f"layer '{net.ops[parameter.order].name}' has {storage.dtype} parameters from another net, but this "
-                    f"net computes in {net.dtype}",
+                    f"layer '{net.ops[parameter.order].name}' has {storage.dtype} parameters from another net, "
+                    f"but this net computes in {net.dtype}",
                     "make a copy of the layer for it: dataclasses.replace(layer)",
                 )
             if (storage.shape, storage.dtype) != (parameter.shape, net.dtype):

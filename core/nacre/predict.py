@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from .errors import DataError
@@ -16,38 +17,78 @@ if TYPE_CHECKING:
     from .net import Net
 
 
-def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, made: dict[Any, Net]) -> Any:
-    """See `Net.predict`; `made` keeps the derived nets."""
-    import numpy as np
+@dataclass(frozen=True)
+class Wanted:
+    """What a net needs for some outputs in phase `predict`: the `layers`, and the blobs `needed` of its `sources`."""
 
-    sources = [layer for layer in net.layers if layer.is_source]
-    graph = Graph.of(layer for layer in net.layers if "predict" not in layer.exclude and not layer.is_source)
+    outputs: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    needed: tuple[str, ...]
+    sources: tuple[Layer, ...]
+
+
+def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
+    """Find what outputs need; the blobs that nobody reads are the outputs unless named.
+
+    Raises:
+        DataError: there is nothing that could be asked for.
+        TopologyError: no layer writes the output in phase `predict`.
+    """
+    every = tuple(layers)
+    sources = tuple(layer for layer in every if layer.is_source)
+    graph = Graph.of(layer for layer in every if "predict" not in layer.exclude and not layer.is_source)
     given = tuple(dict.fromkeys(top for source in sources for top in source.tops))
     outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(graph)
-    layers = [node.layer for node in ancestors(graph, outputs, given)]
-    needed = [name for name in given if name in outputs or any(name in bottoms_of(layer) for layer in layers)]
-    arrays = _arrays(data, needed)
+    used = tuple(node.layer for node in ancestors(graph, outputs, given))
+    needed = tuple(name for name in given if name in outputs or any(name in bottoms_of(layer) for layer in used))
+    return Wanted(outputs, used, needed, sources)
+
+
+def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, made: dict[Any, Net]) -> Any:
+    """See `Net.predict`; `made` keeps the derived nets."""
+    want = wanted(net.layers, output)
+    arrays = _arrays(data, want.needed)
     counts = {len(array) for array in arrays.values()}
     if len(counts) != 1:
         raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
-    count = counts.pop()
     if not batch_size:
-        batch_size = _batch_size(net, needed) or min(count, 256)
+        batch_size = _batch_size(net, want.needed) or min(counts.pop(), 256)
     shapes = {name: array.shape[1:] for name, array in arrays.items()}
-    key = (outputs, batch_size, tuple(shapes.items()))
+    key = (want.outputs, batch_size, tuple(shapes.items()))
     if key not in made:
-        made[key] = _derive(net, layers, sources, shapes, batch_size, outputs)
-    derived = made[key]
-    results: dict[str, list[np.ndarray]] = {name: [] for name in outputs}
+        made[key] = _derive(net, want, shapes, batch_size)
+    joined = run(made[key], want, arrays)
+    return joined if not isinstance(output, str) or len(joined) > 1 else joined.popitem()[1]
+
+
+def layers_for(
+    want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int, types: Mapping[str, str] | None = None
+) -> list[Layer]:
+    """Give the layers of a net that takes records of these shapes in place of its sources, in order."""
+    inputs = [
+        InputLayer(
+            name=f"predict-{name}", tops=[name], shape=shape, batch_size=batch_size, dtype=(types or {}).get(name, "")
+        )
+        for name, shape in shapes.items()
+    ]
+    return [node.layer for node in sort(Graph.of([*inputs, *want.layers])).nodes]
+
+
+def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run records through a net of `layers_for`, batch by batch; give the outputs, one row for each record."""
+    import numpy as np
+
+    count = len(next(iter(arrays.values())))
+    batch_size = net.schedule.final[want.needed[0]].shape[0]
+    results: dict[str, list[np.ndarray]] = {name: [] for name in want.outputs}
     for start in range(0, count, batch_size):
         rows = min(batch_size, count - start)
         for name, array in arrays.items():
-            derived.write(name, _transformed(array[start : start + rows], name, sources, derived))
-        derived.forward()
-        for name in outputs:
-            results[name].append(derived.blob(name)[:rows])
-    joined = {name: np.concatenate(parts) for name, parts in results.items()}
-    return joined if not isinstance(output, str) or len(joined) > 1 else joined.popitem()[1]
+            net.write(name, _transformed(array[start : start + rows], name, want.sources, net))
+        net.forward()
+        for name in want.outputs:
+            results[name].append(net.blob(name)[:rows])
+    return {name: np.concatenate(parts) for name, parts in results.items()}
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:
@@ -84,33 +125,21 @@ def _batch_size(net: Net, names: Sequence[str]) -> int:
     return known[0] if known else 0
 
 
-def _derive(
-    net: Net,
-    layers: Sequence[Layer],
-    sources: Sequence[Layer],
-    shapes: Mapping[str, tuple[int, ...]],
-    batch_size: int,
-    outputs: Sequence[str],
-) -> Net:
+def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int) -> Net:
     from .net import Net
 
     for name, shape in shapes.items():
         value = net.schedule.final.get(name)
         if value is not None and value.shape[1:] != shape:
             raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but those given have {shape}")
-    inputs = [
-        InputLayer(name=f"predict-{name}", tops=[name], shape=shape, batch_size=batch_size, dtype=_type(net, name))
-        for name, shape in shapes.items()
-    ]
-    order = [node.layer for node in sort(Graph.of([*inputs, *layers])).nodes]
     return Net(
         f"{net.name} (predict)",
-        order,
+        layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes}),
         backend=net.backend,
         phase="predict",
         seed=net.seed,
         dtype=net.dtype,
-        keep=outputs,
+        keep=want.outputs,
         share=net,
         pins=net.pins,
     )

@@ -6,9 +6,7 @@ that offer one name are an error wherever it is used; `distribution:Name` is nev
 
 from __future__ import annotations
 
-import importlib
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,18 +24,18 @@ from .discovery import Plugin as Plugin
 from .discovery import Problem as Problem
 from .discovery import Provenance as Provenance
 from .discovery import (
-    described,
     discover,
     import_file,
     make_offer,
     new_manager,
     normalised,
-    place_of,
     read_module,
-    removal,
+    switch_off,
 )
 from .errors import PluginError, RegistryError, nearest
+from .opening import import_offer, unusable
 from .requirements import parse_requirements as parse_requirements
+from .settings import settings
 
 if TYPE_CHECKING:
     import pluggy
@@ -47,8 +45,9 @@ if TYPE_CHECKING:
 class Registry:
     """All that the installed plugins offer.
 
-    `entry_points`, `environ` and `pins` stand in for the installed ones, the environment of the process, and none.
-    `Registry(discover=False)` starts empty, for tests.
+    `entry_points`, `environ` and `pins` stand in for the installed ones, the environment of the process, and none. A
+    registry of the process's own environment follows the pins of `nacre.toml` too. `Registry(discover=False)` starts
+    empty, for tests.
     """
 
     def __init__(
@@ -60,6 +59,7 @@ class Registry:
     ) -> None:
         self.pins = dict(pins or {})
         self._to_discover = discover
+        self._follows_settings = discover and environ is None
         self._entry_points, self._environ = entry_points, environ
         self._lock = threading.RLock()  # the same thread may come back: a light module may call `register`
         self._manager: pluggy.PluginManager | None = None
@@ -111,9 +111,8 @@ class Registry:
         if pin:
             offers = [offer for offer in offers if offer.distribution == pin]
             if not offers:
-                raise RegistryError(
-                    f"'{kind}:{name}' is pinned to '{pin}', which offers no such {kind}", self._absent()
-                )
+                told = f"'{kind}:{name}' is pinned to '{pin}', which offers no such {kind}"
+                raise RegistryError(told, self._absent(f"pip install {pin}, or take the pin out"))
         if not offers:
             raise self._unknown(kind, name)
         if len(offers) > 1:
@@ -124,8 +123,12 @@ class Registry:
         return offers[0]
 
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
-        """Give the distribution to which the first pinned key is pinned, or ""; `pins` win over `self.pins`."""
-        merged = {**self.pins, **(pins or {})}
+        """Give the distribution to which the first pinned key is pinned, or "".
+
+        `pins` win over `self.pins`, and these over those of `nacre.toml`.
+        """
+        settled = settings().pins if self._follows_settings else {}
+        merged = {**settled, **self.pins, **(pins or {})}
         return normalised(next((merged[key] for key in keys if key in merged), ""))
 
     def open(self, kind: str, name: str, pins: Mapping[str, str] | None = None) -> Any:
@@ -135,9 +138,9 @@ class Registry:
     def open_offer(self, offer: Offer) -> Any:
         """Import what is offered. Raises PluginError naming distribution, file, reason and what would do."""
         if offer not in self._opened:
-            thing = offer.thing if offer.thing is not None else _imported(offer)
+            thing = offer.thing if offer.thing is not None else import_offer(offer)
             if offer.kind != "command" and not isinstance(thing, type):
-                raise _unusable(offer, f"{offer.target} must be a class, but is {thing!r}")
+                raise unusable(offer, f"{offer.target} must be a class, but is {thing!r}")
             self._opened[offer] = thing
         return self._opened[offer]
 
@@ -225,34 +228,55 @@ class Registry:
     def load_file(self, path: str | os.PathLike[str]) -> Plugin:
         """Use a Python file as a plugin of the file's name: its hooks if it has any, else every class of a kind in it.
 
-        A target in its hooks may name the module as the file is called. Raises PluginError with file and line.
+        A target in its hooks may name the module as the file is called. It is not imported where the environment
+        switches off a plugin of its name. Raises PluginError with file and line.
         """
         file = Path(path).resolve()
         name = normalised(file.stem)
         same = [plugin for plugin in self.plugins() if plugin.provenance.distribution == name]
         if any(plugin.provenance.file != str(file) for plugin in same):
             raise RegistryError(f"{path}: a plugin '{name}' is there already", "give the file another name")
-        module = import_file(file)
-        plugin = Plugin(name, name, Provenance(name, "", str(file), True, module.__name__))
+        plugin = Plugin(name, name, Provenance(name, "", str(file), True, file.stem))
+        self._switch_off(plugin)
+        module = import_file(file) if plugin.status == "active" else None
         with self._lock:
             for old in same:  # the file is loaded again
                 self._withdraw(old, old.offers)
                 self._plugins.remove(old)
                 if self._hooks().has_plugin(name):
                     self._hooks().unregister(name=name)
-            if _has_hooks(module):
-                problems = read_module(plugin, module, self._hooks())
-                if problems:
-                    self._hooks().unregister(name=name)
-                    raise PluginError(f"{problems[0].file}:{problems[0].line}: {problems[0].reason}")
-            self._plugins.append(plugin)
-            self._add_all(plugin, [_in_module(offer, file.stem, module) for offer in plugin.offers])
-            for cls in [] if plugin.offers else _classes_of(module):
-                if self.owner(cls) is None:  # else the file registered it by itself
-                    self.register(cls, distribution=name)
+            if module is not None:
+                self._read_file(plugin, module, file)
+            else:
+                self._plugins.append(plugin)
         return plugin
 
+    def _switch_off(self, plugin: Plugin) -> None:
+        """Apply to a file what NACRE_DISABLE_PLUGINS and the like say; they named it before it was known."""
+        switch_off([plugin], self._variables)
+        name = plugin.provenance.distribution
+        self._problems = [
+            one for one in self._problems if (one.stage, normalised(one.distribution)) != ("switch", name)
+        ]
+
+    def _read_file(self, plugin: Plugin, module: ModuleType, file: Path) -> None:
+        plugin.provenance = replace(plugin.provenance, module=module.__name__)
+        if _has_hooks(module):
+            problems = read_module(plugin, module, self._hooks())
+            if problems:
+                self._hooks().unregister(name=plugin.name)
+                raise PluginError(f"{problems[0].file}:{problems[0].line}: {problems[0].reason}")
+        self._plugins.append(plugin)
+        self._add_all(plugin, [_in_module(offer, file.stem, module) for offer in plugin.offers])
+        for cls in [] if plugin.offers else _classes_of(module):
+            if self.owner(cls) is None:  # else the file registered it by itself
+                self.register(cls, distribution=plugin.name)
+
     # Inside
+
+    @property
+    def _variables(self) -> Mapping[str, str]:
+        return os.environ if self._environ is None else self._environ
 
     def _hooks(self) -> pluggy.PluginManager:
         if self._manager is None:
@@ -263,8 +287,7 @@ class Registry:
         with self._lock:
             if self._to_discover:
                 self._to_discover = False
-                environ = os.environ if self._environ is None else self._environ
-                plugins, problems = discover(self._entry_points, environ, self._hooks())
+                plugins, problems = discover(self._entry_points, self._variables, self._hooks())
                 self._plugins += plugins
                 self._problems += problems
                 for plugin in plugins:
@@ -297,15 +320,17 @@ class Registry:
         names = self.names(kind)
         if not names:
             nothing = f"nothing of this kind is installed{nearest(kind, self.kinds())}"
-            return RegistryError(f"no {kind} '{name}': {nothing}", self._absent())
+            return RegistryError(f"no {kind} '{name}': {nothing}", self._absent("install a plugin that offers it"))
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
-        return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", self._absent())
+        lists = f"; `nacre {kind}s` lists them all" if kind in ("layer", "backend") else ""
+        remedy = self._absent(f"take one of these, or install a plugin that offers it{lists}")
+        return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", remedy)
 
-    def _absent(self) -> str:
-        """Name the plugins that failed, and those switched off: what was looked for may be theirs."""
-        lines = [f"failed: {problem}; {problem.remedy}" for problem in self._problems[:5]]
+    def _absent(self, remedy: str) -> str:
+        """Add to a remedy the plugins that failed, and those switched off: what was looked for may be theirs."""
+        lines = [remedy, *(f"failed: {problem}; {problem.remedy}" for problem in self._problems[:5])]
         if len(self._problems) > 5:
-            lines.append(f"and {len(self._problems) - 5} more: nacre plugins doctor")
+            lines.append(f"and {len(self._problems) - 5} more: nacre plugins")
         lines += [
             f"{plugin.name} is {plugin.status}" for plugin in self._plugins if plugin.status.startswith("disabled")
         ]
@@ -327,46 +352,6 @@ def _in_module(offer: Offer, called: str, module: ModuleType) -> Offer:
     own = f"{called}:"
     target = offer.target
     return replace(offer, target=f"{module.__name__}:{target[len(own) :]}") if target.startswith(own) else offer
-
-
-def _imported(offer: Offer) -> Any:
-    module, _, attribute = offer.target.partition(":")
-    try:
-        thing: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            thing = getattr(thing, part)
-    except Exception as error:
-        package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-        if package and package != module.partition(".")[0]:
-            who = f"{offer.kind} '{offer.name}' of {offer.provenance} ({offer.provenance.file})"
-            reason = f"{who}: not usable here: needs the package '{package}'"
-            raise PluginError(reason, _installing(offer.distribution, package)) from error
-        raise _unusable(offer, described(error), place_of(error, module)) from error
-    return thing
-
-
-def _unusable(offer: Offer, reason: str, place: tuple[str, int] = ("", 0)) -> PluginError:
-    where = f"{place[0]}:{place[1]}" if place[0] else offer.provenance.file
-    who = f"{offer.kind} '{offer.name}' of {offer.provenance}"
-    return PluginError(f"{who} cannot be opened: {reason} [{where}]", removal(offer.provenance))
-
-
-def _installing(distribution: str, package: str) -> str:
-    """Say how to get an optional package: by the distribution's extras that bring it, where there are any."""
-    import importlib_metadata
-
-    try:
-        requirements = importlib_metadata.requires(distribution) or []
-    except importlib_metadata.PackageNotFoundError:
-        requirements = []
-    extras: list[str] = []
-    for requirement in requirements:
-        name, _, marker = requirement.partition(";")
-        extra = re.search(r"extra == ['\"]([^'\"]+)", marker)
-        # cupy comes as cupy-cuda12x and cupy-cuda13x
-        if extra and re.match(rf"{normalised(package)}(?![a-z0-9])", normalised(name)):
-            extras.append(f'pip install "{distribution}[{extra[1]}]"')
-    return " or ".join(extras) if extras else f"install the package that brings '{package}'"
 
 
 _registry: Registry | None = None

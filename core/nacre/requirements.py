@@ -60,6 +60,11 @@ def _meets(version: str, bound: str, requirement: str) -> bool:
     return _COMPARISONS[sign](same, wanted + [0] * (length - len(wanted)))
 
 
-def _release(version: str) -> list[int]:
+def release(version: str) -> str:
+    """Give the release numbers of a version: of 1.2rc1, 1.2."""
     numbers = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version.strip())
-    return [int(number) for number in numbers[1].split(".")] if numbers else [0]
+    return numbers[1] if numbers else "0"
+
+
+def _release(version: str) -> list[int]:
+    return [int(number) for number in release(version).split(".")]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .component import Array
+from .differences import bit_differences, field_differences
+from .environment import environment_of
 from .errors import SnapshotError
+from .parts import origins_of, parts_of
+from .tables import table_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +26,7 @@ def make_snapshot(training: Training) -> Snapshot:
     """Give all that a restart needs, as of the last batch consumed."""
     import numpy as np
 
-    from .config import table_of
-    from .snapshot import Snapshot, environment
+    from .snapshot import Snapshot
 
     net = training.net
     arrays: dict[str, Any] = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}
@@ -39,36 +41,21 @@ def make_snapshot(training: Training) -> Snapshot:
                 arrays[f"{MEMORY}{name}/{key}"] = np.asarray(value)
     state = {
         "net": net.name,
-        "layers": [table_of(layer) for layer in net.layers],
+        "layers": [table_of(layer) | {"name": layer.name} for layer in net.layers],
         "seed": net.seed,
         "dtype": net.dtype,
         "backend": net.backend.name,
         "solver": type(training.solver.method).__name__,
+        "settings": table_of(training.solver),
         "epochs": training.epochs,
         "memory": memory,
+        "aliases": {alias: name for name, names in _names(net).items() for alias in names[1:]},
         "plan": net.plan,
         "parts": parts_of(training),
-        "environment": environment(),
+        "origins": origins_of([*net.layers, training.solver]),
+        "environment": environment_of(net),
     }
     return Snapshot(training.iteration, arrays, state)
-
-
-def parts_of(training: Training) -> dict[str, dict[str, str]]:
-    """Say of each layer, and of the "solver", its type and where that is from, and so of its kernel if it has one."""
-    from .registry import registry
-    from .tables import type_name
-
-    things: list[tuple[str, Any, Any]] = [
-        *((op.name, op.layer, op.choice) for op in training.net.ops if op.neuron is None),
-        ("solver", training.solver.method, training.choice),
-    ]
-    parts: dict[str, dict[str, str]] = {}
-    for name, thing, choice in things:
-        cls: Any = thing.__class__
-        parts[name] = {"type": type_name(cls), "from": str(registry().owner(cls) or cls.__module__)}
-        if choice.kernel is not None:
-            parts[name] |= {"kernel": choice.offer.target, "kernel_from": str(choice.offer.provenance)}
-    return parts
 
 
 def restore(training: Training, snapshot: Snapshot) -> None:
@@ -85,42 +72,71 @@ def restore(training: Training, snapshot: Snapshot) -> None:
             f"the snapshot was made by the solver {state['solver']}, but this training uses {method}",
             f"train with {state['solver']}, or load only the parameters and begin anew",
         )
+    try:
+        different, fields = bit_differences(training, state), list(field_differences(training, state))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SnapshotError(f"the snapshot describes its training in no form that is known here: {error!r}") from error
     _check_parameters(training.net, snapshot)
     _load_history(training, snapshot)
     load_parameters(training.net, snapshot)
-    forgotten = _load_memory(training, snapshot)
-    different = [*_differences(training.net, state), *(f"it remembers nothing of {name}" for name in forgotten)]
+    different += [f"it remembers nothing of {name}" for name in _load_memory(training, snapshot)]
     if different:
-        training.report("warning", message=f"resuming will not be bit for bit the same: {'; '.join(different)}")
+        training.warn(f"resuming may not be bit for bit the same: {'; '.join(different)}")
+    if fields:
+        training.warn(f"the training is not the one that was begun: {'; '.join(fields)}")
 
 
-def load_parameters(net: Net, snapshot: Snapshot) -> None:
-    """Put a snapshot's parameters and buffers into a net.
+def load_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> None:
+    """Put a snapshot's parameters and buffers into a net, also one of another phase.
+
+    With `strict=False` those that the net lacks are passed over: layers may exclude its phase.
 
     Raises:
-        SnapshotError: names the parameters that are missing, left over, or of another shape.
+        SnapshotError: names the parameters that are missing, left over (if `strict`), or of another shape.
     """
-    saved = _check_parameters(net, snapshot)
-    for name, handle in net.parameters.items():
-        handle.value = saved[name]
+    for name, value in _check_parameters(net, snapshot, strict=strict).items():
+        net.parameters[name].value = value
 
 
-def _check_parameters(net: Net, snapshot: Snapshot) -> dict[str, np.ndarray[Any, Any]]:
+def _names(net: Net) -> dict[str, list[str]]:
+    """Give every parameter's name, and behind it those that it has in the other layers that share it."""
+    return {
+        slot.name: [slot.name, *(name for name in names if name != slot.name)]
+        for slot in net.slots
+        for names in [[f"{net.ops[one.order].name}/{one.name}" for one in slot.parameters if not one.tied]]
+    }
+
+
+def _resolve(net: Net, snapshot: Snapshot, saved: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Give for each parameter of a net the names under which the snapshot has it: several if it was not shared then."""
+    aliases: dict[str, str] = snapshot.state.get("aliases", {})
+    return {
+        name: {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
+        for name, names in _names(net).items()
+    }
+
+
+def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
+    """Give the value of each parameter of a net, by its name there."""
     saved = _below(snapshot, PARAMETERS)
-    complaints = [f"'{name}' is missing in it" for name in net.parameters if name not in saved]
-    complaints += [f"'{name}' is not in the net" for name in saved if name not in net.parameters]
-    complaints += [
-        f"'{name}' has the shape {saved[name].shape} there, but {handle.shape} here"
-        for name, handle in net.parameters.items()
-        if name in saved and saved[name].shape != handle.shape
-    ]
+    sources = _resolve(net, snapshot, saved)
+    complaints: list[str] = []
+    for name, handle in net.parameters.items():
+        if not sources[name]:
+            complaints.append(f"'{name}' is missing in it")
+        elif len(sources[name]) > 1:
+            complaints.append(f"'{name}' is shared here, but was not there: {', '.join(sorted(sources[name]))}")
+        elif (shape := saved[min(sources[name])].shape) != handle.shape:
+            complaints.append(f"'{name}' has the shape {shape} there, but {handle.shape} here")
+    used = {name for names in sources.values() for name in names}
+    complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]
     if complaints:
         of = f" ('{snapshot.state['net']}')" if snapshot.state.get("net") else ""
         raise SnapshotError(
             f"the snapshot belongs to another net{of} than '{net.name}': parameter {'; '.join(complaints)}",
             "take the net file that it was trained with",
         )
-    return saved
+    return {name: saved[min(names)] for name, names in sources.items()}
 
 
 def _below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
@@ -130,12 +146,17 @@ def _below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
 class _Piece(NamedTuple):
     """One parameter's part of a history; `host` is a copy of the whole span's `array`."""
 
-    key: str
+    history: str
+    parameter: str
     array: Array
     host: np.ndarray[Any, Any]
     start: int
     end: int
     shape: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        return f"{HISTORY}{self.history}/{self.parameter}"
 
 
 def _history(training: Training) -> Iterator[_Piece]:
@@ -144,20 +165,21 @@ def _history(training: Training) -> Iterator[_Piece]:
         for span, array in zip(training.spans, arrays, strict=True):
             host = net.backend.to_host(array)
             for part, start, size in span.parts:
-                shape = net.parameters[part].shape
-                yield _Piece(f"{HISTORY}{name}/{part}", array, host, start, start + size, shape)
+                yield _Piece(name, part, array, host, start, start + size, net.parameters[part].shape)
 
 
 def _load_history(training: Training, snapshot: Snapshot) -> None:
     pieces = list(_history(training))
-    missing = [piece.key for piece in pieces if piece.key not in snapshot.arrays]
+    sources = _resolve(training.net, snapshot, _below(snapshot, PARAMETERS))
+    keys = [f"{HISTORY}{piece.history}/{min(sources[piece.parameter])}" for piece in pieces]
+    missing = [piece.key for piece, key in zip(pieces, keys, strict=True) if key not in snapshot.arrays]
     if missing:
         raise SnapshotError(
             f"the snapshot has no {', '.join(missing)}: was the parameter frozen then?",
             "freeze the same layers, or load only the parameters and begin anew",
         )
-    for piece in pieces:
-        piece.host[piece.start : piece.end] = snapshot.arrays[piece.key].reshape(-1)
+    for piece, key in zip(pieces, keys, strict=True):
+        piece.host[piece.start : piece.end] = snapshot.arrays[key].reshape(-1)
     for array, host in {id(piece.array): (piece.array, piece.host) for piece in pieces}.values():
         training.net.backend.from_host(host, array)
 
@@ -194,15 +216,3 @@ def _load_memory(training: Training, snapshot: Snapshot) -> list[str]:
         elif owner.memory() and not name.startswith("callback."):
             forgotten.append(name)
     return forgotten
-
-
-def _differences(net: Net, state: Mapping[str, Any]) -> list[str]:
-    """Say what was different when a snapshot was made, of all that decides the bits."""
-    from .snapshot import environment
-
-    now = {**environment(), "backend": net.backend.name, "seed": net.seed, "dtype": net.dtype}
-    then = {**state.get("environment", {}), **{key: state.get(key, now[key]) for key in ("backend", "seed", "dtype")}}
-    different = [f"{key} was {then[key]}, is {now[key]}" for key in now if key in then and then[key] != now[key]]
-    if json.dumps(state.get("plan", net.plan), sort_keys=True) != json.dumps(net.plan, sort_keys=True):
-        different.append("the plan is another; make the net with plan=snapshot.state['plan']")
-    return different

@@ -79,8 +79,18 @@ def first_line(net: Net) -> str:
     if own:
         parts.append(f"{len(own)} on {'its' if len(own) == 1 else 'their'} own xp: {', '.join(own)}")
     copies = len(net.schedule.copies)
-    parts.append("1 copy" if copies == 1 else f"{copies} copies")
+    whose = f" for {', '.join(_copied_for(net))}" if copies else ""
+    parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'}{whose}")
     return f"{net.backend.name}: {'; '.join(parts)}"
+
+
+def _copied_for(net: Net) -> list[str]:
+    """Name the layers whose own code, which works in other memory than the kernels, makes copies necessary."""
+    copied = {blob for blob, _, _ in net.schedule.copies}
+    touching = [op for op in net.ops if copied & {value.name for value in (*op.inputs, *op.outputs)}]
+    own = [op for op in touching if not op.kernel]
+    work = [op for op in own if not op.is_source]
+    return [op.name for op in work or own or touching]
 
 
 def rows(described: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -8,10 +8,8 @@ come from a `store`, whose digest tells a damaged file from a whole one.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -20,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .durable import FolderLock, atomic_write, make_folder, move, remove, told
-from .errors import ConfigError, ContractError, SnapshotError
+from .errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
 
 if TYPE_CHECKING:
     import numpy as np
@@ -245,39 +243,70 @@ class SnapshotFolder:
                 remove(path)
 
 
-def load_snapshot(path: str | Path, store: Store, warn: Callable[[str], object]) -> Snapshot:
-    """Read one snapshot file, or the newest whole one of a folder; raise `SnapshotError` naming file and reason."""
-    path = Path(path)
-    if not path.is_dir():
-        return _load_file(path, store)
-    snapshot = SnapshotFolder(path, store).newest(warn)
-    if snapshot is None:
-        raise SnapshotError(f"{path}: no snapshot-*{store.suffix} in this folder")
-    return snapshot
+def load_snapshot(path: str | Path, store: Store | str = "", warn: Callable[[str], object] | None = None) -> Snapshot:
+    """Read one snapshot file, or the newest whole one of a folder.
+
+    `store` reads it; where it is only the name of one, or nothing, any installed store that writes files of this ending
+    may, that one first. `warn` is told of the damaged files of a folder that were passed over; a Python warning unless
+    given.
+
+    Raises:
+        SnapshotError: naming file and reason.
+        RegistryError, PluginError: the named store cannot be opened.
+    """
+    path, told = Path(path), warn or _python_warning
+    stores = open_stores(store) if isinstance(store, str) else [store]
+    if path.is_dir():
+        return _load_folder(path, stores, told)
+    fitting = [one for one in stores if path.name.endswith(one.suffix)] if isinstance(store, str) else stores
+    if path.is_file() and not fitting:
+        known = ", ".join(dict.fromkeys(one.suffix for one in stores)) or "none"
+        raise SnapshotError(f"{path}: no installed store reads files of this name; the known endings are {known}")
+    problems: list[SnapshotError] = []
+    for one in fitting or stores[:1]:
+        try:
+            return _load_file(path, one)
+        except SnapshotError as error:
+            problems.append(error)
+    raise problems[0] if problems else SnapshotError(f"{path}: no store is installed that could read it")
 
 
-def environment() -> dict[str, Any]:
-    """Say on what this process computes: bit-for-bit resume is promised for the same."""
-    from importlib import metadata  # both here, because this module is light
+def _load_folder(path: Path, stores: Iterable[Store], warn: Callable[[str], object]) -> Snapshot:
+    suffixes: dict[str, None] = {}
+    for store in stores:
+        snapshot = SnapshotFolder(path, store).newest(warn)
+        if snapshot is not None:
+            return snapshot
+        suffixes[store.suffix] = None
+    raise SnapshotError(f"{path}: no {' or '.join(f'snapshot-*{suffix}' for suffix in suffixes)} in this folder")
 
-    import numpy as np
 
-    try:
-        nacre = metadata.version("nacre")
-    except metadata.PackageNotFoundError:
-        nacre = "not installed"
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    variables = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "nacre": nacre,
-        "platform": platform.platform(),
-        "processor": _processor(),
-        "cpu_count": os.cpu_count(),
-        "threads": usable,
-        "thread_variables": {name: os.environ[name] for name in variables if name in os.environ},
-    }
+def _python_warning(message: str) -> None:
+    import warnings
+
+    warnings.warn(message, stacklevel=4)
+
+
+def open_store(name: str, pins: Mapping[str, str] | None = None) -> Store:
+    """Open a store by name. Raises RegistryError or PluginError."""
+    from .registry import registry
+
+    return registry().open("store", name, pins)()
+
+
+def open_stores(first: str = "") -> list[Store]:
+    """Open every installed store that can be used here, `first` before all others if it is given.
+
+    Raises:
+        RegistryError, PluginError: `first` cannot be opened.
+    """
+    from .registry import registry
+
+    stores: list[Store] = [open_store(first)] if first else []
+    for offer in registry().offers("store"):
+        with suppress(PluginError):
+            stores.append(registry().open_offer(offer)())
+    return stores
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -308,7 +337,10 @@ def _check_state(value: object, where: str) -> None:
 def _load_file(path: Path, store: Store) -> Snapshot:
     try:
         if not path.is_file():  # a pipe or a device would be read for ever
-            raise SnapshotError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+            raise SnapshotError(
+                f"{path}: {'not a file' if path.exists() else 'no such file'}",
+                "name a snapshot's file, or its folder" if path.exists() else where_it_is(path),
+            )
         data = path.read_bytes()
     except OSError as error:
         raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error
@@ -327,11 +359,3 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise SnapshotError(f"{path}: damaged: it holds no table", "remove this file")
     return cast("dict[str, Any]", content)
-
-
-def _processor() -> str:
-    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -15,8 +16,8 @@ from .callback import Callback as Callback
 from .callback import Callbacks as Callbacks
 from .callback import CallbackState as CallbackState
 from .callback import Score as Score
-from .checks import Configured, default, non_negative, positive
-from .component import Component
+from .checks import default, non_negative, positive
+from .configured import Configured
 from .errors import ConfigError, NotFiniteError
 from .method import Algorithm as Algorithm
 from .method import LrPolicy as LrPolicy
@@ -28,6 +29,7 @@ from .method import MomentumState as MomentumState
 from .method import Span as Span
 from .method import make_spans
 from .not_finite import first_bad_blob, first_bad_parameter
+from .parts import component_choices
 from .resume import load_parameters as load_parameters
 from .resume import make_snapshot, restore
 from .schedule import Step
@@ -36,7 +38,6 @@ from .states import choose_kernel
 if TYPE_CHECKING:
     from .backend import Backend, View
     from .net import Net
-    from .placement import Slot
     from .snapshot import Snapshot
 
 Report = Callable[[str, dict[str, Any]], None]
@@ -74,6 +75,8 @@ class Solver(Configured):
     def solve(self, net: Net, *, resume: Snapshot | None = None, reports: Sequence[Report] = ()) -> Training:
         """Train a net to the end, or until SIGINT or SIGTERM; give the training, whose fields tell how it went.
 
+        A signal lets the iteration and the callbacks finish, and then gives a warning where nobody listens to reports.
+
         Raises:
             TopologyError: back-propagation cannot go through the net.
             NotFiniteError: a loss, a gradient or a parameter is not finite.
@@ -83,6 +86,11 @@ class Solver(Configured):
             if resume is not None:
                 training.restore(resume)
             training.run()
+        if training.interrupted and not reports:  # else whoever listens was told
+            saved = f"; the snapshot is {training.snapshot_path}" if training.snapshot_path else ""
+            warnings.warn(
+                f"{training.stopped} ended the training after {training.iteration} iterations{saved}", stacklevel=2
+            )
         return training
 
 
@@ -98,7 +106,9 @@ class Training:
         loss_total, loss_count: sum and number of the losses fetched since then: every one, unless `check_finite=False`.
         stopped: why it stopped before `max_iter`: a signal's name, or what a callback said; else "".
         interrupted: whether that was a signal, so that time is short.
-        statistics: of the last validation in each phase: {phase: {layer: {statistic: value}}}.
+        statistics: of each phase: {phase: {layer: {statistic: value}}}: of the last validation in it; of "train", over
+            the iterations between the last two calls of `take_statistics` (a `TrainingSummary` calls it, and `run` at
+            the end), which are not saved in snapshots.
         history: of all validations in each phase: {phase: [(iteration, loss, {layer: {statistic: value}})]}.
         score: how good the net was found to be; decides which snapshot is the best.
         snapshot_path: the file saved last, or "".
@@ -124,14 +134,16 @@ class Training:
         self._reports = list(reports)
         self._loss: float | None = None
         self._epoch = net.epoch
+        self._taken = 0
         if not net.allocated:
             raise ConfigError(f"net '{net.name}' was made with allocate=False: it can be looked at, not trained")
         batch = solver.algorithm.train_one_batch(net)
-        self.slots = [slot for slot in net.slots if slot.trainable and slot.layer not in net.frozen]
+        self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         self.spans = make_spans(self.slots)
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)
         self.momentum = solver.momentum_policy.start(self)
+        self.choices = component_choices(net, self.slots, solver.regu_coef)
         steps = [
             *batch,
             *self._regularise(),
@@ -139,6 +151,7 @@ class Training:
             *self._constrain(),
         ]
         self._call = net.compile(steps)
+        net.trainings.add(self)
         self._losses: list[Any] = [op.state for op in net.ops if op.neuron is None and op.layer.has_loss]
         self._storages = [slot.storage for slot in self.slots]
         self.callbacks: list[CallbackState] = []
@@ -158,9 +171,9 @@ class Training:
         self._backend = open_backend(self.choice.ancestor)
         return self.choice.kernel(method, net.view(self._backend), self.spans)
 
-    def _worker(self, component: Component, slot: Slot) -> tuple[Any, View, Backend | None]:
+    def _worker(self, name: str) -> tuple[Any, View, Backend | None]:
         """Give what does a component's work on a parameter: its kernel or itself, the view, and whose step it is."""
-        choice = choose_kernel(self.net, component, [slot.storage])
+        component, choice = self.choices[name]
         if choice.kernel is None:
             return component, self.net.view(self.net.backend), None
         backend = open_backend(choice.ancestor)
@@ -170,10 +183,9 @@ class Training:
     def _regularise(self) -> list[Step]:
         steps: list[Step] = []
         for slot in self.slots:
-            regularizer = slot.parameters[0].regu
-            coefficient = self.solver.regu_coef * getattr(regularizer, "coef", 1.0)
-            if regularizer is not None and coefficient:
-                worker, view, own = self._worker(regularizer, slot)
+            if (name := f"regularizer.{slot.name}") in self.choices:
+                worker, view, own = self._worker(name)
+                coefficient = self.solver.regu_coef * getattr(self.choices[name][0], "coef", 1.0)
                 shape = (slot.storage.size,)
                 value, gradient = view.backend.view(slot.storage.array, shape), view.backend.view(slot.gradient, shape)
                 call = partial(worker.add_gradient, view, value, gradient, coefficient)
@@ -183,9 +195,8 @@ class Training:
     def _constrain(self) -> list[Step]:
         steps: list[Step] = []
         for slot in self.slots:
-            constraint = slot.parameters[0].cons
-            if constraint is not None:
-                worker, view, own = self._worker(constraint, slot)
+            if (name := f"constraint.{slot.name}") in self.choices:
+                worker, view, own = self._worker(name)
                 call = partial(worker.constrain, view, slot.storage.array)
                 steps.append(Step("constrain", slot.name, call, own))
         return steps
@@ -208,6 +219,25 @@ class Training:
         """Tell whoever listens (screen, log file) what happened."""
         for listen in self._reports:
             listen(event, {"iteration": self.iteration, **data})
+
+    def warn(self, message: str) -> None:
+        """Report a warning; where nobody listens it becomes one of Python's."""
+        self.report("warning", message=message)
+        if not self._reports:
+            warnings.warn(message, stacklevel=3)
+
+    def take_statistics(self) -> dict[str, dict[str, float]]:
+        """Give the statistics of the training net since they were taken last, and start them anew.
+
+        Taken again at the same iteration they are the same.
+        """
+        if self.iteration != self._taken:
+            self._taken = self.iteration
+            found = self.net.statistics()
+            self.net.reset_statistics()
+            if found:
+                self.statistics["train"] = found
+        return self.statistics.get("train", {})
 
     def stop(self, reason: str) -> None:
         """End the training after this iteration."""
@@ -252,6 +282,11 @@ class Training:
         try:
             with _signals(self), quiet:
                 self.report("start", max_iter=max_iter)
+                if blobs := self.net.unwritten():
+                    names = ", ".join(blobs)
+                    self.report("warning", message=f"nobody has written the blobs {names}, so they are all zero")
+                self.net.reset_statistics()
+                self._taken = self.iteration
                 for state in states:
                     state.begin()
                 while self.iteration < max_iter and not self.stopped:
@@ -265,6 +300,7 @@ class Training:
                 with ExitStack() as stack:  # one that fails keeps no other from its end, least of all the last snapshot
                     for state in reversed(states):
                         stack.callback(state.finish)
+            self.take_statistics()
             self.seconds = time.perf_counter() - begin
             self.report("end", seconds=self.seconds, stopped=self.stopped)
         finally:
@@ -272,6 +308,7 @@ class Training:
 
     def shutdown(self) -> None:
         """Let the callbacks give back what they hold; twice does no harm."""
+        self.net.trainings.discard(self)
         with ExitStack() as stack:
             for state in reversed(self.callbacks):
                 stack.callback(state.shutdown)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from .checks import Configured
+from .configured import Configured
+from .discovery import FIRST_PARTY, normalised
 from .errors import ConfigError
 from .registry import registry
+from .requirements import release
 
 if TYPE_CHECKING:
     from .layer import Layer
@@ -74,6 +77,29 @@ def file_table(layer: Layer, base: Path) -> Table:
         table[name] = [_relative(path, base) for path in table[name]]
     first = [name for name in ("type", "name", "bottoms", "tops", "exclude") if name in table]
     return {name: "none" if table[name] is None else table[name] for name in dict.fromkeys([*first, *table])}
+
+
+def requirements(given: Iterable[str], things: Iterable[Configured]) -> list[str]:
+    """Add to the requirements of a net file the distributions other than nacre whose classes `things` are made of.
+
+    A distribution that is required already stays as it is; a file, or what was registered by hand, has no version.
+    """
+    required = list(given)
+    named = {normalised(found[0]) for one in required if (found := re.match(r"\s*[A-Za-z0-9][\w.-]*", one))}
+    owners = [registry().owner(cls) for cls in dict.fromkeys(type(part) for thing in things for part in _parts(thing))]
+    found = {one.distribution: one.version for one in owners if one is not None and one.version}
+    return required + [f"{name}>={release(found[name])}" for name in sorted(set(found) - named - {FIRST_PARTY})]
+
+
+def _parts(value: Any) -> Iterator[Configured]:
+    """Give a layer or component, and all components in its fields."""
+    if isinstance(value, Configured):
+        yield value
+        for field in type(value).fields():
+            yield from _parts(getattr(value, field.name))
+    elif isinstance(value, list | tuple):
+        for entry in cast("Sequence[Any]", value):
+            yield from _parts(entry)
 
 
 def _holds_array(value: Any) -> bool:

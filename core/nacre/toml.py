@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from .errors import ConfigError
+from .errors import ConfigError, where_it_is
 
 LARGEST = 16 * 2**20
 """Bytes of the largest net file that is read: the largest net of the literature is a thousandth of it."""
@@ -22,7 +22,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file. Raises ConfigError naming file, line and reason."""
     try:
         if not path.is_file():  # a pipe or a device would be read for ever
-            raise ConfigError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+            if path.exists():
+                raise ConfigError(f"{path}: not a file", "name a TOML file")
+            raise ConfigError(f"{path}: no such file", where_it_is(path))
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is no net file")
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -87,7 +87,10 @@ def sort(graph: Graph) -> Graph:
         for bottom in node.bottoms:
             if bottom not in producer:
                 known = nearest(bottom, producer)
-                raise TopologyError(f"layer '{node.name}' reads blob '{bottom}', which no layer writes{known}")
+                raise TopologyError(
+                    f"layer '{node.name}' reads blob '{bottom}', which no layer writes{known}",
+                    f"the blobs in this phase are {', '.join(producer) or 'none'}",
+                )
             if node.layer.is_inplace:
                 in_place.setdefault(bottom, []).append(index)
     before: list[set[int]] = [set() for _ in nodes]
@@ -222,7 +225,10 @@ def ancestors(graph: Graph, names: Sequence[str], given: Sequence[str] = ()) -> 
             continue
         seen.add(name)
         if name not in writers:
-            raise TopologyError(f"no layer writes blob '{name}' in this phase{nearest(name, writers)}")
+            raise TopologyError(
+                f"no layer writes blob '{name}' in this phase{nearest(name, writers)}",
+                f"the blobs are {', '.join(dict.fromkeys([*given, *writers])) or 'none'}",
+            )
         for node in writers[name]:
             needed.add(id(node))
             todo.extend(node.bottoms)

@@ -1,8 +1,10 @@
 """The numpy backend's building blocks against naive loops, and against torch where it is installed."""
 
+import contextlib
 import itertools
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nacre import open_backend
 from nacre_numpy import convolution, pooling, threads, update
 from nacre_numpy.convolution import Convolution2D
 from nacre_numpy.inner_product import InnerProduct
@@ -168,10 +171,19 @@ def test_blas_threads_are_set_and_put_back():
 
 
 def test_without_openblas_nothing_is_set(monkeypatch):
-    monkeypatch.setattr(threads, "_openblas_functions", lambda: (None, None))
+    monkeypatch.setattr(threads, "_openblas_functions", lambda: (None, None, None))
     blas = Blas()
     with blas.limit(4):
         assert not blas.found and blas.threads() == 1
+    assert blas.description
+
+
+def test_the_backend_says_on_what_its_bits_depend():
+    backend = open_backend("numpy")
+    told = backend.environment()
+    assert told["threads"] == backend.pool.count
+    if Blas().found:
+        assert told["blas"].startswith("OpenBLAS ")
 
 
 # Convolution
@@ -519,3 +531,43 @@ def test_nothing_of_size_is_allocated_after_the_first_pass():
     finally:
         tracemalloc.stop()
     assert peak - before < 16 << 10 and after - before < 8 << 10
+
+
+def test_interrupts_neither_hang_nor_kill_a_pool():
+    """SIGINT comes at every moment of a call; afterwards the pool still works."""
+    pool = threads.Pool(2)
+    small = np.zeros(64)
+    interrupts = 0
+
+    def work(start: int, stop: int, worker: int) -> None:
+        for _ in range(20):
+            np.add(small, 1, out=np.empty(64))
+
+    def handle(number, frame) -> None:
+        nonlocal interrupts
+        while frame is not None and frame.f_code.co_filename != threads.__file__:
+            frame = frame.f_back
+        if frame is not None:  # within the pool: elsewhere the test itself would end
+            interrupts += 1
+            raise KeyboardInterrupt
+
+    def interrupt() -> None:
+        pause = threading.Event()
+        for _ in range(300):
+            os.kill(os.getpid(), signal.SIGINT)
+            pause.wait(0.0005)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        while thread.is_alive():
+            with contextlib.suppress(KeyboardInterrupt):
+                pool.parallel(work, 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert interrupts > 0
+    done = []
+    pool.parallel(lambda start, stop, worker: done.append(worker), 2)
+    assert sorted(done) == [0, 1]
+    pool.close()

@@ -41,7 +41,12 @@ def test_the_script_ends_with_the_exit_code() -> None:
     script = [sys.executable, "-c", "from nacre.cli import main; main()"]
     done = subprocess.run([*script, "summary", "no.toml", "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert json.loads(done.stdout) == {"error": "no.toml: no such file", "remedy": ""}
+    assert done.stdout.count("\n") == 1  # programs read the last line
+    told = json.loads(done.stdout)
+    assert (told["error"], list(told)) == ("no.toml: no such file", ["error", "remedy"])
+    assert str(Path.cwd()) in told["remedy"]
+    done = subprocess.run([*script, "summary", "smal.toml"], capture_output=True, text=True, check=False)
+    assert "did you mean small.toml?" in done.stderr
     done = subprocess.run([*script, "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"nacre {nacre.__version__}\n")
 
@@ -91,7 +96,10 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], error: 
     as_json = run(*arguments, "--json", code=2)
     told = json.loads(as_json.out)
     assert error in told["error"]
+    assert as_json.out.count("\n") == 1
     assert isinstance(told["remedy"], str)
+    if "no " in error or "unknown" in error:  # an unknown name, a missing file: there is always something to do
+        assert told["remedy"], told["error"]
     assert set(told) == {"error", "remedy"}
     assert as_json.err == ""
 
@@ -132,6 +140,15 @@ def test_a_file_is_a_plugin_wherever_the_option_stands() -> None:
     change = ("summary", "small.toml", "--set", "layer.ip1.neuron=Twice", "--json")
     assert run(*change, "--plugin", "mine.py").json["layers"][1]["neuron"] == "Twice"
     assert run("--plugin", "mine.py", *change).json["layers"][1]["neuron"] == "Twice"
+
+
+def test_a_file_that_is_switched_off_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("lay.py").write_text("raise ValueError('imported')\n")
+    monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "lay")
+    done = run("summary", "small.toml", "--plugin", "lay.py")
+    assert done.err == "warning: --plugin lay.py is not used: disabled: NACRE_DISABLE_PLUGINS\n"
+    error = run("layers", "Lay", "--plugin", "lay.py", code=2).err
+    assert "lay is disabled: NACRE_DISABLE_PLUGINS" in error
 
 
 def test_commands_of_plugins_are_listed_without_being_imported() -> None:

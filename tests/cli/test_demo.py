@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import run
+from nacre import Callback, registry
+from nacre.cli.demo import _places
+
+from .conftest import NET, run
 
 SHORT = ("--set", "solver.max_iter=60", "--set", "callback.ValidationPerformance.every_n_iter=30")
 
@@ -48,3 +51,19 @@ def test_a_demo_without_a_snapshot_says_so() -> None:
     net = Path("nacre-demo/lenet.toml")
     net.write_text(net.read_text().partition("[[callback]]")[0])
     assert "nothing was saved" in run("demo", "--set", "solver.max_iter=5").out
+
+
+def test_what_any_callback_writes_goes_below_the_demos_folder() -> None:
+    class Notes(Callback):
+        outputs = ("notes", "list")
+
+        notes: str = "notes.txt"
+        list: str = "list.txt"
+
+    registry().register(Notes)
+    net = Path("notes.toml")
+    net.write_text(f'{NET}[[callback]]\ntype = "Notes"\nlist = "mine.txt"\n')
+    assert _places(net) == [
+        "callback.Snapshot.folder=nacre-demo/snapshots",
+        "callback.Notes.notes=nacre-demo/notes.txt",
+    ]

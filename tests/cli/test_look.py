@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import nacre.registry
-from nacre import Backend
+from fake_backends import BlockedBackend, BlockedInnerProduct
+from nacre import Backend, Layer, MethodState, Names, Neuron
+from nacre.config import load
 from nacre.layer import TRAITS
 
 from .conftest import run
@@ -148,6 +150,44 @@ def test_explain_names_losers_decliners_and_neurons() -> None:
     assert named(told["layers"], "ip1/Mine")["type"] == "Mine"
 
 
+def test_explain_gives_the_solver_that_a_training_would_have() -> None:
+    class Single(MethodState):
+        """Pinned, so that it would serve if it could."""
+
+        dtypes = ("float32",)
+
+        @classmethod
+        def supports(cls, method: Any, inputs: Any) -> str | None:
+            assert {str(span.value.dtype) for span in inputs} == {"float32"}
+            return "not with these rates" if {span.rate for span in inputs} == {1.0} else None
+
+    nacre.registry.registry().register_kernel(Single, "solver/SGD", "numpy", "acme")
+    pin = 'plugins.pin={ "kernel:solver/SGD@numpy" = "acme" }'
+    for dtype, reason in (("float64", "computes in float32, not float64"), ("float32", "not with these rates")):
+        told = run("explain", "small.toml", "--set", f"dtype={dtype}", "--set", pin, "--json").json["solver"]
+        assert [one["reason"] for one in told["declined"]] == [reason]
+        file = load("small.toml", [f"dtype={dtype}", pin])
+        with file.net() as net, file.solver(callbacks=[]).start(net) as training:
+            assert training.choice.as_dict().items() <= told.items()
+
+
+def test_the_first_line_says_for_whom_copies_are_made() -> None:
+    here = nacre.registry.registry()
+    here.register(BlockedBackend, "blocked", "backend", "blocked")
+    here.register_kernel(BlockedInnerProduct, "InnerProduct", "blocked", "blocked")
+    told = run("explain", "small.toml", "--backend", "blocked").out.splitlines()[0]
+    assert "2 of 4 layers have kernels; 2 on their own xp: drop1, loss; " in told
+    assert told.endswith(" copies for ip1/Tanh, drop1, loss")
+    assert run("explain", "small.toml").out.splitlines()[0].endswith("; 0 copies")
+
+
+def test_explain_tells_regularisers_and_constraints() -> None:
+    assert run("explain", "small.toml", "--json").json["components"] == []
+    told = run("explain", "small.toml", "--set", "solver.regu_coef=0.1", "--json").json["components"]
+    assert named(told, "regularizer.ip1/weight")["type"] == "L2"
+    assert "regularizer.ip1/weight: L2 of nacre" in run("explain", "small.toml", "--set", "solver.regu_coef=0.1").out
+
+
 # layers, backends, plugins
 
 
@@ -195,6 +235,7 @@ def test_a_broken_class_is_listed_with_its_problem() -> None:
     found = run("layers", "--json", "--plugin", "broken.py").json
     gone = named(found, "Gone")
     assert gone["distribution"] == "broken"
+    assert gone["traits"] == dict.fromkeys(TRAITS)
     assert "no_such_module" in gone["problem"]
     assert "AttributeError" in named(found, offers.name)["problem"]
     assert ["Gone", "broken"] in [line.split() for line in run("layers").out.splitlines()]
@@ -211,6 +252,31 @@ def test_the_page_of_a_layer() -> None:
     assert "  numpy: nacre_numpy." in out
     (page,) = run("layers", "nacre:Convolution", "--json").json
     assert page["kernels"][0]["backend"] == "numpy"
+
+
+def test_a_clash_that_is_settled_shows_as_settled() -> None:
+    here = nacre.registry.registry()
+
+    class Swirl(Layer):
+        bottoms: Names
+        tops: Names
+
+    class Curl(Neuron):
+        pass
+
+    class Frill(Neuron):
+        pass
+
+    for kind, thing in (("layer", Swirl), ("neuron", Curl)):
+        for distribution in ("acme", "bits"):
+            here.register(thing, "Twist", kind, distribution)
+    assert "is offered by acme and bits" in run("layers", "Twist", code=2).err
+    Path("nacre.toml").write_text('[plugins]\npin = { "layer:Twist" = "acme", "neuron:Twist" = "bits" }\n')
+    assert [page["distribution"] for page in run("layers", "Twist", "--json").json] == ["acme"]
+    assert [page["distribution"] for page in run("layers", "neuron/Twist", "--json").json] == ["bits"]
+    here.register(Frill, "Frill", "neuron", "acme")
+    here.register(Frill, "Frill", "neuron", "bits")
+    assert "is offered by acme and bits" in run("layers", "Frill", code=2).err
 
 
 @pytest.mark.parametrize(
@@ -266,10 +332,12 @@ def test_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     by_module = {one["module"]: one for one in found}
     assert by_module["nacre_layers"]["status"] == "active"
     assert "Convolution" in by_module["nacre_layers"]["offers"]["layer"]
-    assert by_module["nacre_solvers"]["status"] == "disabled: NACRE_DISABLE_PLUGINS"
-    assert by_module["nacre_solvers"]["offers"] == {}
+    off = by_module["nacre_solvers"]
+    assert (off["status"], off["offers"]) == ("disabled", {})
+    assert "NACRE_DISABLE_PLUGINS" in off["problem"] and "NACRE_DISABLE_PLUGINS" in off["remedy"]
+    assert {one["status"] for one in found} == {"active", "disabled", "failed"}
     (unknown,) = [one for one in found if one["distribution"] == "unheard-of"]
-    assert "no such plugin is installed" in unknown["problem"]
+    assert unknown["status"] == "failed" and "no such plugin is installed" in unknown["problem"]
     out = run("plugins").out
     assert "no such plugin is installed" in out
     assert any(line.startswith("nacre (nacre_layers)") and " 15 layers" in line for line in out.splitlines())

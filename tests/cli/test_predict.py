@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+
+from nacre_data import PictureReader
 
 from .conftest import run
 
@@ -129,13 +132,9 @@ def test_pictures(trained: Path) -> None:
     assert np.load("two.npy").shape == (2, 3)
     same = ("--set", "layer.ip1.name=other", "--shape", "1,6,8", "--divide", "2")
     assert "another net" in run("predict", "picture.toml", trained, "grey.png", *same, code=2).err
-    from nacre.cli.inputs import read_inputs
-    from nacre.config import load
-
-    file = load("picture.toml")
-    assert np.array_equal(read_inputs(file, [Path("grey.png")], "data", (1, 6, 8), 2.0), np.load("grey.npy"))
-    colour = read_inputs(file, [Path("colour.png")], "data", (3, 6, 8), 1.0)
-    assert np.array_equal(colour[0], np.moveaxis(pixels, -1, 0))
+    read = PictureReader().read
+    assert np.array_equal(read(Path("grey.png"), "data", (1, 6, 8)) / 2, np.load("grey.npy"))
+    assert np.array_equal(read(Path("colour.png"), "data", (3, 6, 8))[0], np.moveaxis(pixels, -1, 0))
 
 
 @pytest.mark.parametrize(
@@ -144,10 +143,17 @@ def test_pictures(trained: Path) -> None:
         (None, "no.npy", "no.npy: no such file"),
         (b"no array", "bad.npy", "bad.npy: this is no array of NumPy's"),
         (b"no hdf5", "bad.h5", "bad.h5"),
-        (b"1,2,3,4,5,6,7,x\n", "bad.csv", "bad.csv: record 1: not all of '1,2,3,4,5,6,7,x' are numbers"),
-        (b"1,2,3,4,5,6,7,8\n1,2\n", "bad.csv", "bad.csv: record 2 has 2 numbers, but the first has 8"),
-        (b"1,2,3\n", "bad.csv", "bad.csv: its records have 3 numbers, but the net takes (2, 4)"),
+        (b"1,2,3,4,5,6,7,x\n", "bad.csv", "bad.csv: record 0 (line 1): not all of '1,2,3,4,5,6,7,x' are numbers"),
+        (b"1,2,3,4,5,6,7,8\n\n1,2\n", "bad.csv", "bad.csv: record 1 (line 3) has 2 numbers, but the first has 8"),
+        (b"1,2,3\n", "bad.csv", "bad.csv: its records are of shape (3,), but the net takes (2, 4)"),
         (b"\n", "bad.csv", "bad.csv: there is no record in it"),
+        (
+            b"x",
+            "bad.parquet",
+            "bad.parquet: no plugin reads files that end in '.parquet'; known: .bmp, .csv",
+        ),
+        (b"x", "bad.jpgg", "bad.jpgg: no plugin reads files that end in '.jpgg' (did you mean 'jpg'?)"),
+        (b"x", "bad", "bad: its name has no ending that tells what it is; known: .bmp"),
         (b"no picture", "bad.png", "bad.png: a picture cannot become a record of shape (2, 4)"),
     ],
 )
@@ -165,17 +171,80 @@ def test_arrays_that_do_not_fit(trained: Path) -> None:
     for names, error in (
         (["texts.npy"], "texts.npy: an array of <U1 has no numbers"),
         (["objects.npy"], "objects.npy: this is no array of NumPy's"),
-        (["wide.npy", "fine.npy"], "the records are of different shapes: wide.npy: (2, 5), fine.npy: (2, 4)"),
-        (["wide.npy"], "another net"),
+        (["fine.npy", "wide.npy"], "wide.npy: its records are of shape (2, 5), but the net takes (2, 4)"),
     ):
         assert error in run("predict", "small.toml", trained, *names, code=2).err
+    Path("test.h5").unlink()  # now nothing tells what the net takes, but what it was trained with
+    Path("train.h5").unlink()
+    wide = run("predict", "small.toml", trained, "wide.npy", code=2).err
+    assert "records of shape (2, 5) do not fit the net: 'ip1/weight' was trained with the shape (12, 8), but" in wide
+    assert "snapshot" not in wide
+    told = "the records are of different shapes: wide.npy: (2, 5), fine.npy: (2, 4)"
+    assert told in run("predict", "small.toml", trained, "wide.npy", "fine.npy", code=2).err
+    changed = ("--set", "layer.ip1.output_dim=5")  # that is another net, whatever the records are
+    assert "another net" in run("predict", "small.toml", trained, "fine.npy", *changed, code=2).err
+
+
+def test_numbers_that_are_not_finite_are_named(trained: Path) -> None:
+    records = np.zeros((8, 2, 4))
+    records[1, 0, 3], records[5, 1, 1] = np.nan, np.inf
+    np.save("some.npy", records)
+    done = run("predict", "small.toml", trained, "some.npy", "--top", 1)
+    assert done.err == "warning: some.npy: records 1, 5: not all numbers are finite\n"
+    lines = done.out.splitlines()
+    assert [line.endswith(" %") for line in lines] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        True,
+    ]  # tanh(inf) is 1
+    assert lines[1] == "1: not finite"
+    told = run("predict", "small.toml", trained, "some.npy", "--json").json
+    assert [len(row["classes"]) for row in told] == [3, 0, 3, 3, 3, 3, 3, 3]
+    np.save("all.npy", records * np.nan)
+    err = run("predict", "small.toml", trained, "all.npy").err
+    assert "records 0, 1, 2, 3, 4 and 3 more: not all numbers" in err
+
+
+def test_a_third_party_reads_and_writes_files_of_its_own(trained: Path) -> None:
+    Path("raw.py").write_text(
+        "import numpy as np\n"
+        "from nacre import OutputWriter, RecordReader, hookimpl\n"
+        "@hookimpl\n"
+        "def offer_components():\n"
+        "    return {'record': {'raw': 'raw:RawReader'}, 'output': {'raw': 'raw:RawWriter'}}\n"
+        "class RawReader(RecordReader):\n"
+        "    needs_shape = True\n"
+        "    def read(self, path, blob, shape):\n"
+        "        assert blob == 'data'\n"
+        "        return np.fromfile(path, np.float32).reshape(-1, *shape)\n"
+        "class RawWriter(OutputWriter):\n"
+        "    def write(self, path, arrays):\n"
+        "        arrays['prob'].tofile(path)\n"
+    )
+    data, _ = read_data()
+    data.astype(np.float32).tofile("all.raw")
+    run("predict", "small.toml", trained, "test.h5", "--out", "wanted.npy")
+    run("predict", "small.toml", trained, "all.raw", "--out", "found.RAW", "--plugin", "raw.py")
+    assert np.allclose(np.fromfile("found.RAW", np.float32).reshape(-1, 3), np.load("wanted.npy"))
+
+
+def test_pictures_without_pillow_say_what_to_install(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    Path("x.png").write_bytes(b"x")
+    err = run("predict", "small.toml", trained, "x.png", code=2).err
+    assert err == 'error: x.png: pictures need Pillow\n  pip install "nacre[images]"\n'
 
 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
         (["--blob", "prbo"], "no layer writes blob 'prbo' in this phase (did you mean 'prob'?)"),
-        (["--out", "x.txt"], "--out x.txt: it must end in .npy"),
+        (["--out", "x.txt"], "x.txt: no plugin writes files that end in '.txt'; known: .csv, .h5, .hdf5, .npy, .npz"),
         (["--blob", "prob,ip1", "--out", "x.npy"], "it holds one blob, but 2 are wanted"),
         (["--classes", "no.txt"], "no.txt: it cannot be read"),
         (["--shape", "a"], "must be like 1,8,8"),
@@ -189,7 +258,10 @@ def test_bad_options(trained: Path, options: list[str], error: str) -> None:
 
 def test_a_net_of_two_inputs_is_refused(trained: Path) -> None:
     text = Path("small.toml").read_text()
-    extra = '[[layer]]\ntype = "Concat"\nname = "cat"\nbottoms = ["ip2", "more"]\ntops = ["cat"]\n'
+    extra = (
+        '[[layer]]\ntype = "Concat"\nname = "cat"\nbottoms = ["ip2", "more"]\ntops = ["cat"]\n'
+        '[[layer]]\ntype = "Input"\nname = "more"\ntops = ["more"]\nshape = [2]\nbatch_size = 10\n'
+    )
     Path("two.toml").write_text(text.replace("[solver]", f"{extra}[solver]", 1))
     assert (
         "must read exactly one blob of its sources, but reads: data, more"
@@ -199,4 +271,4 @@ def test_a_net_of_two_inputs_is_refused(trained: Path) -> None:
 
 def test_failures_are_json_too(trained: Path) -> None:
     told = run("predict", "small.toml", trained, "no.npy", "--json", code=2)
-    assert json.loads(told.out) == {"error": "no.npy: no such file", "remedy": ""}
+    assert json.loads(told.out.splitlines()[-1])["error"] == "no.npy: no such file"

@@ -138,15 +138,16 @@ def test_all_complaints_come_in_one_message() -> None:
 
     with pytest.raises(ConfigError) as caught:
         Two(rate="fast", siz=3)  # type: ignore[call-arg, arg-type]
-    assert str(caught.value).splitlines() == [
+    assert str(caught.value.args[0]).splitlines() == [
         "Two: unknown field 'siz' (did you mean 'size'?)",
         "Two: size is missing: pixels of a side",
         "Two: rate='fast', but it must be a number",
     ]
+    assert caught.value.remedy == "the fields of Two are size, rate"
 
 
 def test_an_unknown_field_that_is_like_no_other() -> None:
-    with pytest.raises(ConfigError, match=r"^Thing: unknown field 'zzzz'$"):
+    with pytest.raises(ConfigError, match=r"^Thing: unknown field 'zzzz'\n"):
         Thing(zzzz=1)  # type: ignore[call-arg]
 
 

@@ -13,11 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre.registry
-from nacre import ConfigError, Method, MethodState, Net, Neuron, positive
+from nacre import (
+    Component,
+    ConfigError,
+    ContractError,
+    HostMemory,
+    Layer,
+    LayerState,
+    Method,
+    MethodState,
+    Names,
+    Net,
+    Neuron,
+    open_backend,
+    positive,
+)
 from nacre.config import dumps, load, table_of
-from nacre.config import settings as read_settings
 from nacre.registry import Registry
-from nacre.tables import type_name
+from nacre.settings import settings as read_settings
+from nacre.tables import requirements, type_name
 from nacre.toml import toml_text
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
@@ -166,6 +180,36 @@ def test_a_neuron_is_a_layer_by_its_name() -> None:
     assert (layer.name, layer.neuron.slope) == ("act", 0.2)
     assert "act: unknown field 'slpe' (did you mean 'slope'?)" in refused(text.replace("slope", "slpe"))
     assert "act: slope='a', but it must be a number" in refused(text.replace("0.2", '"a"'))
+
+
+def test_any_kind_may_have_a_layer() -> None:
+    class Stamp(Component, kind="test_stamp"):
+        ink: float = 1.0
+
+    class StampLayer(Layer):
+        bottoms: Names
+        tops: Names
+        test_stamp: Stamp
+
+    nacre.registry.register(Stamp, "Red")
+    nacre.registry.register(StampLayer, "Stamping")
+    nacre.registry.register(StampLayer, "test_stamp", "layer_of")
+    text = NET + '[[layer]]\ntype = "Red"\nbottoms = "ip1"\ntops = "stamped"\nink = 0.5\n'
+    layer = load(write(text)).layers[-1]
+    assert isinstance(layer, StampLayer) and layer.test_stamp.ink == 0.5
+
+
+def test_the_core_names_no_layer_that_it_makes() -> None:
+    class Plain(Neuron):
+        pass
+
+    here = nacre.registry.registry()
+    here.register(Plain)
+    text = NET + '[[layer]]\ntype = "Plain"\nbottoms = "ip1"\ntops = "plain"\n'
+    assert type_name(type(load(write(text)).layers[-1])) == "Activation"
+    (offer,) = here.offers("layer_of", "neuron")
+    here._withdraw(next(plugin for plugin in here.plugins() if offer in plugin.offers), [offer])
+    assert "no layer 'Plain'" in refused(text)
 
 
 def test_none_takes_a_default_away() -> None:
@@ -335,6 +379,37 @@ def test_settings_win_in_their_order(clean: Path, monkeypatch: pytest.MonkeyPatc
     assert file.backend("given") == "given"
 
 
+def test_settings_hold_for_python_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    write('[plugins.pin]\na = "users"\nb = "users"', "config/nacre/nacre.toml")
+    write('backend = "mine"\n[plugins.pin]\nb = "folders"', "nacre.toml")
+
+    class Mine(HostMemory):
+        name = "mine"
+
+    nacre.registry.register(Mine, "mine", "backend")
+    assert isinstance(open_backend(), Mine)
+    layers = load(write()).layers
+    net = Net("n", layers, allocate=False, pins={"a": "given"})
+    assert isinstance(net.backend, Mine)
+    assert net.pins == {"a": "given", "b": "folders"}
+    monkeypatch.setenv("NACRE_BACKEND", "numpy")
+    assert open_backend().name == Net("n", layers, allocate=False).backend.name == "numpy"
+
+
+def test_a_pin_in_the_settings_settles_who_serves_a_net() -> None:
+    class Slow(LayerState):
+        pass
+
+    nacre.registry.registry().register_kernel(Slow, "InnerProduct", "numpy", "acme")
+    layers = load(write()).layers
+    key = "kernel:InnerProduct@numpy"
+    assert Net("n", layers, backend="numpy", allocate=False).node_ops["ip1"].choice.offer.distribution == "nacre"
+    write(f'[plugins]\npin = {{ "{key}" = "acme" }}\n', "nacre.toml")
+    with pytest.raises(ContractError, match="Slow"):  # so it was taken
+        Net("n", layers, backend="numpy", allocate=False)
+    Net("n", layers, backend="numpy", allocate=False, pins={key: "nacre"})
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -387,6 +462,29 @@ def test_a_net_is_written_as_well() -> None:
     again = load(write(dumps(net), "again.toml"))
     assert all(map(same, net.layers, again.layers))
     assert again.net(allocate=False).dtype == "float64"
+
+
+def test_what_is_written_requires_whose_layers_and_components_it_has() -> None:
+    class Mine(Neuron):
+        pass
+
+    class Rule(Method):
+        pass
+
+    here = nacre.registry.registry()
+    for thing, kind, distribution, version in (
+        (Mine, "neuron", "acme-neurons", "1.2.0rc1"),
+        (Rule, "solver", "acme-rules", "3.1"),
+    ):
+        here.register(thing, distribution=distribution)
+        (offer,) = here.offers(kind, thing.__name__)
+        vars(offer.provenance)["version"] = version  # as if it were installed
+    file = load(write(), ["layer.ip1.neuron=Mine", "solver.type=Rule"])
+    assert 'require = ["acme-neurons>=1.2.0", "acme-rules>=3.1"]' in dumps(file)
+    net = file.net(allocate=False)
+    assert 'require = ["acme-neurons>=1.2.0"]' in dumps(net)
+    assert "require" not in dumps(load(write()))
+    assert requirements(["Acme_Neurons>=1,<2"], file.layers) == ["Acme_Neurons>=1,<2"]
 
 
 def test_what_no_file_can_hold_is_refused() -> None:

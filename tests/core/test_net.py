@@ -689,3 +689,8 @@ def test_own_blobs_between_states_that_work_on_their_elements_have_memory() -> N
         *(SquareLossLayer(name=f"loss-{name}", bottoms=f"ip-{name}") for name in ("one", "two", "three")),
     ]
     check_gradients(net_of(*layers, input_gradients=("data",)), ("data",))
+
+
+def test_a_net_that_is_too_large_says_so() -> None:
+    with pytest.raises(NacreError, match=r"net 'net' needs more memory than there is: .*"):
+        net_of(data(4), ip("a", output_dim=10**14))

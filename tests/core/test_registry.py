@@ -367,7 +367,7 @@ def test_many_names_are_told_shortly() -> None:
 def test_many_failures_are_told_shortly(install: Install) -> None:
     for number in range(7):
         install(f"broken{number}", {f"broken{number}": "1 / 0\n"})
-    with pytest.raises(RegistryError, match="and 2 more: nacre plugins doctor") as caught:
+    with pytest.raises(RegistryError, match=r"and 2 more: nacre plugins$") as caught:
         Registry().open("layer", "Swirl")
     assert str(caught.value).count("ZeroDivisionError") == 5
 
@@ -736,6 +736,62 @@ def test_errors_in_a_file_name_file_and_line(tmp_path: Path, text: str | None, w
     assert registry.plugins() == []
 
 
+@pytest.mark.parametrize(
+    ("variables", "rule"),
+    [
+        ({"NACRE_DISABLE_PLUGINS": "lay"}, "NACRE_DISABLE_PLUGINS"),
+        ({"NACRE_PLUGINS": "other"}, "not in NACRE_PLUGINS"),
+        ({"NACRE_NO_PLUGINS": "1"}, "NACRE_NO_PLUGINS"),
+    ],
+)
+def test_a_file_is_switched_off_as_an_installed_plugin_is(variables: dict[str, str], rule: str, tmp_path: Path) -> None:
+    file = tmp_path / "lay.py"
+    file.write_text("raise ValueError('imported')\n")
+    registry = Registry(entry_points=[], environ=variables)
+    assert registry.load_file(file).status == f"disabled: {rule}"
+    assert registry.load_file(file) in registry.plugins() and len(registry.plugins()) == 1
+    assert not any(problem.distribution == "lay" for problem in registry.problems)  # it is installed after all
+    with pytest.raises(RegistryError, match=f"lay is disabled: {rule}"):
+        registry.open("layer", "Lay")
+
+
+def test_a_file_that_is_named_among_the_only_ones_is_used(tmp_path: Path) -> None:
+    file = tmp_path / "lay.py"
+    file.write_text("class LayLayer:\n    nacre_kind = 'layer'\n")
+    registry = Registry(entry_points=[], environ={"NACRE_PLUGINS": "lay"})
+    registry.load_file(file)
+    assert registry.names("layer") == ["Lay"]
+    assert registry.problems == []
+
+
+def test_a_pin_in_the_settings_settles_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    one, other = type("One", (), {"nacre_kind": "layer"}), type("Other", (), {"nacre_kind": "layer"})
+    registry = Registry(entry_points=[])
+    registry.register(one, "Both", distribution="acme")
+    registry.register(other, "Both", distribution="bits")
+    with pytest.raises(RegistryError, match="acme and bits"):
+        registry.open("layer", "Both")
+    Path("nacre.toml").write_text('[plugins]\npin = { "layer:Both" = "acme" }\n')
+    assert registry.open("layer", "Both") is one
+    registry.pins = {"layer:Both": "bits"}
+    assert registry.open("layer", "Both") is other
+    assert registry.open("layer", "Both", {"layer:Both": "acme"}) is one
+    assert Registry(discover=False).pinned(["layer:Both"]) == ""  # the environment is none of a test's business
+
+
+def test_an_unknown_name_says_what_to_do() -> None:
+    registry = Registry(discover=False)
+    with pytest.raises(RegistryError) as nothing:
+        registry.open("layer", "Swirl")
+    registry.register(type("SwirlLayer", (), {"nacre_kind": "layer"}))
+    with pytest.raises(RegistryError) as unknown:
+        registry.open("layer", "Swril")
+    assert nothing.value.remedy == "install a plugin that offers it"
+    assert "`nacre layers` lists them all" in unknown.value.remedy
+
+
 def test_a_file_may_not_take_the_name_of_a_plugin(install: Install, tmp_path: Path) -> None:
     install("acme", {"acme": layers(Swirl="x:Swirl")})
     file = tmp_path / "acme.py"
@@ -802,3 +858,11 @@ def test_importing_the_registry_is_cheap() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_plugin_that_ends_the_program_is_one_that_fails(install: Install) -> None:
+    install("acme", {"acme_light": "import sys\nsys.exit(7)\n"})
+    install("calm", {"calm_light": layers(Calm="calm:CalmLayer")})
+    registry = Registry()
+    assert problems(registry) == [("acme", "import")]
+    assert "Calm" in registry.names("layer")

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
 from nacre import durable
+from nacre.environment import environment
 from nacre.errors import ConfigError, ContractError, NacreError, SnapshotError
-from nacre.snapshot import Snapshot, SnapshotFolder, atomic_write, environment, load_snapshot
+from nacre.snapshot import Snapshot, SnapshotFolder, atomic_write, load_snapshot
 from nacre_data.hdf5_store import HDF5Store
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -444,7 +446,7 @@ def test_run_json(folder: SnapshotFolder) -> None:
     assert run is not None
     assert run["command"] == ["nacre", "train"]
     assert run["environment"]["numpy"] == np.__version__
-    assert run["environment"]["threads"] >= 1
+    assert run["environment"]["h5py"] == h5py.__version__
     assert run["environment"]["processor"]
 
 

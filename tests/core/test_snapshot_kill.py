@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ TRAININGS = {  # file and function, as kill_child.py says
     "toy": (CHILD, "toy_training"),
     "solver": (CHILD.with_name("test_training_kill.py"), "solver_training"),
 }
-TRIALS = int(os.environ.get("NACRE_TRIALS", "50"))
+TRIALS = [50, pytest.param(int(os.environ.get("NACRE_TRIALS", "1000")), marks=pytest.mark.long)]
 ENVIRONMENT = os.environ | {
     "PYTHONPATH": os.pathsep.join(sys.path),
     "OPENBLAS_NUM_THREADS": "1",  # a process that forks should have one thread
@@ -58,14 +59,15 @@ def newest_iteration(folder: Path) -> int:
     return newest.iteration if newest else 0
 
 
+@pytest.mark.parametrize("trials", TRIALS)
 @pytest.mark.parametrize("training", TRAININGS)
-def test_a_killed_training_goes_on_bit_for_bit(training: str, tmp_path: Path) -> None:
+def test_a_killed_training_goes_on_bit_for_bit(training: str, trials: int, tmp_path: Path) -> None:
     draw = random.Random(0)
     folder = tmp_path / "trial"
     with Trainings(*TRAININGS[training]) as trainings:
         whole = trainings.train(tmp_path / "whole")
         assert whole["exit"] == 0
-        for _ in range(TRIALS):
+        for _ in range(trials):
             for _ in range(draw.choice((1, 1, 2, 3))):  # a training taken up again may be killed again
                 n, half = draw.randint(1, whole["calls"]), draw.random() < 0.5
                 killed = trainings.train(folder, n, half)
@@ -79,6 +81,15 @@ def test_a_killed_training_goes_on_bit_for_bit(training: str, tmp_path: Path) ->
             assert len(too_many) <= 2, (n, half)
             assert (folder / "best.json").read_bytes() == (tmp_path / "whole" / "best.json").read_bytes(), (n, half)
             shutil.rmtree(folder)
+
+
+def test_the_long_run_has_a_thousand_trials() -> None:
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "NACRE_TRIALS"}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "long", __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert {f"[{training}-1000]" for training in TRAININGS} == set(re.findall(r"\[.*-1000\]", done.stdout))
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    assert "long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)" in makefile
 
 
 def test_a_killed_process_of_its_own(tmp_path: Path) -> None:

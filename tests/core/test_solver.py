@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import nacre
 from nacre import (
     Algorithm,
     Callback,
     CallbackState,
     ConfigError,
     Constraint,
+    Identity,
     InputLayer,
     Layer,
     LayerState,
@@ -27,11 +29,22 @@ from nacre import (
     Solver,
     TopologyError,
 )
+from nacre.checks import Paths, default
 from nacre.snapshot import Snapshot
 from nacre.solver import Score, Training, load_parameters
 from nacre_data import HDF5Store, MemoryDataLayer
-from nacre_layers import L1, BatchNormLayer, Constant, Gaussian, InnerProductLayer, SoftmaxLossLayer
-from nacre_solvers import BP, SGD, Step
+from nacre_layers import (
+    L1,
+    AccuracyLayer,
+    ActivationLayer,
+    BatchNormLayer,
+    Constant,
+    DropoutLayer,
+    Gaussian,
+    InnerProductLayer,
+    SoftmaxLossLayer,
+)
+from nacre_solvers import BP, SGD, Step, TrainingSummary
 from toy_training import PulledLayer, Reports, pulled_net, toy_layers, toy_net, trace, weights
 
 
@@ -64,6 +77,12 @@ class RecorderState(CallbackState):
 
     def shutdown(self) -> None:
         self.note("shutdown")
+
+
+class Filed(InputLayer):
+    """A source that names files."""
+
+    files: Paths = default(())
 
 
 class Last(Recorder):
@@ -278,7 +297,8 @@ def test_a_signal_ends_the_training_after_its_iteration(number: int) -> None:
         Recorder(name="kill", every_n_iter=5, what=lambda _: os.kill(os.getpid(), number)),
         Recorder(name="next", notes=notes, every_n_iter=5),
     ]
-    training = solver(callbacks=callbacks).solve(pulled_net())
+    with pytest.warns(UserWarning, match=f"{signal.Signals(number).name} ended the training after 5 iterations"):
+        training = solver(callbacks=callbacks).solve(pulled_net())
     assert (training.iteration, training.stopped, training.interrupted) == (5, signal.Signals(number).name, True)
     assert [note[:2] for note in notes[:3]] == [("next", "begin"), ("next", "run"), ("next", "finish")]
     assert signal.getsignal(number) is before
@@ -303,7 +323,9 @@ def test_one_signal_after_a_callbacks_stop_still_lets_it_finish() -> None:
         training.stop("good enough")
         os.kill(os.getpid(), signal.SIGTERM)
 
-    assert solver(callbacks=[Recorder(every_n_iter=5, what=stop)]).solve(pulled_net()).stopped == "SIGTERM"
+    reports = Reports()
+    training = solver(callbacks=[Recorder(every_n_iter=5, what=stop)]).solve(pulled_net(), reports=[reports])
+    assert training.stopped == "SIGTERM"
 
 
 def test_a_training_in_another_thread_leaves_signals_alone() -> None:
@@ -439,7 +461,7 @@ def test_every_part_of_a_snapshot_is_needed(forgotten: str) -> None:
     arrays = {name: np.zeros_like(array) if name == forgotten else array for name, array in snapshot.arrays.items()}
     net = toy_net()
     resume = Snapshot(0 if forgotten == "iteration" else 7, arrays, state)
-    solver(max_iter=20).solve(net, resume=resume)
+    solver(max_iter=20).solve(net, resume=resume, reports=[Reports()])
     assert weights(net) != weights(whole.net)
 
 
@@ -564,12 +586,215 @@ def test_a_snapshot_says_whose_code_made_it() -> None:
     state = solver().solve(toy_net(dtype="float32")).snapshot().state
     assert [layer["type"] for layer in state["layers"]][2] == "InnerProduct"
     parts = state["parts"]
-    assert parts["ip1"]["type"] == "InnerProduct"
-    assert parts["ip1"]["from"].startswith("nacre ")
-    assert parts["ip1"]["kernel"].startswith("nacre_numpy.")
-    assert parts["drop"] | {"from": ""} == {"type": "Dropout", "from": ""}
+    assert parts["layer.ip1"]["type"] == "InnerProduct"
+    assert parts["layer.ip1"]["kernel"].startswith("nacre_numpy.")
+    assert parts["layer.drop"] == {"type": "Dropout", "distribution": "nacre", "version": nacre.__version__}
     assert parts["solver"]["type"] == "SGD"
-    assert "numpy" in state["environment"]
+    assert state["origins"]["layer Dropout"]["distribution"] == "nacre"
+    assert {"numpy", "h5py"} <= set(state["environment"])
+    assert state["environment"]["backends"]["numpy"]["threads"] >= 1
+
+
+def warnings_of(net: Net, snapshot: Snapshot, **fields: Any) -> list[str]:
+    reports = Reports()
+    with solver(**fields).start(net, [reports]) as training:
+        training.restore(snapshot)
+    return [report["message"] for report in reports["warning"] if "nothing is left" not in report["message"]]
+
+
+def test_the_same_training_warns_of_nothing() -> None:
+    assert warnings_of(toy_net(), after(solver().solve(toy_net()))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"environment": {"backends": {"numpy": {"threads": 999}}}}, "backend numpy: threads was 999, is"),
+        ({"environment": {"backends": {"numpy": {"blas": "MKL"}}}}, "backend numpy: blas was MKL, is"),
+        ({"environment": {"h5py": "0.1"}}, "h5py was 0.1, is"),
+        ({"environment": {"variables": {"OPENBLAS_CORETYPE": "Zen"}}}, "'OPENBLAS_CORETYPE': 'Zen'"),
+        (
+            {"parts": {"layer.ip1": {"type": "InnerProduct", "distribution": "nacre", "version": "0.0.1"}}},
+            f"nacre was 0.0.1, is {nacre.__version__}",
+        ),
+        (
+            {"parts": {"callback.Recorder": {"type": "Recorder", "distribution": "theirs", "version": "1"}}},
+            f"callback.Recorder was Recorder of theirs, is Recorder of {__name__}",
+        ),
+        ({"plan": {"layout": "new"}}, "the net was not made with plan=snapshot.state['plan']"),
+    ],
+)
+def test_another_machine_or_another_version_is_a_warning(change: dict[str, Any], words: str) -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    (message,) = warnings_of(
+        toy_net(), Snapshot(20, snapshot.arrays, snapshot.state | change), callbacks=[Recorder(name="n")]
+    )
+    assert message.startswith("resuming may not be bit for bit the same: ")
+    assert words in message
+
+
+def test_a_difference_is_one_of_pythons_warnings_where_nobody_listens() -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    with pytest.warns(UserWarning, match="seed was 0, is 3"), solver().start(toy_net(seed=3)) as training:
+        training.restore(snapshot)
+
+
+@pytest.mark.parametrize("key", ["platform", "cpu_count", "thread_variables"])
+def test_what_decides_no_bit_is_no_warning(key: str) -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    state = snapshot.state | {"environment": snapshot.state["environment"] | {key: "another"}}
+    assert warnings_of(toy_net(), Snapshot(20, snapshot.arrays, state)) == []
+
+
+def test_another_number_of_threads_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = after(solver().solve(toy_net()))
+    net = toy_net()
+    count = net.backend.pool.count
+    monkeypatch.setattr(net.backend.pool, "count", count + 1)
+    (message,) = warnings_of(net, snapshot)
+    assert f"backend numpy: threads was {count}, is {count + 1}" in message
+
+
+def test_a_plan_that_was_given_and_not_followed_is_told_so() -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    state = snapshot.state | {"plan": {"layout": "new"}}
+    net = toy_net(plan=state["plan"])
+    assert warnings_of(net, Snapshot(20, snapshot.arrays, state)) == []
+    net.plan["layout"] = "old"  # as a backend that cannot follow it
+    (message,) = warnings_of(net, Snapshot(20, snapshot.arrays, state))
+    assert "the backend could not follow the plan of the snapshot" in message
+    assert "plan=snapshot" not in message
+    assert state["plan"] == {"layout": "new"}  # the net has a copy of its own
+
+
+def test_fields_that_were_others_are_named() -> None:
+    def net(batch_size: int, ratio: float, paths: str) -> Net:
+        layers = toy_layers(batch_size=batch_size)
+        layers[4] = DropoutLayer(name="drop", bottoms="norm", ratio=ratio)
+        layers[1] = Filed(name="check", tops=["data", "label"], files=paths, exclude=["train"])
+        layers.append(Filed(name="filed", tops="more", files=paths, exclude=["test"]))
+        return Net("toy", layers, dtype="float64", backend="numpy")
+
+    snapshot = after(solver(regu_coef=0.1).solve(net(10, 0.3, "/here/train.h5")))
+    assert warnings_of(net(10, 0.3, "/there/train.h5"), snapshot, regu_coef=0.1, max_iter=99) == []
+    message = warnings_of(net(5, 0.5, "/here/other.h5"), snapshot, algorithm="BP", check_finite=False)[-1]
+    assert message == (
+        "the training is not the one that was begun: trained with batch_size=10 of layer 'train', now 5; "
+        "trained with ratio=0.3 of layer 'drop', now 0.5; "
+        """trained with files=["/here/train.h5"] of layer 'filed', now ["/here/other.h5"]; """
+        "trained with regu_coef=0.1, now 0.0"
+    )
+
+
+def test_layers_that_came_or_went_are_named() -> None:
+    snapshot = after(solver().solve(toy_net()))
+
+    def net(name: str) -> Net:
+        layers = toy_layers()
+        layers[4] = ActivationLayer(name=name, bottoms="norm", tops="passed", neuron=Identity())
+        layers[5] = InnerProductLayer(bottoms="passed", tops="ip2", output_dim=8, param_key="shared")
+        return Net("toy", layers, dtype="float64", backend="numpy")
+
+    (message,) = warnings_of(net("new"), snapshot)
+    assert "layer 'new' was not there" in message
+    assert "layer 'drop' is no longer there" in message
+    (message,) = warnings_of(net("drop"), snapshot)
+    assert "layer 'drop' was of type Dropout, is of type Activation" in message
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [{"parts": {"layer.ip1": 3}}, {"layers": [{}]}, {"layers": 3}, {"settings": 3}, {"environment": {"backends": 3}}],
+)
+def test_a_snapshot_with_a_strange_description_is_refused(nonsense: dict[str, Any]) -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    with pytest.raises(SnapshotError, match="in no form that is known here"):
+        warnings_of(toy_net(), Snapshot(3, snapshot.arrays, snapshot.state | nonsense))
+
+
+def shared_net(phase: str = "train", first: str = "ip2") -> Net:
+    """Give a net in which `ip2` and `ip3` are one; `ip2` is absent in phase test, or comes second."""
+    source = MemoryDataLayer(name="in", tops=["x", "label"], data=[np.eye(6, 5), np.arange(6) % 3], batch_size=6)
+    same = {"output_dim": 5, "param_key": "shared"}
+    two = {
+        "ip2": InnerProductLayer(name="ip2", bottoms="x", tops="y", exclude=["test"], **same),
+        "ip3": InnerProductLayer(name="ip3", bottoms="x", tops="z", **same),
+    }
+    heads = [
+        InnerProductLayer(name="a", bottoms="y", tops="a", output_dim=3, exclude=["test"]),
+        InnerProductLayer(name="b", bottoms="z", tops="b", output_dim=3),
+        SoftmaxLossLayer(name="loss-a", bottoms=["a", "label"], exclude=["test"]),
+        SoftmaxLossLayer(name="loss-b", bottoms=["b", "label"]),
+    ]
+    pair = [two.pop(first), *two.values()]
+    return Net("shared", [source, *pair, *heads], dtype="float64", backend="numpy", phase=phase, insert_splits=True)
+
+
+def test_a_shared_parameter_is_found_by_any_sharers_name() -> None:
+    trained = shared_net()
+    snapshot = after(solver().solve(trained))
+    assert "parameters/ip2/weight" in snapshot.arrays and "parameters/ip3/weight" not in snapshot.arrays
+    test = shared_net("test")
+    assert list(test.parameters) == ["ip3/weight", "ip3/bias", "b/weight", "b/bias"]
+    with pytest.raises(SnapshotError, match="'a/weight' is not in the net"):
+        load_parameters(test, snapshot)
+    load_parameters(test, snapshot, strict=False)
+    assert np.array_equal(test.parameters["ip3/weight"].value, trained.parameters["ip2/weight"].value)
+
+
+def test_a_training_goes_on_whichever_sharer_comes_first() -> None:
+    whole = shared_net()
+    solver(max_iter=8).solve(whole)
+    snapshot = after(solver(max_iter=5).solve(shared_net()))
+    other = shared_net(first="ip3")
+    assert "ip3/weight" in list(other.parameters)
+    solver(max_iter=8).solve(other, resume=snapshot)
+    expected = whole.parameters["ip2/weight"].value
+    np.testing.assert_allclose(other.parameters["ip3/weight"].value, expected, rtol=1e-12)
+
+
+def test_parameters_that_are_not_strict_must_still_be_there() -> None:
+    snapshot = solver().solve(toy_net()).snapshot()
+    arrays = {name: array for name, array in snapshot.arrays.items() if name != "parameters/ip4/bias"}
+    with pytest.raises(SnapshotError, match="'ip4/bias' is missing in it"):
+        load_parameters(toy_net(), Snapshot(3, arrays, snapshot.state), strict=False)
+
+
+def test_parameters_that_were_not_shared_cannot_become_one() -> None:
+    snapshot = solver().solve(shared_net()).snapshot()
+    own = {f"parameters/ip3/{name}": snapshot.arrays[f"parameters/ip2/{name}"] for name in ("weight", "bias")}
+    with pytest.raises(SnapshotError, match="'ip2/weight' is shared here, but was not there: ip2/weight, ip3/weight"):
+        load_parameters(shared_net(), Snapshot(3, snapshot.arrays | own, snapshot.state | {"aliases": {}}))
+
+
+# Statistics of the training net
+
+
+def counting_net() -> Net:
+    layers = [
+        MemoryDataLayer(name="in", tops=["x", "label"], data=[np.eye(6, 5), np.arange(6) % 3], batch_size=6),
+        InnerProductLayer(name="ip", bottoms="x", tops="y", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
+        AccuracyLayer(name="accuracy", bottoms=["y", "label"]),
+    ]
+    return Net("counting", layers, backend="numpy", insert_splits=True)
+
+
+def test_statistics_of_a_training_net_are_those_since_the_last_summary() -> None:
+    reports = Reports()
+    callbacks = [TrainingSummary(every_n_iter=8), TrainingSummary(every_n_iter=8)]
+    training = solver(callbacks=callbacks).solve(counting_net(), reports=[reports])
+    told = [(report["iteration"], report["statistics"]["accuracy"]["records"]) for report in reports["summary"]]
+    assert told == [(8, 48), (8, 48), (16, 48), (16, 48), (20, 24), (20, 24)]
+    assert training.statistics["train"]["accuracy"]["records"] == 24
+
+
+def test_statistics_of_a_training_net_without_a_summary_are_those_of_the_run() -> None:
+    net = counting_net()
+    net.forward()
+    training = solver().solve(net)
+    assert training.statistics["train"]["accuracy"]["records"] == 120
+    assert solver().solve(toy_net()).statistics == {}
 
 
 @pytest.mark.parametrize(

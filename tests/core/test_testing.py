@@ -815,3 +815,17 @@ def test_a_trial_runs_what_nets_run():
     assert loss == pytest.approx(float((trial.arrays[0] * gradients["input 0"]).sum()))
     assert_close(trial.results()[0], trial.arrays[0])
     trial.shutdown()
+
+
+def test_the_check_of_a_net_does_not_believe_zeros():
+    layers = [
+        InputLayer(name="in", tops="data", shape=3, batch_size=2),
+        InputLayer(name="labels", tops="label", batch_size=2),
+        InnerProductLayer(name="ip", bottoms="data", tops="ip", output_dim=2),
+        SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+    ]
+    net = Net("net", layers, backend="numpy", dtype="float64")
+    assert net.unwritten() == ["data", "label"]
+    assert max(error for _, error in check_net_gradients(net)) < 1e-6
+    assert net.unwritten() == ["label"]
+    assert np.any(net.parameters["ip/weight"].gradient != 0)

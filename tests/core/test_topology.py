@@ -31,7 +31,7 @@ def names(*layers: Layer) -> list[str]:
 def refuse(message: str, *layers: Layer) -> None:
     with pytest.raises(TopologyError) as caught:
         sort(Graph.of(layers))
-    assert str(caught.value) == message
+    assert caught.value.args[0] == message
 
 
 # Names
@@ -58,6 +58,8 @@ def test_two_layers_of_one_name() -> None:
 
 def test_a_blob_that_is_missing() -> None:
     refuse("layer 'ip' reads blob 'date', which no layer writes (did you mean 'data'?)", data(1), ip("ip", "date"))
+    with pytest.raises(TopologyError, match="the blobs in this phase are data, ip"):
+        sort(Graph.of([data(1), ip("ip", "date")]))
     refuse("layer 'ip' reads blob 'zzz', which no layer writes", data(1), ip("ip", "zzz"))
     refuse("layer 'drop' reads blob 'x', which no layer writes", data(1), DropoutLayer(name="drop", bottoms="x"))
 

@@ -22,7 +22,7 @@ from nacre.snapshot import Snapshot
 from nacre_data.hdf5_checks import check_dataset, open_hdf5
 from nacre_data.hdf5_store import HDF5Store
 
-TRIALS = int(os.environ.get("NACRE_TRIALS", "50"))
+MANY = int(os.environ.get("NACRE_TRIALS", "1000"))
 STORE = HDF5Store()
 PARTS = st.text(string.ascii_letters + " _-.%é層", min_size=1, max_size=8).filter(lambda part: part not in (".", ".."))
 NAMES = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
@@ -56,9 +56,7 @@ def signed(content: bytes) -> bytes:
 # Whole and damaged files
 
 
-@settings(deadline=None, max_examples=max(60, TRIALS))
-@given(st.integers(0, 2**62), st.dictionaries(NAMES, ARRAYS, max_size=5), st.dictionaries(st.text(), JSON, max_size=4))
-def test_what_goes_in_comes_out(iteration: int, arrays: dict[str, Any], state: dict[str, Any]) -> None:
+def check_what_comes_out(iteration: int, arrays: dict[str, Any], state: dict[str, Any]) -> None:
     folders = {name[:end] for name in arrays for end, letter in enumerate(name) if letter == "/"}
     arrays = {name: array for name, array in arrays.items() if name not in folders}
     data = STORE.encode(Snapshot(iteration, arrays, state))
@@ -72,6 +70,15 @@ def test_what_goes_in_comes_out(iteration: int, arrays: dict[str, Any], state: d
         assert back.arrays[name].tobytes() == array.tobytes()
         assert back.arrays[name].flags.writeable
     assert STORE.encode(back) == data
+
+
+anything = given(
+    st.integers(0, 2**62), st.dictionaries(NAMES, ARRAYS, max_size=5), st.dictionaries(st.text(), JSON, max_size=4)
+)
+test_what_goes_in_comes_out = settings(deadline=None, max_examples=60)(anything(check_what_comes_out))
+test_much_that_goes_in_comes_out = pytest.mark.long(
+    settings(deadline=None, max_examples=MANY)(anything(check_what_comes_out))
+)
 
 
 @pytest.mark.parametrize("kind", ["?", "u1", "i1", "u2", "u8", "i8", "f2", "f4", "f8", "c8", "c16", ">f4", ">u8"])
@@ -134,9 +141,10 @@ def test_a_cut_is_seen_at_every_length() -> None:
         STORE.decode(data + b"\0", "x.h5")
 
 
-def test_mutants_are_seen() -> None:
+@pytest.mark.parametrize("trials", [50, pytest.param(MANY, marks=pytest.mark.long)])
+def test_mutants_are_seen(trials: int) -> None:
     draw = random.Random(1)
-    for _ in range(TRIALS * 100):
+    for _ in range(trials * 100):
         data = bytearray(encoded())
         for _ in range(draw.randint(1, 8)):
             data[draw.randrange(draw.choice((512, len(data))))] = draw.randrange(256)

@@ -134,7 +134,8 @@ def test_what_an_abandoned_training_saved_later_is_put_aside(tmp_path: Path) -> 
     assert numbers(tmp_path) == [5, 10, 12]
     assert names(tmp_path / "aside-1") == ["snapshot-000015.h5", "snapshot-000020.h5"]
     assert (tmp_path / "aside-1" / "snapshot-000020.h5").read_bytes() == before
-    message = reports["warning"][0]["message"]
+    changed, message = (report["message"] for report in reports["warning"])
+    assert 'trained with lr_policy={"type": "Fixed", "base": 0.1}, now {"type": "Fixed", "base": 0.05}' in changed
     assert message.startswith("the snapshots of another training, snapshot-000015.h5 to snapshot-000020.h5, were put")
     assert load_snapshot(tmp_path, HDF5Store(), pytest.fail).iteration == 12
 
@@ -196,7 +197,8 @@ def test_a_signal_saves_and_the_rest_is_trained_later(tmp_path: Path, number: in
     whole, net = toy_net(), toy_net()
     solver().solve(whole)
     kill = At(iteration=7, what=lambda _: os.kill(os.getpid(), number))
-    stopped = solver(kill, Snapshot(folder=tmp_path)).solve(toy_net())
+    with pytest.warns(UserWarning, match="ended the training after 7 iterations; the snapshot is .*000007"):
+        stopped = solver(kill, Snapshot(folder=tmp_path)).solve(toy_net())
     assert stopped.stopped == signal.Signals(number).name
     assert numbers(tmp_path) == [7]
     resume = load_snapshot(tmp_path, HDF5Store(), pytest.fail)
@@ -261,6 +263,8 @@ def test_how_it_was_run_is_noted(tmp_path: Path) -> None:
         "weight_lr": 2.0,
     }
     assert run["solver"]["callbacks"][1] == "TrainingSummary"
-    assert run["parts"]["ip1"]["kernel"].startswith("nacre_numpy")
+    assert run["parts"]["layer.ip1"]["kernel"].startswith("nacre_numpy")
     assert {"name", "version", "status"} == set(run["plugins"][0])
     assert {"python", "numpy", "nacre", "processor"} <= set(run["environment"])
+    assert run["origins"]["callback TrainingSummary"]["distribution"] == "nacre"
+    assert run["environment"]["backends"]["numpy"]["threads"] >= 1

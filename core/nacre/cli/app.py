@@ -89,7 +89,7 @@ def _offered() -> dict[str, str]:
 
 
 def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
-    """Tell what went wrong, and what would do; give the exit code."""
+    """Tell what went wrong, and what would do, as JSON in one line at the end of the output; give the exit code."""
     if debug:
         traceback.print_exception(error)
     code, remedy = 2, ""
@@ -111,7 +111,7 @@ def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
     if as_json:
         from .screen import print_json
 
-        print_json({"error": message, "remedy": remedy})
+        print_json({"error": message, "remedy": remedy}, lines=True)
     else:
         click.echo(f"error: {message}" + (f"\n  {remedy}" if remedy else ""), err=True)
     return code

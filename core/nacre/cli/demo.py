@@ -25,8 +25,9 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int
     """
     from .options import read_net
     from .screen import statistic_text
+    from .snapshots import load_snapshot
     from .test import run_test
-    from .training import exit_code, load_snapshot, print_end, train
+    from .training import exit_code, print_end, train
 
     copy_files()
     net = FOLDER / "lenet.toml"
@@ -37,7 +38,7 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int
         print_end(file, training, backend, seed, sets)
         return exit_code(training)
     click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} images/s")
-    saved = training.snapshot_path and load_snapshot(training.snapshot_path)
+    saved = training.snapshot_path and load_snapshot(training.snapshot_path, file)
     if not saved:
         print_end(file, training, backend, seed, sets)
         return 0
@@ -80,13 +81,15 @@ def demo_folder() -> Path:
 def _places(net: Path) -> list[str]:
     """Give the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
     from ..config import load
+    from ..registry import registry
 
-    wanted = {"Snapshot": ("folder", FOLDER / "snapshots"), "LearningCurve": ("path", FOLDER / "learning-curve.png")}
     callbacks: list[dict[str, Any]] = load(net).table.get("callback", [])
-    types = [entry.get("type") for entry in callbacks]
+    types = [entry["type"] for entry in callbacks]
     overrides: list[str] = []
     for entry in callbacks:
-        key, place = wanted.get(entry.get("type", ""), ("type", FOLDER))
-        if key not in entry and types.count(entry["type"]) == 1:
-            overrides.append(f"callback.{entry['type']}.{key}={place.as_posix()}")
+        cls = registry().open("callback", entry["type"])
+        defaults = {field.name: field.default for field in cls.fields()}
+        for key in cls.outputs:
+            if key not in entry and types.count(entry["type"]) == 1:
+                overrides.append(f"callback.{entry['type']}.{key}={(FOLDER / str(defaults[key])).as_posix()}")
     return overrides

@@ -11,6 +11,7 @@ from .options import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
     from ..config import NetFile
+    from ..method import Span
     from ..net import Net
 
 
@@ -34,7 +35,8 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
         print_json(explained)
         return
     click.echo(first_line(made))
-    for entry in [*explained["layers"], *([explained["solver"]] if explained["solver"] else [])]:
+    solver = [explained["solver"]] if explained["solver"] else []
+    for entry in [*explained["layers"], *explained["components"], *solver]:
         _print_entry(entry)
     click.echo("\ncopies between memories:" if explained["copies"] else "\nno copies between memories")
     for copy in explained["copies"]:
@@ -43,7 +45,9 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
     """Give every choice that was made for a net, as JSON-able data."""
+    from ..parts import component_choices
     from ..registry import registry
+    from ..states import choose_kernel
     from ..tables import type_name
 
     def entry(name: str, thing: object, choice: Any) -> dict[str, Any]:
@@ -62,20 +66,38 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         thing = op.neuron or op.layer
         layers.append(entry(op.name, thing, op.choice))
     solver: dict[str, Any] | None = None
+    components: list[dict[str, Any]] = []
     if file.has_solver:
-        method = file.solver().method
-        lineage = net.backend.lineage or (net.backend.name,)
-        solver = entry("solver", method, registry().choose(type(method), "solver", lineage, None, net.pins))
+        made = file.solver()
+        solver = entry("solver", made.method, choose_kernel(net, made.method, _spans(net)))
+        slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
+        chosen = component_choices(net, slots, made.regu_coef)
+        components = [entry(name, component, choice) for name, (component, choice) in chosen.items()]
     return {
         "net": net.name,
         "phase": net.phase,
         "backend": net.backend.name,
         "layers": layers,
+        "components": components,  # regularisers and constraints
         "solver": solver,
         "copies": [
             {"blob": blob, "from": _space(start), "to": _space(end)} for blob, start, end in net.schedule.copies
         ],
     }
+
+
+def _spans(net: Net) -> list[Span]:
+    """Give what a training would update, as far as a net without memory tells it: shapes, types and rates."""
+    from ..blob import Blob
+    from ..method import Span
+
+    spans: list[Span] = []
+    for slot in net.slots:
+        if slot.trainable and not slot.frozen:
+            size, dtype = slot.storage.size, slot.storage.dtype
+            value, gradient = Blob((size,), dtype), Blob((size,), dtype)
+            spans.append(Span(value, gradient, slot.parameters[0].lr, [(slot.name, 0, size)]))
+    return spans
 
 
 def _space(space: tuple[str, str]) -> str:

@@ -13,7 +13,7 @@ from .options import common, json_option
 if TYPE_CHECKING:
     from ..registry import Offer
 
-NO_PARTS = ("kernel", "backend", "command", "store")
+NO_PARTS = ("kernel", "backend", "command", "store", "layer_of")
 
 
 @click.command()
@@ -43,18 +43,16 @@ def command(name: str | None, as_json: bool) -> None:
 
 def _named(name: str) -> list[Offer]:
     """Find what a name means: a layer, or a component of any kind."""
-    from ..config import settings
     from ..registry import registry
 
-    here, pins = registry(), settings().pins
+    here = registry()
     kind, slash, short = name.rpartition("/")
     if slash:
-        return [here.find(kind, short, pins)]
-    if not here.offers("layer", name):
-        found = [offer for kind in here.kinds() if kind not in NO_PARTS for offer in here.offers(kind, name)]
-        if found:
-            return found
-    return [here.find("layer", name, pins)]
+        return [here.find(kind, short)]
+    kinds = [kind for kind in here.kinds() if kind not in NO_PARTS and here.offers(kind, name)]
+    if here.offers("layer", name) or not kinds:
+        return [here.find("layer", name)]
+    return [here.find(kind, name) for kind in kinds]
 
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
@@ -70,7 +68,7 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
         "version": offer.provenance.version,
         "module": offer.target.partition(":")[0],
         "summary": "",
-        "traits": {},
+        "traits": dict.fromkeys(TRAITS),
         "fields": [],
         "problem": None,
     }

@@ -18,7 +18,9 @@ def _load_plugins(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]
     from ..registry import registry
 
     for file in files:
-        registry().load_file(file)
+        plugin = registry().load_file(file)
+        if plugin.status != "active":
+            click.echo(f"warning: --plugin {file} is not used: {plugin.status}", err=True)
 
 
 plugin_option: Decorator = click.option(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..discovery import Plugin, Problem, Provenance
 from .options import common, json_option
 
 
@@ -45,51 +46,49 @@ def _plural(kind: str, count: int) -> str:
 
 
 def plugins() -> list[dict[str, Any]]:
-    """Give every plugin, the disabled and the failed ones too, and what went wrong of which no plugin is known."""
+    """Give every plugin, the disabled and the failed ones too, and what went wrong of which no plugin is known.
+
+    `status` is "active", "disabled" or "failed"; `problem` says what went wrong, or which variable disabled it.
+    """
     from ..registry import registry
 
     here = registry()
     told: set[int] = set()
     found: list[dict[str, Any]] = []
     for plugin in here.plugins():
-        whose = plugin.provenance
-        problems = [
-            problem
-            for problem in here.problems
-            if problem.distribution == whose.distribution
-            and (plugin.status == "failed" or problem.file in ("", whose.file))
-            and id(problem) not in told
-        ]
+        problems = [problem for problem in here.problems if id(problem) not in told and _is_of(problem, plugin)]
         told |= {id(problem) for problem in problems}
-        offers: dict[str, list[str]] = {}
-        for offer in plugin.offers:
-            offers.setdefault(offer.kind, []).append(offer.name)
-        found.append(
-            {
-                "distribution": whose.distribution,
-                "version": whose.version,
-                "module": whose.module,
-                "file": whose.file,
-                "editable": whose.editable,
-                "status": plugin.status,
-                "problem": "\n".join(map(str, problems)) or None,
-                "remedy": "\n".join(dict.fromkeys(problem.remedy for problem in problems)) or None,
-                "offers": offers,
-            }
-        )
+        found.append(_entry(plugin, problems))
     for problem in here.problems:
         if id(problem) not in told:
-            found.append(
-                {
-                    "distribution": problem.distribution,
-                    "version": problem.version,
-                    "module": "",
-                    "file": problem.file,
-                    "editable": False,
-                    "status": "problem",
-                    "problem": str(problem),
-                    "remedy": problem.remedy,
-                    "offers": {},
-                }
-            )
+            whose = Provenance(problem.distribution, problem.version, problem.file, False, "")
+            found.append(_entry(Plugin(problem.distribution, "", whose, "failed"), [problem]))
     return found
+
+
+def _is_of(problem: Problem, plugin: Plugin) -> bool:
+    whose = plugin.provenance
+    same_file = plugin.status == "failed" or problem.file in ("", whose.file)
+    return problem.distribution == whose.distribution and same_file
+
+
+def _entry(plugin: Plugin, problems: list[Problem]) -> dict[str, Any]:
+    whose = plugin.provenance
+    status, _, rule = plugin.status.partition(": ")
+    offers: dict[str, list[str]] = {}
+    for offer in plugin.offers:
+        offers.setdefault(offer.kind, []).append(offer.name)
+    told = [f"{plugin.name} is disabled: {rule}"] if rule else []
+    variable = rule.rpartition(" ")[2]
+    remedies = [f"change the environment variable {variable} to use it"] if rule else []
+    return {
+        "distribution": whose.distribution,
+        "version": whose.version,
+        "module": whose.module,
+        "file": whose.file,
+        "editable": whose.editable,
+        "status": status,
+        "problem": "\n".join([*told, *map(str, problems)]) or None,
+        "remedy": "\n".join(dict.fromkeys([*remedies, *(problem.remedy for problem in problems)])) or None,
+        "offers": offers,
+    }

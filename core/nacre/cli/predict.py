@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import net_argument, net_options, read_net
+from .options import net_argument, net_options
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..config import NetFile
+    from ..net import Net
+    from ..predict import Wanted
+    from ..records import OutputWriter
     from ..snapshot import Snapshot
 
 
@@ -21,9 +24,9 @@ def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
-def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
+def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...] | None:
     try:
-        return tuple(int(length) for length in value.replace("x", ",").split(",") if length)
+        return None if not value else tuple(int(length) for length in value.replace("x", ",").split(",") if length)
     except ValueError:
         raise click.BadParameter(f"{value!r} must be like 1,8,8") from None
 
@@ -37,11 +40,15 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Best classes shown of each record.")
 @click.option("--classes", type=click.Path(path_type=Path), help="Text file with the name of each class, one a line.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the blobs: .npy, .npz, .h5, .csv.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the blobs to a file, such as prob.npy or blobs.h5.",
+)
 @click.option("--batch-size", type=click.IntRange(0), default=0, help="Records at a time; 100 unless given.")
 @click.option("--shape", default="", callback=_shape, metavar="1,8,8", help="Shape of a record, if no source tells it.")
 @click.option(
-    "--divide", type=float, default=1.0, show_default=True, help="Divide the 0..255 of pictures' pixels by this."
+    "--divide", type=float, default=1.0, show_default=True, help="Divide all numbers by this: of pictures, 0 to 255."
 )
 @net_options
 def command(
@@ -53,7 +60,7 @@ def command(
     classes: Path | None,
     out: Path | None,
     batch_size: int,
-    shape: tuple[int, ...],
+    shape: tuple[int, ...] | None,
     divide: float,
     backend: str | None,
     seed: int | None,
@@ -62,32 +69,29 @@ def command(
 ) -> None:
     """Run a trained net on records of your own.
 
-    INPUT is an array (.npy), an HDF5 file with a dataset of the input blob's name (.h5), a table with one record a line
-    (.csv), or a picture, which is scaled to the net's input, in grey if that has one channel. The source's transformers
-    work on these too, so they must be like its data: of the digits, pixels from 0 to 16 (--divide 15.94). The best
-    classes of each record are printed, with percents if the first blob holds probabilities.
+    INPUT is a file of a kind that a plugin reads: nacre's own read arrays (.npy), HDF5 files with a dataset of the
+    input blob's name (.h5), tables with one record a line (.csv), and pictures, which are scaled to the net's input, in
+    grey if that has one channel. The source's transformers work on these too, so they must be like its data: of the
+    digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with percents if the
+    first blob holds probabilities.
     """
-    from ..errors import ConfigError
-    from .inputs import input_blob, read_inputs
-    from .outputs import best, check_out, print_best, read_classes, write
+    from ..predict import wanted
+    from .inputs import known_shape, read_inputs
+    from .outputs import best, print_best, read_classes
     from .screen import print_json
-    from .training import load_snapshot
+    from .snapshots import read_trained
 
-    if out is not None:
-        check_out(out, blobs)
+    file, saved = read_trained(net, sets, seed, snapshot)
+    want = wanted(file.layers, blobs)
+    writer = None if out is None else _writer(out, file, want)
     names = read_classes(classes) if classes else []
-    file = read_net(net, sets, seed)
-    saved = load_snapshot(snapshot)
-    blob = input_blob(file)
-    records = read_inputs(file, inputs, blob, shape, divide)
-    if not blobs:
-        blobs = _ends(file)
-    if not blobs:
-        raise ConfigError(f"{file.path}: no layer has a top that could be asked for in phase predict")
-    found = run_predict(file, saved, blob, records, blobs, batch_size, backend)
-    if out is not None:
-        write(out, found)
-    rows = best(found[blobs[0]], top, names)
+    blob = input_blob(file, want)
+    known = known_shape(file, blob) if shape is None else None
+    records = read_inputs(file, inputs, blob, shape or known, divide)
+    found = run_predict(file, saved, want, records, batch_size, backend, sure=known is not None)
+    if out is not None and writer is not None:
+        writer.write(out, found)
+    rows = best(found[want.outputs[0]], top, names)
     if as_json:
         print_json([{"record": number, "classes": row} for number, row in enumerate(rows)])
     else:
@@ -96,48 +100,72 @@ def command(
             click.echo(f"wrote {out}: {', '.join(f'{name} {array.shape}' for name, array in found.items())}")
 
 
-def _ends(file: NetFile) -> tuple[str, ...]:
-    """Give the blobs that no layer reads in phase `predict`."""
-    from ..layer import bottoms_of, tops_of
+def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
+    """Give what writes the file, before any work is done."""
+    from ..errors import ConfigError
+    from ..records import writer_of
 
-    layers = [layer for layer in file.layers if "predict" not in layer.exclude and not layer.is_source]
-    read = {name for layer in layers if not layer.is_inplace and tops_of(layer) for name in bottoms_of(layer)}
-    return tuple(dict.fromkeys(name for layer in layers for name in tops_of(layer) if name not in read))
+    writer = writer_of(out, file.pins)
+    if len(want.outputs) > 1 and not writer.several:
+        told = f"--out {out}: it holds one blob, but {len(want.outputs)} are wanted: {', '.join(want.outputs)}"
+        raise ConfigError(told, f"choose one (--blob {want.outputs[0]}), or an ending whose files hold several (.h5)")
+    return writer
+
+
+def input_blob(file: NetFile, want: Wanted) -> str:
+    """Give the one blob of the sources that the outputs need. Raises DataError where it is not one."""
+    from ..errors import DataError
+
+    if len(want.needed) != 1:
+        found = ", ".join(sorted(want.needed)) or "none"
+        told = f"{file.path}: a net for `predict` must read exactly one blob of its sources, but reads: {found}"
+        raise DataError(told, "ask for a blob that needs only one of them (--blob), or use net.predict in Python")
+    return want.needed[0]
 
 
 def run_predict(
     file: NetFile,
     saved: Snapshot,
-    blob: str,
+    want: Wanted,
     records: np.ndarray,
-    blobs: Sequence[str],
     batch_size: int,
     backend: str | None,
+    *,
+    sure: bool,
 ) -> dict[str, Any]:
-    """Run records through the layers that `blobs` need; give {blob: array}.
+    """Run records through the layers that are wanted; give {blob: array}. The sources' data need not be there.
 
-    The sources need not be there: a net with their transformers, but without their data, takes their place.
+    `sure` says that the records have the shape that a source tells.
 
     Raises:
+        DataError: the parameters are of other shapes than records of this shape make them.
         SnapshotError: the snapshot belongs to another net.
-        TopologyError: no layer writes one of the blobs in phase `predict`.
     """
-    import dataclasses
+    from ..predict import layers_for, run
+    from ..resume import load_parameters
 
-    from ..feed import InputLayer
-    from ..layer import PHASES
-    from ..topology import Graph, ancestors
-    from .test import load_present
+    (blob,) = want.needed
+    layers = layers_for(want, {blob: records.shape[1:]}, batch_size or min(100, len(records)))
+    present = dataclasses.replace(file, layers=tuple(layers))
+    with present.net("predict", backend=backend, fallback="warn", keep=want.outputs) as made:
+        if not sure:
+            _check_shape(made, saved, records.shape[1:])
+        load_parameters(made, saved, strict=False)
+        return run(made, want, {blob: records})
 
-    graph = Graph.of(layer for layer in file.layers if "predict" not in layer.exclude and not layer.is_source)
-    needed = [node.layer for node in ancestors(graph, blobs, (blob,))]
-    sources = [
-        dataclasses.replace(layer, exclude=PHASES)  # pyright: ignore[reportArgumentType]
-        for layer in file.layers
-        if layer.is_source and blob in layer.tops
-    ]
-    given = InputLayer(name=f"given-{blob}", tops=[blob], shape=records.shape[1:], batch_size=1)
-    present = dataclasses.replace(file, layers=(*sources, given, *needed))
-    with present.net("predict", backend=backend, fallback="warn") as made:
-        load_present(file, made, saved)
-        return made.predict({blob: records}, tuple(blobs), batch_size=batch_size or min(100, len(records)))
+
+def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:
+    """Tell records of a wrong shape from the snapshot of another net: as many outputs, but of other numbers of inputs.
+
+    Raises:
+        DataError: names a parameter.
+    """
+    from ..errors import DataError
+
+    trained = {name: saved.arrays.get(f"parameters/{name}") for name in net.parameters}
+    pairs = [(name, () if array is None else array.shape) for name, array in trained.items()]
+    other = [(name, there, net.parameters[name].shape) for name, there in pairs if there != net.parameters[name].shape]
+    if other and all(there[:1] == here[:1] for _, there, here in other):
+        name, there, here = other[0]
+        told = f"records of shape {shape} do not fit the net: '{name}' was trained with the shape {there}"
+        raise DataError(f"{told}, but they need {here}", "say the right one: --shape 1,8,8")

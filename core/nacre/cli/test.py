@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import net_argument, net_options, read_net
+from .options import net_argument, net_options
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..net import Net
     from ..snapshot import Snapshot
 
 
@@ -36,10 +35,9 @@ def command(
     SNAPSHOT is a file, or a folder, of which the newest is taken.
     """
     from .screen import print_json, statistic_text
-    from .training import load_snapshot
+    from .snapshots import read_trained
 
-    file = read_net(net, sets, seed)
-    saved = load_snapshot(snapshot)
+    file, saved = read_trained(net, sets, seed, snapshot)
     tested = run_test(file, saved, phase, backend)
     if as_json:
         print_json(tested)
@@ -56,25 +54,9 @@ def run_test(file: NetFile, saved: Snapshot, phase: str, backend: str | None) ->
         SnapshotError: the snapshot belongs to another net.
         DataError: the net has no source in this phase.
     """
+    from ..resume import load_parameters
+
     with file.net(phase, backend=backend) as made:
-        load_present(file, made, saved)
+        load_parameters(made, saved, strict=False)
         loss = made.forward_epoch()
         return {"phase": phase, "iterations": saved.iteration, "loss": loss, "statistics": made.statistics()}
-
-
-def load_present(file: NetFile, net: Net, saved: Snapshot) -> None:
-    """Put a snapshot's parameters into a net; those of layers that the net file has, but not this net, are passed over.
-
-    Raises:
-        SnapshotError: the snapshot belongs to another net.
-    """
-    from ..resume import load_parameters
-    from ..snapshot import Snapshot
-
-    absent = {layer.name for layer in file.layers} - set(net.node_ops)
-    kept = {
-        name: array
-        for name, array in saved.arrays.items()
-        if not (name.startswith("parameters/") and name.split("/")[1] in absent)
-    }
-    load_parameters(net, Snapshot(saved.iteration, kept, saved.state))

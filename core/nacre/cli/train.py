@@ -38,9 +38,11 @@ def command(
     last line is {iterations, seconds, images_per_second, loss, statistics, snapshot}.
     """
     from .screen import print_json
+    from .snapshots import advised
     from .training import exit_code, print_end, result, train
 
-    file = read_net(net, sets, seed)
+    with advised(net, sets, resume):
+        file = read_net(net, sets, seed)
     training = train(file, backend, resume, log, quiet=as_json)
     if as_json:
         print_json(result(training), lines=True)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .screen import finite, seconds_text, statistic_text, warn
+from .screen import finite, seconds_text, statistic_text
+from .snapshots import resumed
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..snapshot import Snapshot
-    from ..solver import Solver, Training
+    from ..solver import Training
 
 EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 REFRESH = 0.1  # seconds between two changes of the progress bar
@@ -29,13 +29,13 @@ def train(
 ) -> Training:
     """Train as a net file says, with progress on the screen unless `quiet`, and a JSON line for each report in `log`.
 
-    `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder that the
-    callback Snapshot writes to.
+    `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder of the
+    callback that saves them.
     """
     from ..show import first_line
 
     solver = file.solver()
-    snapshot = _snapshot(file, solver, resume)
+    snapshot = resumed(file, solver, resume)
     net = file.net("train", backend=backend, plan=snapshot.state.get("plan") if snapshot else None)
     if not quiet:
         click.echo(first_line(net))
@@ -75,50 +75,18 @@ def result(training: Training) -> dict[str, Any]:
     }
 
 
-def snapshot_folder(solver: Solver) -> str:
-    """Give the folder that the solver's first Snapshot callback writes to, or ""."""
-    from ..tables import type_name
-
-    callbacks = [callback for callback in solver.callbacks if type_name(type(callback)).endswith("Snapshot")]
-    return next((str(folder) for callback in callbacks if (folder := getattr(callback, "folder", ""))), "")
-
-
-def load_snapshot(path: str | Path) -> Snapshot:
-    """Read a snapshot file, or the newest whole one of a folder. Raises SnapshotError."""
-    from ..registry import registry
-    from ..snapshot import load_snapshot
-
-    return load_snapshot(path, registry().open("store", "HDF5")(), warn)
-
-
-def _snapshot(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
-    if resume != "auto":
-        return load_snapshot(resume) if resume else None
-    from ..errors import ConfigError
-    from ..registry import registry
-    from ..snapshot import SnapshotFolder
-
-    folder = snapshot_folder(solver)
-    if not folder:
-        raise ConfigError(
-            f"{file.path} has no callback Snapshot, so there is no folder to resume from",
-            'give it one ([[callback]] type = "Snapshot"), or say --resume PATH',
-        )
-    newest = SnapshotFolder(folder, registry().open("store", "HDF5")()).newest(warn)
-    if newest is None:
-        warn(f"there is no snapshot in {folder} yet, so the training begins anew")
-    return newest
-
-
 @contextmanager
 def _logging(path: Path) -> Generator[Any]:
-    """Write one JSON line for each report; single iterations are left out, or the file would grow without end."""
+    """Write one JSON line for each report: event, `clock` (seconds since the training was begun), and what it tells.
+
+    Single iterations are left out, or the file would grow without end.
+    """
     start = time.perf_counter()
     with path.open("a", encoding="utf-8") as file:
 
         def report(event: str, data: Mapping[str, Any]) -> None:
             if event != "step":
-                entry = {"event": event, "seconds": round(time.perf_counter() - start, 3), **data}
+                entry = {"event": event, "clock": round(time.perf_counter() - start, 3), **data}
                 file.write(json.dumps(finite(entry), ensure_ascii=False) + "\n")
                 file.flush()
 
@@ -191,7 +159,8 @@ def report_line(event: str, data: Mapping[str, Any]) -> str:
         parts = [f"loss {data['loss']:.4g}"] if "loss" in data else []
         parts += [f"rate {data['rate']:.3g}"] if "rate" in data else []
         parts += [f"{data['images_per_second']:,.0f} images/s"] if data.get("images_per_second") else []
-        return start + ", ".join(parts)
+        told = [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
+        return start + "; ".join([", ".join(parts), *told])
     if event == "validation":
         told = [f"loss {data['loss']:.4g}"] if "loss" in data else []
         told += [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]

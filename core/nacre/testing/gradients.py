@@ -73,8 +73,8 @@ def worst_error(gradient: np.ndarray, places: np.ndarray, slopes: np.ndarray, lo
 def check_net_gradients(net: Net, *, entries: int = ENTRIES, epsilon: float = EPSILON) -> list[tuple[str, float]]:
     """Compare the gradients of a whole net with numerical ones, on the batch that its sources give next.
 
-    The step stands still, so masks stay what they are. Parameters and buffers are as before afterwards; statistics have
-    counted every pass.
+    Blobs of `Input` layers that nobody has written hold random numbers. The step stands still, so masks stay what they
+    are. Parameters and buffers are as before afterwards; statistics have counted every pass.
 
     Args:
         net: of type float64, in phase train.
@@ -94,6 +94,11 @@ def check_net_gradients(net: Net, *, entries: int = ENTRIES, epsilon: float = EP
             f"net '{net.name}' is of type {net.dtype}, which is too coarse for central differences",
             "make the net with dtype='float64'",
         )
+    random = np.random.default_rng(0)
+    for name in net.unwritten():  # zeros would hide wrong gradients; a number a record is a label, and stays 0
+        shape = net.schedule.final[name].shape
+        if len(shape) > 1:
+            net.write(name, random.normal(size=shape))
     net.feed()
     forward: Callable[[], None] = net.compile(net.steps("forward"))
     buffers = {name: handle.value for name, handle in net.parameters.items() if not handle.parameter.trainable}

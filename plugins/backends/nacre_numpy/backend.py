@@ -26,6 +26,9 @@ class NumpyBackend(HostMemory):
         self.blas = Blas()
         self._lock = threading.RLock()
 
+    def environment(self) -> dict[str, Any]:
+        return {"threads": self.pool.count, "blas": self.blas.description}
+
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
         return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
 

@@ -81,11 +81,16 @@ def _cgroup_limit() -> int | None:
 
 
 class _Worker:
-    """One thread that sleeps until it is given a call. Raw locks wake it sooner than a condition or a queue would."""
+    """One thread that sleeps until it is given a call. Raw locks wake it sooner than a condition or a queue would.
+
+    Ctrl-C may come between any two lines of the caller, so `call` alone says whether there is work: the locks only
+    wake, and one wake too many does no harm.
+    """
 
     def __init__(self) -> None:
         self.call: tuple[Callable[[int, int, int], None], int, int, int] | None = None
         self.error: BaseException | None = None
+        self.stopping = False
         self.begin, self.done = _thread.allocate_lock(), _thread.allocate_lock()
         self.begin.acquire()
         self.done.acquire()
@@ -94,10 +99,10 @@ class _Worker:
 
     def loop(self) -> None:
         np.setbufsize(BUFFER)
-        while True:
+        while not self.stopping:
             self.begin.acquire()
             if self.call is None:
-                return
+                continue
             function, start, stop, worker = self.call
             try:
                 function(start, stop, worker)
@@ -105,25 +110,36 @@ class _Worker:
                 self.error = error
             del function  # a sleeping thread keeps nothing alive
             self.call = None
-            self.done.release()
+            _wake(self.done)
 
-    def wait(self) -> BaseException | None:
-        """Wait for the end of the call, whatever interrupts (Ctrl-C), and return what it raised."""
+    def wait(self, wake: bool) -> BaseException | None:
+        """Wait for the end of the call, whatever interrupts (Ctrl-C), and return what it raised.
+
+        `wake` says that an interrupt may have come before the worker was woken.
+        """
         interrupt = None
-        while True:
+        while self.call is not None:
             try:
+                if wake:
+                    _wake(self.begin)
                 self.done.acquire()
-                break
             except BaseException as error:
-                interrupt = error
+                interrupt, wake = error, True
         error, self.error = interrupt or self.error, None
         return error
+
+
+def _wake(lock: Any) -> None:
+    """Release a lock that only one thread releases, unless it is released already."""
+    if lock.locked():
+        lock.release()
 
 
 def _stop(workers: list[_Worker], process: int) -> None:
     if os.getpid() == process:  # threads do not survive a fork
         for worker in workers:
-            worker.begin.release()
+            worker.stopping = True
+            _wake(worker.begin)
         for worker in workers:
             if worker.thread is not threading.current_thread():
                 worker.thread.join()
@@ -189,16 +205,18 @@ class Pool:
 
     def _share(self, function: Callable[[int, int, int], None], pieces: Sequence[tuple[int, int]]) -> None:
         busy = self._workers[: len(pieces) - 1]
-        for index, worker in enumerate(busy, 1):
-            worker.call = (function, *pieces[index], index)
-            worker.begin.release()
         errors: list[BaseException] = []
+        for worker in busy:  # still at work only where an interrupt cut the last call short
+            worker.wait(wake=True)
         try:
+            for index, worker in enumerate(busy, 1):
+                worker.call = (function, *pieces[index], index)
+                _wake(worker.begin)
             function(*pieces[0], 0)
         except BaseException as error:
             errors.append(error)
         for worker in busy:
-            error = worker.wait()
+            error = worker.wait(wake=bool(errors))
             if error is not None:
                 errors.append(error)
         if errors:
@@ -230,11 +248,23 @@ class Blas:
     """
 
     def __init__(self) -> None:
-        self._set, self._get = _openblas_functions()
+        self._set, self._get, self._config = _openblas_functions()
 
     @property
     def found(self) -> bool:
         return self._set is not None
+
+    @property
+    def description(self) -> str:
+        """Name, version and the processor that it has kernels for: "OpenBLAS 0.3.31 ... Haswell ...".
+
+        The bits of a product of matrices depend on all of these; of another library, NumPy knows name and version.
+        """
+        if self._config:
+            return " ".join(self._config().decode(errors="replace").split())
+        found: Any = np.show_config(mode="dicts")
+        blas = found.get("Build Dependencies", {}).get("blas", {})
+        return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
 
     def threads(self) -> int:
         """How many threads a product of matrices uses now; 1 if unknown."""
@@ -258,8 +288,11 @@ class Blas:
 
 
 @cache
-def _openblas_functions() -> tuple[Any, Any]:
-    """OpenBLAS's functions (set, get), or (None, None). Names differ by vendor's prefix and by width of integers."""
+def _openblas_functions() -> tuple[Any, Any, Any]:
+    """OpenBLAS's functions (set, get, config), or None for each.
+
+    Names differ by vendor's prefix and by width of integers.
+    """
     for path in _loaded_openblas():
         try:
             library = ctypes.CDLL(str(path))  # loaded already: this only makes a handle
@@ -272,8 +305,11 @@ def _openblas_functions() -> tuple[Any, Any]:
                 if setter and getter:
                     setter.argtypes, setter.restype = [ctypes.c_int], None
                     getter.argtypes, getter.restype = [], ctypes.c_int
-                    return setter, getter
-    return None, None
+                    config = getattr(library, f"{prefix}_get_config{suffix}", None)
+                    if config:
+                        config.argtypes, config.restype = [], ctypes.c_char_p
+                    return setter, getter, config
+    return None, None, None
 
 
 def _loaded_openblas() -> Iterator[Path]:

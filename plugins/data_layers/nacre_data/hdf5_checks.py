@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import h5py
 
-from nacre.errors import DataError, nearest
+from nacre.errors import DataError, nearest, where_it_is
 
 MAX_BYTES = 1 << 30
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
@@ -116,7 +116,9 @@ def readable(where: str) -> Generator[None]:
 
 def _check_file(path: Path) -> None:
     if not path.is_file():  # a pipe would be waited for for ever
-        raise DataError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        if path.exists():
+            raise DataError(f"{path}: not a file", "name an HDF5 file")
+        raise DataError(f"{path}: no such file", where_it_is(path))
     if path.stat().st_size == 0:
         raise DataError(f"{path}: this file is empty")
     with readable(str(path)):
@@ -133,9 +135,8 @@ def _follow(group: Any, part: str, where: str) -> Any:
     if not group.id.links.exists(name):
         known = [str(entry) for entry in group]
         listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-        raise DataError(
-            f"{where}: there is none in {group.name!r}{nearest(part, known)}; it has: {listed or 'nothing'}"
-        )
+        told = f"{where}: there is none in {group.name!r}{nearest(part, known)}; it has: {listed or 'nothing'}"
+        raise DataError(told, "call a top of the source as a dataset is called, or take another file")
     if group.id.links.get_info(name).type != HARD_LINK:
         raise DataError(f"{where}: {part!r} is a link by name, which may lead out of the file", REMEDY)
     return group[part]

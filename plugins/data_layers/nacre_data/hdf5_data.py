@@ -13,6 +13,7 @@ import numpy as np
 
 from nacre import DataError, at_least, non_negative
 from nacre.checks import Paths
+from nacre.errors import where_it_is
 
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries
 
@@ -163,7 +164,8 @@ def _listed(path: Path) -> list[Path]:
     if path.suffix != ".txt":
         return [path]
     if not path.is_file():
-        raise DataError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        told = f"{path}: {'not a file' if path.exists() else 'no such file'}"
+        raise DataError(told, "name an HDF5 file, or a .txt list of them" if path.exists() else where_it_is(path))
     if path.stat().st_size > LIST_BYTES:
         raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
     try:

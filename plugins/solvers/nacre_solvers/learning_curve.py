@@ -30,6 +30,8 @@ class LearningCurve(Callback):
     so. `training.info["curve"]` is the file's path.
     """
 
+    outputs = ("path",)
+
     path: Annotated[OutputPath, "the picture: .png, .svg or .pdf; relative to the working folder"] = default(
         "learning-curve.png"
     )

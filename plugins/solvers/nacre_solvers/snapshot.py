@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from nacre import Callback, CallbackState, Training, default, positive, registry
-from nacre.resume import parts_of
-from nacre.snapshot import SnapshotFolder, environment
+from nacre.environment import environment_of
+from nacre.parts import origins_of, parts_of
+from nacre.snapshot import SnapshotFolder, open_store
 from nacre.tables import table_of
 
 from .paths import OutputPath
@@ -28,6 +29,7 @@ class Snapshot(Callback):
     """
 
     runs_last = True
+    outputs = ("folder",)
 
     folder: Annotated[OutputPath, "where to; relative to the working folder"] = default("snapshots")
     keep: Annotated[int, positive, "how many of the newest stay"] = 3
@@ -35,6 +37,9 @@ class Snapshot(Callback):
 
     def start(self, training: Training) -> CallbackState:
         return SnapshotState(self, training)
+
+    def snapshots(self) -> tuple[str, str]:
+        return self.folder, self.store
 
 
 class SnapshotState(CallbackState):
@@ -46,7 +51,7 @@ class SnapshotState(CallbackState):
 
     def __init__(self, callback: Snapshot, training: Training) -> None:
         super().__init__(callback, training)
-        store = registry().open("store", callback.store, training.net.pins)()
+        store = open_store(callback.store, training.net.pins)
         self.folder = SnapshotFolder(callback.folder, store, callback.keep).lock()
         self.best: float | None = None
         self.saved: int | None = None
@@ -108,11 +113,12 @@ def describe(training: Training) -> dict[str, Any]:
         },
         "solver": table_of(training.solver),
         "parts": parts_of(training),
+        "origins": origins_of([*net.layers, training.solver]),
         "plugins": [
             {"name": plugin.name, "version": plugin.provenance.version, "status": plugin.status}
             for plugin in registry().plugins()
         ],
-        "environment": environment(),
+        "environment": environment_of(net),
     }
 
 

@@ -8,10 +8,10 @@ from nacre import Callback, CallbackState, Training, non_negative
 
 
 class TrainingSummary(Callback):
-    """Reports loss, learning rate, momentum and images a second: every so many iterations, and at the end.
+    """Reports loss, learning rate, momentum, images a second and statistics: every so many iterations, and at the end.
 
-    The loss is the mean over the iterations since the last report (with `check_finite=False`, which fetches none, that
-    of the last one). The event is "summary".
+    Loss (a mean) and statistics (of the training net's own layers) are of the iterations since the last report. With
+    `check_finite=False`, which fetches no losses, the loss is that of the last iteration. The event is "summary".
     """
 
     every_n_iter: Annotated[int, non_negative, "report every so many iterations; 0 never"] = 100
@@ -38,6 +38,7 @@ class TrainingSummaryState(CallbackState):
             rate=training.net.scalars["rate"],
             momentum=training.net.scalars["momentum"],
             images_per_second=images / seconds if seconds else 0.0,
+            statistics=training.take_statistics(),
         )
 
     def finish(self) -> None:

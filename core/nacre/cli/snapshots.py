@@ -1,0 +1,121 @@
+"""The snapshots that commands are given: which store reads them, and what they tell where a plugin is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from .options import read_net
+from .screen import warn
+
+if TYPE_CHECKING:
+    from ..callback import Callback
+    from ..config import NetFile
+    from ..snapshot import Snapshot
+    from ..solver import Solver
+
+
+def read_trained(net: Path, sets: tuple[str, ...], seed: int | None, path: str | Path) -> tuple[NetFile, Snapshot]:
+    """Read a net file, and a snapshot of it: a file, or the newest whole one of a folder.
+
+    Raises:
+        ConfigError: the net file cannot be read; where something in it is offered by nobody, and the snapshot tells who
+            offered it, the remedy does so too.
+        SnapshotError: the snapshot cannot be read.
+    """
+    with advised(net, sets, path):
+        file = read_net(net, sets, seed)
+    return file, load_snapshot(path, file)
+
+
+def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
+    """Read a snapshot file, or the newest whole one of a folder, by the store that its net file or its ending tells.
+
+    Raises:
+        SnapshotError: it cannot be read.
+    """
+    from ..config import pinned
+    from ..snapshot import load_snapshot
+
+    place = snapshot_place(file.solver().callbacks) if file is not None and file.has_solver else None
+    with pinned(file.pins if file is not None else {}):
+        return load_snapshot(path, place[1] if place else "", warn)
+
+
+def snapshot_place(callbacks: Iterable[Callback]) -> tuple[str, str] | None:
+    """Give the folder of the first callback that saves snapshots, and the name of its store."""
+    return next((place for callback in callbacks if (place := callback.snapshots())), None)
+
+
+@contextmanager
+def advised(net: Path, sets: Sequence[str], resume: str | Path) -> Generator[None]:
+    """Where a net file cannot be read, add to the remedy what a snapshot tells of who offered what is missing.
+
+    `resume` is the snapshot's file or folder, or "auto" for the folder of the net file's own callback.
+    """
+    from ..errors import NacreError
+
+    try:
+        yield
+    except NacreError as error:
+        remedies = _remedies(net, sets, resume) if resume else []
+        error.remedy = "\n  ".join(filter(None, [error.remedy, *remedies]))
+        raise
+
+
+def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
+    from ..callback import Callback
+    from ..component import make_component
+    from ..errors import NacreError
+    from ..overrides import apply_override
+    from ..parts import remedies
+    from ..snapshot import load_snapshot
+    from ..toml import read_toml
+
+    places: list[tuple[str, str]] = []
+    with suppress(NacreError):  # the net file may be in any state: what cannot be told is left out
+        table = read_toml(net)
+        for change in sets:
+            apply_override(table, change)
+        for entry in table.get("callback", ()):
+            with suppress(NacreError, ValueError):
+                place = make_component(Callback, entry).snapshots()
+                places += [place] if place else []
+        folder, store = places[0] if places else ("", "")
+        path = folder if resume == "auto" else resume
+        if path:
+            snapshot = load_snapshot(path, store, lambda _: None)
+            return remedies(snapshot.state.get("origins"), set(_texts(table)))
+    return []
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Give every text in a table."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inside = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+        for entry in inside:
+            yield from _texts(entry)
+
+
+def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
+    """Give the snapshot that a training is taken up from, or None where it begins anew; see `training.train`."""
+    if resume != "auto":
+        return load_snapshot(resume, file) if resume else None
+    from ..errors import ConfigError
+    from ..snapshot import SnapshotFolder, open_store
+
+    place = snapshot_place(solver.callbacks)
+    if place is None:
+        raise ConfigError(
+            f"{file.path} has no callback that saves snapshots, so there is no folder to resume from",
+            'give it one ([[callback]] type = "Snapshot"), or say --resume PATH',
+        )
+    folder, store = place
+    newest = SnapshotFolder(folder, open_store(store, file.pins)).newest(warn)
+    if newest is None:
+        warn(f"there is no snapshot in {folder} yet, so the training begins anew")
+    return newest

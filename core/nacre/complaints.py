@@ -1,0 +1,74 @@
+"""What is wrong with a TOML file, gathered and told all in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+from .errors import ConfigError, NacreError, nearest
+
+Made = TypeVar("Made")
+
+Known = Mapping[str, tuple[type, str]]
+"""The keys of a table: the type of each, and the words for it."""
+
+PIN = (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }')
+
+
+class Complaints:
+    """Gathers what is wrong with a file."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._errors: list[tuple[str, str]] = []
+
+    def about(self, sentences: Iterable[tuple[str, str]]) -> None:
+        """Add sentences about the file, each with its remedy."""
+        self._errors += sentences
+
+    def attempt(self, make: Callable[[], Made], called: str = "", itself: str = "") -> Made | None:
+        """Make something; keep what is wrong with it and give None.
+
+        A complaint begins with what the thing is `called` here, instead of what it calls `itself`.
+        """
+        try:
+            return make()
+        except NacreError as error:
+            for line in str(error.args[0]).split("\n"):
+                told = line.removeprefix(f"{itself}: ") if itself else line
+                self._errors.append(
+                    (told if told.startswith(f"{called}: ") or not called else f"{called}: {told}", error.remedy)
+                )
+            return None
+
+    def end(self) -> None:
+        """Raise ConfigError if there was anything."""
+        if self._errors:
+            sentences = [s if s.startswith(f"{self._where}: ") else f"{self._where}: {s}" for s, _ in self._errors]
+            remedies = dict.fromkeys(remedy for _, remedy in self._errors if remedy)
+            raise ConfigError("\n".join(dict.fromkeys(sentences)), "\n  ".join(remedies))
+
+
+def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iterator[tuple[str, str]]:
+    """Complain about unknown keys, and about values of another type."""
+    for key, value in table.items():
+        if key not in known:
+            told = f"unknown key '{start}{key}'{nearest(key, known)}; known: {', '.join(known)}"
+            yield told, f"correct the name '{start}{key}', or take the line out"
+            continue
+        kind, words = known[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            yield f"{start}{key}={value!r}, but it must be {words}", ""
+        elif isinstance(value, list):
+            wanted = str if key == "require" else dict
+            if not all(isinstance(one, wanted) for one in cast("list[Any]", value)):
+                yield f"{start}{key} must be {words}", ""
+
+
+def check_pins(plugins: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Complain about pins of a table [plugins] that name no distribution."""
+    pins: Any = plugins.get("pin", {})
+    if isinstance(pins, dict):
+        for key, value in cast("dict[str, Any]", pins).items():
+            if not isinstance(value, str):
+                yield f"plugins.pin: '{key}'={value!r}, but it must be the name of a distribution", ""

@@ -1,0 +1,288 @@
+"""The frozen configuration that layers and components are made of: fields, read from annotations, and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_transform
+
+from .checks import Check
+from .errors import ConfigError, ContractError, nearest
+from .field_types import Converted, whole
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a layer or a component, as `nacre layers NAME` shows it."""
+
+    name: str
+    type: str
+    default: Any
+    doc: str
+    checks: tuple[Check, ...]
+    convert: Callable[[Any], Any]
+    wants: str
+
+    @property
+    def required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+
+def _component_converter(kind: Any) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        from .component import make_component
+
+        return make_component(kind, value)
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool | str | bytes):
+        raise ValueError
+    try:
+        return float(value)
+    except (TypeError, OverflowError):
+        raise ValueError from None
+
+
+def _same(kind: type[Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise ValueError
+        return value
+
+    return convert
+
+
+def _among(choices: tuple[Any, ...]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if value not in choices:
+            raise ValueError
+        return value
+
+    return convert
+
+
+Reader = tuple[Callable[[Any], Any], str, str]
+"""A converter, the words for what it wants, and the type's short name."""
+
+_PLAIN: dict[type, Reader] = {
+    bool: (_same(bool), "true or false", "bool"),
+    int: (whole, "a whole number", "int"),
+    float: (_float, "a number", "float"),
+    str: (_same(str), "a text", "str"),
+    type(None): (_same(type(None)), "none", "None"),
+}
+
+
+def _reader(hint: Any) -> Reader:
+    """Give the reader of an annotation."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _either([_reader(argument) for argument in arguments])
+    if hint is Any:
+        return (lambda value: value), "another value", "Any"
+    if origin is typing.Literal:
+        words = f"one of {', '.join(map(repr, arguments))}"
+        return _among(arguments), words, " | ".join(map(repr, arguments))
+    if hint is None or isinstance(hint, type):
+        return _class_reader(type(None) if hint is None else hint)
+    short = str(hint).replace("typing.", "")
+    if isinstance(origin, type):  # a list[int] must be a list; its entries are the layer's own affair
+        return _same(origin), f"a {origin.__name__}", short
+    return (lambda value: value), "another value", short
+
+
+def _class_reader(cls: type[Any]) -> Reader:
+    from .component import Component
+
+    if issubclass(cls, Converted):
+        return cls.convert, cls.wants, cls.__name__
+    if issubclass(cls, Component):
+        article = "an" if cls.nacre_kind[:1] in "aeiou" else "a"
+        words = f"{article} {cls.nacre_kind}: an object, a name, or a table with 'type'"
+        return _component_converter(cls), words, cls.__name__
+    return _PLAIN.get(cls) or (_same(cls), f"a {cls.__name__}", cls.__name__)
+
+
+def _either(readers: Sequence[Reader]) -> Reader:
+    """Give the reader of a union: the first that can read a value does."""
+
+    def convert(value: Any) -> Any:
+        for read, _, _ in readers:
+            try:
+                return read(value)
+            except (ValueError, TypeError):
+                continue
+        raise ValueError
+
+    return convert, " or ".join(words for _, words, _ in readers), " | ".join(short for _, _, short in readers)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+class Configured:
+    """A frozen, keyword-only dataclass whose fields are converted and checked when it is made.
+
+    Raises:
+        ConfigError: a field is unknown, missing, of another type, or fails its check. All complaints in one message.
+    """
+
+    nacre_kind: ClassVar[str] = ""
+    _locals: ClassVar[Mapping[str, Any]] = {}
+    _hints: ClassVar[Mapping[str, Any] | None] = None
+    _fields: ClassVar[tuple[Field, ...] | None] = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._fields = cls._hints = None
+        cls._locals = _names_around(cls)
+        dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)(cls)
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **given: Any) -> None:
+            fields = type(self).fields()
+            names = [field.name for field in fields]
+            unknown = [name for name in given if name not in names]
+            complaints = [f"unknown field '{name}'{nearest(name, names)}" for name in unknown]
+            remedy = f"the fields of {type(self).__name__} are {', '.join(names)}" if unknown else ""
+            for field in fields:
+                if field.name not in given and field.required:
+                    complaints.append(f"{field.name} is missing: {field.doc or field.wants}")
+                    continue
+                value = given.get(field.name, field.default)
+                try:
+                    object.__setattr__(self, field.name, field.convert(value))
+                except ConfigError as error:  # of a component that the value describes
+                    complaints.append(f"{field.name}: {error.args[0]}")
+                    remedy = remedy or error.remedy
+                except (ValueError, TypeError):
+                    complaints.append(f"{field.name}={value!r}, but it must be {field.wants}")
+            if not complaints:
+                self._complete()
+                for field in fields:
+                    value = getattr(self, field.name)
+                    for check in field.checks:
+                        if complaint := check.complain(value, self):
+                            complaints.append(f"{field.name}={value!r}, but {complaint}")
+            if not complaints:
+                complaints.extend(self.complaints())
+            if complaints:
+                called = self._called(given)
+                raise ConfigError("\n".join(f"{called}: {complaint}" for complaint in complaints), remedy)
+
+    def _complete(self) -> None:
+        """Fill in fields whose default depends on others."""
+
+    def _called(self, given: Mapping[str, Any]) -> str:
+        """Say what this is called in an error."""
+        return type(self).__name__
+
+    def complaints(self) -> Iterator[str]:
+        """Give what is wrong with the fields taken together; a subclass may."""
+        yield from ()
+
+    @classmethod
+    def fields(cls) -> tuple[Field, ...]:
+        """Read the annotations: one `Field` each, in order, the inherited ones first."""
+        if cls._fields is None:
+            cls._fields = tuple(_read_fields(cls))
+        return cls._fields
+
+    def given(self) -> dict[str, Any]:
+        """Give the fields that differ from their defaults."""
+        values = {field.name: (getattr(self, field.name), field) for field in type(self).fields()}
+        return {
+            name: value
+            for name, (value, field) in values.items()
+            if field.required or not _equal(value, field.convert(field.default))
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in self.given().items())})"
+
+
+def _short(value: Any) -> str:
+    """Give a value's text; of an array only shape and type."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"<array {' x '.join(map(str, value.shape))} {value.dtype}>"
+    if isinstance(value, list | tuple):
+        entries = cast("Sequence[Any]", value)
+        inner = ", ".join(_short(one) for one in entries)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(entries) == 1 else ''})"
+    return repr(value)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Configured):
+        return type(one) is type(other) and one.given() == other.given()
+    return bool(type(one) is type(other) and one == other)
+
+
+def _names_around(cls: type) -> Mapping[str, Any]:
+    """Give the local names of the functions around a class statement, so that its annotations can name them."""
+    parts = cls.__qualname__.split(".<locals>.")
+    scopes = {".<locals>.".join(parts[:end]) for end in range(1, len(parts))}
+    frame: types.FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    names: dict[str, Any] = {}
+    while frame is not None and scopes:
+        if frame.f_code.co_qualname in scopes and frame.f_globals.get("__name__") == cls.__module__:
+            scopes.remove(frame.f_code.co_qualname)
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    return names
+
+
+def _read_fields(cls: type[Configured]) -> Iterator[Field]:
+    hints: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if issubclass(base, Configured) and base is not Configured:
+            hints.update(_own_hints(base))
+    for field in dataclasses.fields(cast("Any", cls)):
+        hint = hints[field.name]
+        extras: tuple[Any, ...] = ()
+        if typing.get_origin(hint) is Annotated:
+            hint, *rest = typing.get_args(hint)
+            extras = tuple(rest)
+            for extra in extras:
+                if not isinstance(extra, str | Check):
+                    what = f"{cls.__qualname__}: the annotation of '{field.name}' holds {extra!r}"
+                    raise ContractError(f"{what}, which is neither a text nor a Check")
+        convert, wants, short = _reader(hint)
+        yield Field(
+            name=field.name,
+            type=short,
+            default=field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
+            doc=" ".join(extra for extra in extras if isinstance(extra, str)),
+            checks=tuple(extra for extra in extras if isinstance(extra, Check)),
+            convert=convert,
+            wants=wants,
+        )
+
+
+def _own_hints(base: type[Configured]) -> Mapping[str, Any]:
+    """Read the annotations of the fields that stand in `base` itself, once.
+
+    Raises:
+        ContractError: an annotation cannot be read.
+    """
+    if base._hints is None:  # pyright: ignore[reportPrivateUsage]
+        fields = {field.name for field in dataclasses.fields(cast("Any", base))}
+        own = {name: hint for name, hint in inspect.get_annotations(base).items() if name in fields}
+        module = vars(sys.modules[base.__module__])
+        names = {**base._locals, base.__name__: base}  # pyright: ignore[reportPrivateUsage]
+        holder = types.SimpleNamespace(__annotations__=own)
+        try:
+            base._hints = typing.get_type_hints(holder, module, names, include_extras=True)  # pyright: ignore[reportPrivateUsage]
+        except Exception as error:
+            raise ContractError(f"{base.__qualname__}: an annotation cannot be read: {error}") from error
+        base._locals = {}  # pyright: ignore[reportPrivateUsage]  # or the function's arrays would live with the class
+    return base._hints  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,69 @@
+"""On what a net computes: what its bits depend on, beside its own fields and parameters."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from .backend import Backend
+    from .net import Net
+
+FOR_PEOPLE = ("platform", "cpu_count", "thread_variables")
+"""What an environment tells beside what the bits depend on."""
+
+
+def environment_of(net: Net) -> dict[str, Any]:
+    """Say on what a net computes, the backends that run its layers included."""
+    return environment([net.backend, *(op.backend for op in net.ops)])
+
+
+def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:
+    """Say on what this process computes, by these backends: bit-for-bit resume is promised for the same."""
+    import numpy as np
+
+    threads = ("NACRE_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    deciding = ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")  # which of their kernels the libraries take
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "h5py": _version("h5py"),
+        "nacre": _version("nacre"),
+        "platform": platform.platform(),
+        "libc": " ".join(platform.libc_ver()),
+        "processor": _processor(),
+        "cpu_count": os.cpu_count(),
+        "thread_variables": {name: os.environ[name] for name in threads if name in os.environ},
+        "variables": {name: os.environ[name] for name in deciding if name in os.environ},
+        "backends": {backend.name: backend.environment() for backend in backends},
+    }
+
+
+def flat_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the bits depend on, of an environment: {"numpy": version, "backend numpy: threads": 4, ...}."""
+    backends = cast("dict[str, dict[str, Any]]", environment.get("backends", {}))
+    flat = {key: value for key, value in environment.items() if key not in (*FOR_PEOPLE, "backends")}
+    for name, entries in backends.items():
+        flat |= {f"backend {name}: {key}": value for key, value in entries.items()}
+    return flat
+
+
+def _version(distribution: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

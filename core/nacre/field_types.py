@@ -1,0 +1,156 @@
+"""Field types that are written in one form and read in another: `Pair` takes 3 and gives (3, 3)."""
+
+from __future__ import annotations
+
+import operator
+import re
+import types
+from collections.abc import Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+
+from .errors import ConfigError
+
+Given = TypeVar("Given", contravariant=True)
+Read = TypeVar("Read", covariant=True)
+
+NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
+
+base_folder: ContextVar[Path | None] = ContextVar("base_folder", default=None)
+"""The folder that relative paths in fields start from: a net file's while it is read, else the working folder."""
+
+
+class Converted(Generic[Given, Read]):
+    """A field type that is written in one form and read in another: `Pair` takes 3 and gives (3, 3).
+
+    A subclass says what it `wants`, in words, and how to `convert`; `convert` raises ValueError where it cannot.
+    """
+
+    wants: ClassVar[str] = "another value"
+
+    @staticmethod
+    def convert(value: Any) -> Any:
+        raise NotImplementedError
+
+    if TYPE_CHECKING:
+
+        def __get__(self, layer: object, owner: type | None = None) -> Read: ...
+        def __set__(self, layer: object, value: Given) -> None: ...
+
+
+def default(value: Any) -> Any:
+    """Give a field of a `Converted` type its default, in a form that type checkers accept."""
+    return value
+
+
+def whole(value: Any) -> int:
+    """Give a whole number of any integer type; ValueError for anything else, true and false among it."""
+    if isinstance(value, bool):
+        raise ValueError
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError from None
+
+
+def wholes(value: Any) -> tuple[int, ...]:
+    """Give the whole numbers of a sequence, or a single one."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(whole(one) for one in cast("Sequence[Any]", value))
+    return (whole(value),)
+
+
+def _entries(value: Any, single: type | types.UnionType) -> tuple[Any, ...]:
+    """Give the entries of a sequence, or a single one; a set or a table has no order, so it is refused."""
+    if isinstance(value, single):
+        return (value,)
+    if not isinstance(value, Sequence):
+        raise ValueError
+    return tuple(cast("Sequence[Any]", value))
+
+
+class Pair(Converted["int | Sequence[int]", "tuple[int, int]"]):
+    """(rows, columns); one number means the same in both directions."""
+
+    wants = "a whole number, or two: (rows, columns)"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[int, int]:
+        numbers = wholes(value)
+        if len(numbers) == 1:
+            numbers *= 2
+        if len(numbers) != 2:
+            raise ValueError
+        return numbers
+
+
+class Sizes(Converted["int | Sequence[int]", "tuple[int, ...]"]):
+    """One whole number for each direction; a single one means the same in every direction (`spread` does that)."""
+
+    wants = "a whole number, or one for each direction"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[int, ...]:
+        numbers = wholes(value)
+        if not numbers:
+            raise ValueError
+        return numbers
+
+
+class Shape(Converted["int | Sequence[int]", "tuple[int, ...]"]):
+    """The shape of one record, without the batch axis; () is a single number."""
+
+    wants = "a list of whole numbers"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[int, ...]:
+        return wholes(value)
+
+
+class Names(Converted["str | Sequence[str]", "tuple[str, ...]"]):
+    """Names of blobs; a single one may stand without a list."""
+
+    wants = "a name, or a list of names (letters, digits, '_', '-' and '.')"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[str, ...]:
+        names = _entries(value, str)
+        if not all(isinstance(name, str) and NAME.match(name) for name in names):
+            raise ValueError
+        return names
+
+
+class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
+    """Texts, such as file names; a single one may stand without a list."""
+
+    wants = "a text, or a list of texts"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[str, ...]:
+        import os
+
+        texts = _entries(value, str | os.PathLike)
+        if not all(isinstance(text, str | os.PathLike) for text in texts):
+            raise ValueError
+        return tuple(os.fspath(cast("str | os.PathLike[str]", text)) for text in texts)
+
+
+class Paths(Texts):
+    """Files or folders; relative ones start from the net file's folder, or in Python from the working folder."""
+
+    wants = "a path, or a list of paths"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[str, ...]:
+        folder = base_folder.get()
+        return tuple(text if folder is None else str(folder / text) for text in Texts.convert(value))
+
+
+def spread(numbers: tuple[int, ...], count: int, where: str) -> tuple[int, ...]:
+    """Repeat a single number for each of `count` directions; any other length must fit."""
+    if len(numbers) == 1:
+        return numbers * count
+    if len(numbers) != count:
+        raise ConfigError(f"{where}={numbers}, but there are {count} directions")
+    return numbers

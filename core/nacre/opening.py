@@ -1,0 +1,52 @@
+"""Imports what a plugin offers, and says who, where, why and what to do where that fails."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from .discovery import Offer, described, normalised, place_of, removal
+from .errors import PluginError
+
+
+def import_offer(offer: Offer) -> Any:
+    """Import what an offer names. Raises PluginError."""
+    module, _, attribute = offer.target.partition(":")
+    try:
+        thing: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            thing = getattr(thing, part)
+    except (Exception, SystemExit) as error:
+        package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        if package and package != module.partition(".")[0]:
+            who = f"{offer.kind} '{offer.name}' of {offer.provenance} ({offer.provenance.file})"
+            reason = f"{who}: not usable here: needs the package '{package}'"
+            raise PluginError(reason, _installing(offer.distribution, package)) from error
+        raise unusable(offer, described(error), place_of(error, module)) from error
+    return thing
+
+
+def unusable(offer: Offer, reason: str, place: tuple[str, int] = ("", 0)) -> PluginError:
+    """Give the error about an offer that cannot be used, with where the mistake is, and how to get rid of it."""
+    where = f"{place[0]}:{place[1]}" if place[0] else offer.provenance.file
+    who = f"{offer.kind} '{offer.name}' of {offer.provenance}"
+    return PluginError(f"{who} cannot be opened: {reason} [{where}]", removal(offer.provenance))
+
+
+def _installing(distribution: str, package: str) -> str:
+    """Say how to get an optional package: by the distribution's extras that bring it, where there are any."""
+    import importlib_metadata
+
+    try:
+        requirements = importlib_metadata.requires(distribution) or []
+    except importlib_metadata.PackageNotFoundError:
+        requirements = []
+    extras: list[str] = []
+    for requirement in requirements:
+        name, _, marker = requirement.partition(";")
+        extra = re.search(r"extra == ['\"]([^'\"]+)", marker)
+        # cupy comes as cupy-cuda12x and cupy-cuda13x
+        if extra and re.match(rf"{normalised(package)}(?![a-z0-9])", normalised(name)):
+            extras.append(f'pip install "{distribution}[{extra[1]}]"')
+    return " or ".join(extras) if extras else f"install the package that brings '{package}'"

@@ -1,0 +1,164 @@
+"""Whose code works in a net and its training: what snapshots record, compare on resuming, and tell who lacks it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from .choice import Choice
+from .component import Component
+from .configured import Configured
+from .layer import is_identity
+from .registry import registry
+from .states import choose_kernel
+from .tables import type_name
+
+if TYPE_CHECKING:
+    from .net import Net
+    from .placement import Slot
+    from .solver import Training
+
+Part = dict[str, str]
+"""`type`, `distribution` and `version` of a thing, `file` where it has no version; of its kernel `kernel` (the class),
+`kernel_distribution` and `kernel_version`."""
+
+_NAME, _VERSION = re.compile(r"[a-z0-9][a-z0-9-]*"), re.compile(r"[A-Za-z0-9.!+-]*")
+
+Choices = dict[str, tuple[Component, Choice]]
+
+
+def parts_of(training: Training) -> dict[str, Part]:
+    """Give all that works in a training: "layer.ip1", "neuron.ip1", "regularizer.ip1/weight", "constraint.ip1/weight",
+    "solver", "algorithm", "lr_policy", "momentum_policy" and "callback.Snapshot".
+    """
+    solver = training.solver
+    parts = net_parts(training.net)
+    parts |= {name: _part(component, choice) for name, (component, choice) in training.choices.items()}
+    parts["solver"] = _part(solver.method, training.choice)
+    for name in ("algorithm", "lr_policy", "momentum_policy"):
+        parts[name] = _part(getattr(solver, name))
+    return parts | {f"callback.{type(one).__name__}": _part(one) for one in solver.callbacks}
+
+
+def net_parts(net: Net) -> dict[str, Part]:
+    """Give the layers and neurons that work in a net; the kernel of a neuron may be that of its layer."""
+    parts: dict[str, Part] = {}
+    for op in net.ops:
+        if op.neuron is not None:
+            parts[f"neuron.{op.name.rpartition('/')[0]}"] = _part(op.neuron, op.choice)
+            continue
+        parts[f"layer.{op.name}"] = _part(op.layer, op.choice)
+        layer = op.state.layer  # after a rewrite
+        if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
+            parts[f"neuron.{op.name}"] = _part(layer.neuron, op.choice)
+    return parts
+
+
+def component_choices(net: Net, slots: Iterable[Slot], regu_coef: float) -> Choices:
+    """Choose the kernels of the parameters' regularisers and constraints: {"regularizer.ip1/weight": (it, choice)}.
+
+    A regulariser whose coefficient is zero does not work, so it is left out.
+    """
+    chosen: Choices = {}
+    for slot in slots:
+        regularizer, constraint = slot.parameters[0].regu, slot.parameters[0].cons
+        used = regularizer is not None and regu_coef * getattr(regularizer, "coef", 1.0) != 0
+        for component in (regularizer if used else None, constraint):
+            if component is not None:
+                name = f"{component.nacre_kind}.{slot.name}"
+                chosen[name] = (component, choose_kernel(net, component, [slot.storage]))
+    return chosen
+
+
+def _part(thing: Any, choice: Choice | None = None) -> Part:
+    cls = cast("type[Any]", type(thing))
+    part = {"type": type_name(cls), **_origin(cls)}
+    if choice is not None and choice.offer is not None:
+        whose = choice.offer.provenance
+        part |= {"kernel": choice.offer.target}
+        part |= {"kernel_distribution": whose.distribution, "kernel_version": whose.version}
+    return part
+
+
+def _origin(cls: type) -> Part:
+    owner = registry().owner(cls)
+    if owner is None:
+        return {"distribution": "", "version": "", "file": cls.__module__}
+    origin = {"distribution": owner.distribution, "version": owner.version}
+    return origin if owner.version else origin | {"file": owner.file}
+
+
+def part_differences(then: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:
+    """Say where a thing of the same type is another's code, or of another version, or runs on another kernel."""
+    versions: dict[str, tuple[str, str]] = {}
+    changed: dict[str, list[str]] = {}
+    for name, part in now.items():
+        before = then.get(name)
+        if before is None or before.get("type") != part["type"]:
+            continue  # fields tell of it
+        for kind in ("", "kernel_"):
+            whose = part.get(f"{kind}distribution", "")
+            was, is_now = before.get(f"{kind}version", ""), part.get(f"{kind}version", "")
+            if whose == before.get(f"{kind}distribution", "") and was != is_now:
+                versions[whose] = (was, is_now)
+        for was, is_now in ((_code(before), _code(part)), (_kernel(before), _kernel(part))):
+            if was != is_now:
+                changed.setdefault(f"was {was}, is {is_now}", []).append(name)
+    told = [f"{whose} was {was or 'without version'}, is {now}" for whose, (was, now) in versions.items()]
+    return [*told, *(f"{', '.join(names)} {change}" for change, names in changed.items())]
+
+
+def _code(part: Part) -> str:
+    return f"{part.get('type')} of {part.get('distribution') or part.get('file', '')}"
+
+
+def _kernel(part: Part) -> str:
+    return f"run by {part['kernel']} of {part.get('kernel_distribution')}" if "kernel" in part else "run by itself"
+
+
+def origins_of(things: Iterable[Any]) -> dict[str, Part]:
+    """Tell of layers, solvers and every component in them who offers it: {"layer Swirl": {...}}."""
+    classes = {type(one): None for thing in things for one in _inside(thing)}
+    named = {f"{kind} {type_name(cls)}": cls for cls in classes if (kind := str(getattr(cls, "nacre_kind", "")))}
+    return {name: _origin(cls) for name, cls in named.items()}
+
+
+def _inside(value: Any) -> Iterator[Configured]:
+    if isinstance(value, Configured):
+        yield value
+        for field in type(value).fields():
+            yield from _inside(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for entry in cast("Mapping[Any, Any]", value).values():
+            yield from _inside(entry)
+    elif isinstance(value, list | tuple):
+        for entry in cast("Sequence[Any]", value):
+            yield from _inside(entry)
+
+
+def remedies(origins: Any, wanted: Collection[str]) -> list[str]:
+    """Say how to get what nobody offers here, of the `wanted` names, as a snapshot's `origins` tell who offered it."""
+    found: dict[str, list[str]] = {}
+    for key, origin in cast("dict[str, Part]", origins).items() if isinstance(origins, dict) else ():
+        kind, _, name = key.partition(" ")
+        short = name.rpartition(":")[2]
+        asked = [form for form in wanted if form.rpartition(":")[2] == short]
+        if any(not registry().offers(kind, form) for form in asked) and (remedy := _remedy(origin)):
+            found.setdefault(remedy, []).append(f"{kind} '{short}'")
+    return [f"{remedy} (the snapshot had {', '.join(names)} from there)" for remedy, names in found.items()]
+
+
+def _remedy(origin: Part) -> str:
+    """Say how to get a distribution or a plugin file; "" where that cannot be told, or a snapshot says nonsense."""
+    if not isinstance(origin, dict):  # pyright: ignore[reportUnnecessaryIsInstance] (anybody may write a snapshot)
+        return ""
+    distribution, version, file = (str(origin.get(key, "")) for key in ("distribution", "version", "file"))
+    if not (_NAME.fullmatch(distribution) and _VERSION.fullmatch(version) and file.isprintable()):
+        return ""
+    if version:
+        here = {(plugin.provenance.distribution, plugin.provenance.version) for plugin in registry().plugins()}
+        # installed, but switched off or broken: the error says so
+        return "" if (distribution, version) in here else f'pip install "{distribution}=={version}"'
+    return f"give the file again: --plugin {shlex.quote(file)}" if file else ""

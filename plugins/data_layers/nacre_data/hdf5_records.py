@@ -1,0 +1,36 @@
+"""HDF5 files of records, as `predict` reads them, and of the blobs that it gives."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from nacre import DataError, OutputWriter, RecordReader
+from nacre.durable import atomic_write
+
+from .hdf5_checks import open_hdf5, readable
+
+
+class HDF5Reader(RecordReader):
+    """Records from the dataset of the blob's name in an HDF5 file (.h5), as careful as the source for HDF5."""
+
+    def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray:
+        with open_hdf5(path) as file:
+            dataset = file.dataset(blob)
+            with readable(f"{path}: dataset {blob!r}"):
+                return dataset[()]
+
+
+class HDF5Writer(OutputWriter):
+    """Blobs as the datasets of an HDF5 file (.h5), by name."""
+
+    def write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        data = io.BytesIO()
+        with h5py.File(data, "w") as file:
+            for name, array in arrays.items():
+                file.create_dataset(name, data=array)
+        atomic_write(path, data.getvalue(), DataError)
