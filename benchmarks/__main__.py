@@ -125,7 +125,7 @@ def machine(threads: int) -> str:
     import torch
 
     import nacre
-    from nacre.snapshot import environment
+    from nacre.environment import environment
 
     told = environment()
     core = os.environ.get("OPENBLAS_CORETYPE")
