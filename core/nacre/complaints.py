@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,7 @@ Made = TypeVar("Made")
 Known = Mapping[str, tuple[type, str]]
 """The keys of a table: the type of each, and the words for it."""
 
+_PIN_KEYS = re.compile(r"kernel:[^@:]+(:[^@:]+)?@[^@:]+|(?!kernel:)[a-z_]+:[^@:]+(:[^@:]+)?")
 PIN = (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }')
 
 
@@ -57,7 +59,9 @@ def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iter
             yield told, f"correct the name '{start}{key}', or take the line out"
             continue
         kind, words = known[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if kind is list and isinstance(value, dict) and "[[" in words:
+            yield f"it says [{start}{key}], but there may be several: write [[{start}{key}]]", ""
+        elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             yield f"{start}{key}={value!r}, but it must be {words}", ""
         elif isinstance(value, list):
             wanted = str if key == "require" else dict
@@ -66,9 +70,12 @@ def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iter
 
 
 def check_pins(plugins: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Complain about pins of a table [plugins] that name no distribution."""
+    """Complain about pins of a table [plugins] whose key is no such thing, or that name no distribution."""
     pins: Any = plugins.get("pin", {})
     if isinstance(pins, dict):
         for key, value in cast("dict[str, Any]", pins).items():
+            if not _PIN_KEYS.fullmatch(key):
+                remedy = 'write a key like "layer:Gain", "kernel:Pooling@numpy" or "kernel:neuron/ReLU@numpy"'
+                yield f"plugins.pin: '{key}' is no key: it must be kind:Name, or kernel:Name@backend", remedy
             if not isinstance(value, str):
                 yield f"plugins.pin: '{key}'={value!r}, but it must be the name of a distribution", ""

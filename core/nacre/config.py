@@ -217,6 +217,8 @@ def _called(table: Mapping[str, Any], number: int) -> str:
 
 def _type_of(table: Mapping[str, Any], kind: str) -> str:
     if not isinstance(table.get("type"), str):
+        if "type" in table:
+            raise ConfigError(f"type={table['type']!r}, but it must be a text", f"write the name of a {kind} in quotes")
         example = {"layer": "InnerProduct", "solver": "SGD"}.get(kind, "Snapshot")
         raise ConfigError(f'type is missing: which {kind} it is, such as type = "{example}"')
     return table["type"]

@@ -88,7 +88,7 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        place = f" [{self.file}:{self.line}]" if self.file else ""
+        place = f" [{place_text(self.file, self.line)}]" if self.file else ""
         return f"{self.distribution} {self.version}".rstrip() + f" ({self.stage}): {self.reason}{place}"
 
 
@@ -369,6 +369,11 @@ def place_of(error: BaseException, module: str) -> tuple[str, int]:
     return place
 
 
+def place_text(file: str | Path, line: int) -> str:
+    """Give a place as people and editors read it: `file:line`, or the file alone where no line is known."""
+    return f"{file}:{line}" if line else str(file)
+
+
 def _place_of_function(function: object) -> tuple[str, int]:
     code = getattr(function, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
@@ -391,5 +396,5 @@ def import_file(file: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         place, line = place_of(error, name)
-        raise PluginError(f"{place or file}:{line}: {described(error)}") from error
+        raise PluginError(f"{place_text(place or file, line)}: {described(error)}") from error
     return module

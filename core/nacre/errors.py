@@ -60,8 +60,9 @@ class NotFiniteError(NacreError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Give ` (did you mean 'x'?)` for the known name nearest to `name`, or "" where none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    folded = {one.casefold(): one for one in known}  # relu is ReLU, however many letters are small
+    near = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    return f" (did you mean '{folded[near[0]]}'?)" if near else ""
 
 
 def where_it_is(path: Path) -> str:

@@ -6,7 +6,7 @@ import importlib
 import re
 from typing import Any
 
-from .discovery import Offer, described, normalised, place_of, removal
+from .discovery import Offer, described, normalised, place_of, place_text, removal
 from .errors import PluginError
 
 
@@ -29,7 +29,7 @@ def import_offer(offer: Offer) -> Any:
 
 def unusable(offer: Offer, reason: str, place: tuple[str, int] = ("", 0)) -> PluginError:
     """Give the error about an offer that cannot be used, with where the mistake is, and how to get rid of it."""
-    where = f"{place[0]}:{place[1]}" if place[0] else offer.provenance.file
+    where = place_text(*place) if place[0] else offer.provenance.file
     who = f"{offer.kind} '{offer.name}' of {offer.provenance}"
     return PluginError(f"{who} cannot be opened: {reason} [{where}]", removal(offer.provenance))
 

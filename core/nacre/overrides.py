@@ -15,7 +15,7 @@ Table = dict[str, Any]
 def apply_override(table: Table, override: str) -> None:
     """Change a net file's table as "solver.max_iter=100", "layer.conv1.n_filter=30" or "seed=3" say.
 
-    Values are TOML; a bare word that is none, such as ReLU, is a text. Layers go by name, callbacks by type.
+    Values are TOML; a bare word or path that is none, such as ReLU, is a text. Layers go by name, callbacks by type.
 
     Raises:
         ConfigError: there is nothing of this name, or the value cannot be read.
@@ -68,7 +68,7 @@ def _override_value(override: str, text: str) -> Any:
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError) as error:
-        if re.fullmatch(r"[A-Za-z][\w.:/-]*", text):
+        if re.fullmatch(r"([A-Za-z]|\.{0,2}/|~/)[\w.:/~-]*", text):
             return text
         raise ConfigError(f"--set {override}: {text!r} is no TOML value: {error}") from error
     if list(read) != ["value"]:

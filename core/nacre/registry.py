@@ -29,10 +29,11 @@ from .discovery import (
     make_offer,
     new_manager,
     normalised,
+    place_text,
     read_module,
     switch_off,
 )
-from .errors import PluginError, RegistryError, nearest
+from .errors import PluginError, RegistryError, nearest, where_it_is
 from .opening import import_offer, unusable
 from .requirements import parse_requirements as parse_requirements
 from .settings import settings
@@ -232,6 +233,10 @@ class Registry:
         switches off a plugin of its name. Raises PluginError with file and line.
         """
         file = Path(path).resolve()
+        if not file.is_file():
+            if file.exists():
+                raise PluginError(f"{path}: not a file", "name a Python file")
+            raise PluginError(f"{path}: no such file", where_it_is(Path(path)))
         name = normalised(file.stem)
         same = [plugin for plugin in self.plugins() if plugin.provenance.distribution == name]
         if any(plugin.provenance.file != str(file) for plugin in same):
@@ -265,7 +270,7 @@ class Registry:
             problems = read_module(plugin, module, self._hooks())
             if problems:
                 self._hooks().unregister(name=plugin.name)
-                raise PluginError(f"{problems[0].file}:{problems[0].line}: {problems[0].reason}")
+                raise PluginError(f"{place_text(problems[0].file, problems[0].line)}: {problems[0].reason}")
         self._plugins.append(plugin)
         self._add_all(plugin, [_in_module(offer, file.stem, module) for offer in plugin.offers])
         for cls in [] if plugin.offers else _classes_of(module):

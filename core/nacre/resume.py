@@ -131,9 +131,11 @@ def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> d
     used = {name for names in sources.values() for name in names}
     complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]
     if complaints:
-        of = f" ('{snapshot.state['net']}')" if snapshot.state.get("net") else ""
+        theirs = snapshot.state.get("net")
+        what = f"belongs to another net ('{theirs}') than '{net.name}'" if theirs else "belongs to another net"
+        what = f"does not fit net '{net.name}'" if theirs == net.name else what
         raise SnapshotError(
-            f"the snapshot belongs to another net{of} than '{net.name}': parameter {'; '.join(complaints)}",
+            f"the snapshot {what}: parameter {'; '.join(complaints)}",
             "take the net file that it was trained with",
         )
     return {name: saved[min(names)] for name, names in sources.items()}

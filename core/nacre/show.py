@@ -75,13 +75,13 @@ def first_line(net: Net) -> str:
     ops = [net.node_ops[node.name] for node in net.wiring.nodes]
     work = [op for op in ops if not op.is_source]
     own = [op.name for op in work if not op.kernel]
-    parts = [f"{len(work) - len(own)} of {len(work)} layers have kernels"]
+    parts = [f"{len(work) - len(own)} of {len(work)} layers run through kernels made for it"]
     if own:
-        parts.append(f"{len(own)} on {'its' if len(own) == 1 else 'their'} own xp: {', '.join(own)}")
+        parts.append(f"{', '.join(own)} through {'its' if len(own) == 1 else 'their'} general code")
     copies = len(net.schedule.copies)
-    whose = f" for {', '.join(_copied_for(net))}" if copies else ""
-    parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'}{whose}")
-    return f"{net.backend.name}: {'; '.join(parts)}"
+    if copies:
+        parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'} a step for {', '.join(_copied_for(net))}")
+    return f"backend {net.backend.name}: {'; '.join(parts)}"
 
 
 def _copied_for(net: Net) -> list[str]:

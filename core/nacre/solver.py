@@ -73,7 +73,7 @@ class Solver(Configured):
         return Training(self, net, reports)
 
     def solve(self, net: Net, *, resume: Snapshot | None = None, reports: Sequence[Report] = ()) -> Training:
-        """Train a net to the end, or until SIGINT or SIGTERM; give the training, whose fields tell how it went.
+        """Train a net to the end, or until SIGINT, SIGTERM or SIGHUP; give the training, whose fields tell how it went.
 
         A signal lets the iteration and the callbacks finish, and then gives a warning where nobody listens to reports.
 
@@ -269,7 +269,7 @@ class Training:
         self.step_seconds += time.perf_counter() - begin
 
     def run(self) -> None:
-        """Train until `max_iter`, or until SIGINT, SIGTERM or a callback stops it; then let the callbacks finish.
+        """Train until `max_iter`, a signal (see `solve`) or a callback's `stop`; then let the callbacks finish.
 
         Raises:
             NotFiniteError: names the layer and the blob; the callbacks do not finish, so no snapshot has such numbers.
@@ -360,18 +360,28 @@ class Training:
 
 @contextmanager
 def _signals(training: Training) -> Generator[None]:
-    """Let SIGINT and SIGTERM end a training after its iteration; a second one ends what is being done at once."""
+    """Let SIGINT, SIGTERM and SIGHUP end a training after its iteration; a second one ends what is being done at once.
+
+    SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so its second does not,
+    and where it is ignored (nohup) it stays so.
+    """
 
     def stop(number: int, _: object) -> None:
+        if training.interrupted and number == hang_up:
+            return
         if training.interrupted:
             raise KeyboardInterrupt
         training.interrupted = True
         training.stopped = signal.Signals(number).name
 
+    hang_up: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
+        numbers.append(signal.Signals(hang_up))
     before: dict[int, Any] = {}
     try:
         if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in numbers:
                 before[number] = signal.signal(number, stop)
         yield
     finally:

@@ -27,7 +27,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: no such file", where_it_is(path))
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is no net file")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -187,7 +187,8 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
             names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
             raise TopologyError(
                 f"blob '{one.name}' feeds several layers that back-propagate: {names}",
-                "give each a top of a SplitLayer, or make the net with insert_splits=True",
+                "give each a top of a SplitLayer, or make the net with insert_splits=True; "
+                'in a net file, a [[layer]] with type = "Split", or insert_splits = true',
             )
     reached = [False] * len(wiring.wires)
     for index in reversed(range(len(wiring.nodes))):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import open_backend
+from nacre import NacreError, open_backend
 from nacre_numpy import convolution, pooling, threads, update
 from nacre_numpy.convolution import Convolution2D
 from nacre_numpy.inner_product import InnerProduct
@@ -154,8 +154,12 @@ def test_number_of_threads_reads_the_environment(monkeypatch):
     assert number_of_threads() == 3
     monkeypatch.setenv("NACRE_NUM_THREADS", "5")
     assert number_of_threads() == 5
-    for name in ("OMP_NUM_THREADS", "NACRE_NUM_THREADS"):
-        monkeypatch.setenv(name, "many")
+    for bad in ("many", "0", "-1", "2.5"):
+        monkeypatch.setenv("NACRE_NUM_THREADS", bad)
+        with pytest.raises(NacreError, match=f"NACRE_NUM_THREADS={bad}, but it must be a whole number above 0"):
+            number_of_threads()
+    monkeypatch.setenv("NACRE_NUM_THREADS", "")
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
     assert 1 <= number_of_threads() <= (os.cpu_count() or 1)
     monkeypatch.setattr(threads, "_cgroup_limit", lambda: 1)
     assert number_of_threads() == 1

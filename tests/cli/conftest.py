@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -12,9 +20,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import nacre.durable
 import nacre.registry
 from nacre.cli.app import nacre as command
 from nacre.registry import Registry
+
+SCRIPT = [sys.executable, "-c", "from nacre.cli import main; main()"]
 
 NET = """
 name = "small"
@@ -119,6 +130,36 @@ def run(*arguments: object, code: int = 0) -> Done:
     assert isinstance(result.exception, SystemExit | None), result.exception
     assert result.exit_code == code, result.output
     return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def terminal(*arguments: str, **variables: str) -> str:
+    """Give what a command shows on a terminal, which must end well."""
+    outer, inner = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **variables}
+    with subprocess.Popen([*SCRIPT, *arguments], stdout=inner, stderr=inner, stdin=inner, env=environment) as process:
+        os.close(inner)
+        shown = b""
+        try:
+            while part := os.read(outer, 65536):
+                shown += part
+        except OSError:  # the other side is closed: how Linux says that all is read
+            pass
+        os.close(outer)
+    assert process.returncode == 0
+    return shown.decode()
+
+
+@contextmanager
+def full_disk() -> Generator[None]:
+    """Let every durable write fail as on a full disk, once a file is begun."""
+
+    def write(_: int, __: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    full = SimpleNamespace(**{name: getattr(os, name) for name in ("open", "replace", "unlink", "fsync")}, write=write)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nacre.durable, "_os", full)
+        yield
 
 
 def write_data(path: Path, records: int, seed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import nacre.registry
 from nacre.cli.app import COMMANDS
+from nacre.cli.screen import command_line
 
 from .conftest import run
 
@@ -49,6 +51,62 @@ def test_the_script_ends_with_the_exit_code() -> None:
     assert "did you mean small.toml?" in done.stderr
     done = subprocess.run([*script, "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"nacre {nacre.__version__}\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has this device")
+def test_output_that_cannot_be_printed_is_told_once() -> None:
+    script = [sys.executable, "-c", "from nacre.cli import main; main()"]
+    for command in (["layers"], ["layers", "--json"], ["--help"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([*script, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*script, "layers"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_commands_are_named_as_they_can_be_typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, link, elsewhere = folder / ".venv" / "bin" / "nacre", folder / "on path" / "nacre", folder / "other"
+    for path in (script, elsewhere / "nacre"):
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    link.parent.mkdir()
+    link.symlink_to(script)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    for search, typed in (
+        (script.parent, "nacre"),
+        (link.parent, "nacre"),
+        (folder / "none", ".venv/bin/nacre"),
+        (elsewhere, ".venv/bin/nacre"),
+    ):
+        monkeypatch.setenv("PATH", str(search))
+        assert command_line("test", "a b.toml") == f"{typed} test 'a b.toml'"
+    monkeypatch.chdir(elsewhere)
+    assert command_line("test") == f"{script} test"
+    monkeypatch.chdir(script.parent)
+    assert command_line("test") == "./nacre test"
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    assert command_line("test") == "nacre test"
+
+
+def test_a_plugin_file_that_is_not_there_or_offers_nothing() -> None:
+    assert run("layers", "--plugin", "nope.py", code=2).err.startswith("error: nope.py: no such file\n")
+    assert run("layers", "--plugin", ".", code=2).err.startswith("error: .: not a file\n")
+    Path("nothing.py").write_text("x = 1\n")
+    assert run("layers", "--plugin", "nothing.py").err.startswith("warning: --plugin nothing.py offers nothing: ")
+    Path("itself.py").write_text(
+        "import nacre\n\n@nacre.register\nclass Twice(nacre.Neuron):\n    pass\n\n"
+        "class Thrice(nacre.Neuron):\n    pass\n"
+    )
+    Path("only.py").write_text(
+        "import nacre\n\nnacre.register(type('One', (nacre.Neuron,), {'__module__': __name__}))\n"
+    )
+    Path("class.py").write_text("from nacre import Neuron\n\nclass Four(Neuron):\n    pass\n")
+    for name in ("itself.py", "only.py", "class.py"):
+        assert run("layers", "--plugin", name).err == ""
 
 
 def test_help_lists_every_command_in_a_line() -> None:

@@ -10,7 +10,7 @@ import pytest
 from nacre import Callback, registry
 from nacre.cli.demo import _places
 
-from .conftest import NET, run
+from .conftest import NET, full_disk, run
 
 SHORT = ("--set", "solver.max_iter=60", "--set", "callback.ValidationPerformance.every_n_iter=30")
 
@@ -18,7 +18,7 @@ SHORT = ("--set", "solver.max_iter=60", "--set", "callback.ValidationPerformance
 def test_the_demo_trains_and_says_what_is_next() -> None:
     pytest.importorskip("matplotlib")
     lines = run("demo", *SHORT).out.splitlines()
-    assert lines[0].startswith("numpy: ")
+    assert lines[0].startswith("backend numpy: ")
     match = re.fullmatch(r"test accuracy: (\d+\.\d\d) % \((\d+) of 360\)", lines[-3])
     assert match is not None
     assert match[1] == f"{100 * int(match[2]) / 360:.2f}"
@@ -44,6 +44,19 @@ def test_the_demo_runs_again_and_leaves_a_changed_net_alone() -> None:
     assert "nacre-demo/lenet.toml was changed: it is used as it is" in again.out
     assert "trained 40 iterations" in again.out
     assert net.read_text() == changed
+
+
+def test_a_demo_on_a_full_disk_leaves_no_half_files() -> None:
+    with full_disk():
+        error = run("demo", *SHORT, code=2).err
+    assert error.startswith("error: nacre-demo/lenet.toml: cannot be written: No space left on device\n  make room")
+    assert not list(Path("nacre-demo").iterdir())
+    assert "was changed" not in run("demo", *SHORT).out
+
+
+def test_a_file_in_the_place_of_the_demos_folder() -> None:
+    Path("nacre-demo").touch()
+    assert run("demo", code=2).err.startswith("error: nacre-demo: not a folder\n  give that file another name")
 
 
 def test_a_demo_without_a_snapshot_says_so() -> None:

@@ -15,7 +15,7 @@ from nacre import Backend, Layer, MethodState, Names, Neuron
 from nacre.config import load
 from nacre.layer import TRAITS
 
-from .conftest import run
+from .conftest import full_disk, run, terminal
 
 
 def named(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -49,8 +49,15 @@ def test_graph_is_svg_or_dot() -> None:
     assert Path("net.svg").read_text(encoding="utf-8") == run("graph", "small.toml").out
     run("graph", "small.toml", "--out", "net.dot", "--phase", "test")
     assert '"accuracy"' in Path("net.dot").read_text(encoding="utf-8")
+    before = Path("net.svg").read_bytes()
+    with full_disk():
+        assert "net.svg: cannot be written: No space left" in run("graph", "small.toml", "--out", "net.svg", code=2).err
+    assert Path("net.svg").read_bytes() == before
     assert "net.pdf: a drawing is .svg or .dot" in run("graph", "small.toml", "--out", "net.pdf", code=2).err
-    assert "no/net.svg: No such file or directory" in run("graph", "small.toml", "--out", "no/net.svg", code=2).err
+    assert (
+        "no/net.svg: cannot be written: No such file or directory"
+        in run("graph", "small.toml", "--out", "no/net.svg", code=2).err
+    )
 
 
 # time, gradcheck
@@ -83,6 +90,33 @@ def test_gradients_are_right() -> None:
     assert list(told["parameters"]) == ["ip1/weight", "ip1/bias", "ip2/weight", "ip2/bias"]
     assert max(told["parameters"].values()) < 1e-5
     assert run("gradcheck", "small.toml", "--entries", 5).out.endswith("all gradients are right\n")
+    for tolerance in ("nan", "-1"):
+        done = run("gradcheck", "small.toml", f"--tolerance={tolerance}", code=2)
+        assert "must be 0 or a number above it" in done.err
+
+
+def test_the_gradient_that_is_being_checked_is_shown() -> None:
+    shown = terminal("gradcheck", "small.toml", "--entries", "20")
+    assert "ip2/bias" in shown.partition("relative error")[0]
+    assert "\x1b" not in run("gradcheck", "small.toml", "--entries", 5).err
+
+
+def test_a_gradient_that_is_zero_everywhere_is_not_called_right() -> None:
+    Path("still.py").write_text(
+        "from nacre import Neuron\n"
+        "class Still(Neuron):\n"
+        "    def forward(self, backend, x, y):\n"
+        "        y[...] = 1\n"
+        "    def backward(self, backend, x, y, dy, dx):\n"
+        "        dx[...] = 0\n"
+    )
+    change = ("gradcheck", "small.toml", "--plugin", "still.py", "--set", "layer.ip1.neuron=Still", "--entries", 5)
+    lines = run(*change).out.splitlines()
+    told = {line.split()[0]: line.split(maxsplit=2)[2] for line in lines if line.startswith("ip")}
+    nothing = "nothing checked: the gradient is zero everywhere"
+    assert told == {"ip1/weight": nothing, "ip1/bias": nothing, "ip2/weight": "right", "ip2/bias": "right"}
+    assert lines[-1] == "all other gradients are right"
+    assert run(*change, "--json").json["zero"] == ["ip1/weight", "ip1/bias"]
 
 
 def test_a_wrong_gradient_is_found() -> None:
@@ -176,9 +210,9 @@ def test_the_first_line_says_for_whom_copies_are_made() -> None:
     here.register(BlockedBackend, "blocked", "backend", "blocked")
     here.register_kernel(BlockedInnerProduct, "InnerProduct", "blocked", "blocked")
     told = run("explain", "small.toml", "--backend", "blocked").out.splitlines()[0]
-    assert "2 of 4 layers have kernels; 2 on their own xp: drop1, loss; " in told
-    assert told.endswith(" copies for ip1/Tanh, drop1, loss")
-    assert run("explain", "small.toml").out.splitlines()[0].endswith("; 0 copies")
+    assert "2 of 4 layers run through kernels made for it; drop1, loss through their general code" in told
+    assert told.endswith(" copies a step for ip1/Tanh, drop1, loss")
+    assert run("explain", "small.toml").out.splitlines()[0].endswith("general code")
 
 
 def test_explain_tells_regularisers_and_constraints() -> None:

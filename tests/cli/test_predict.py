@@ -52,7 +52,7 @@ def test_layers_that_are_absent_in_the_test_are_passed_over(trained: Path) -> No
         (["no"], "no: no such file"),
         (["."], "no snapshot-*.h5 in this folder"),
         (["test.h5"], "test.h5"),
-        (["snapshots", "--set", "layer.ip1.output_dim=5"], "the snapshot belongs to another net"),
+        (["snapshots", "--set", "layer.ip1.output_dim=5"], "the snapshot does not fit net 'small': parameter 'ip1/"),
         (["snapshots", "--set", "layer.ip1.name=other"], "'other/weight' is missing in it"),
         (["snapshots", "--set", 'layer.test.exclude=["test", "predict"]'], "which no layer writes"),
     ],
@@ -131,7 +131,7 @@ def test_pictures(trained: Path) -> None:
     run("predict", "picture.toml", trained, "colour.png", "grey.png", *shape, "--out", "two.npy")
     assert np.load("two.npy").shape == (2, 3)
     same = ("--set", "layer.ip1.name=other", "--shape", "1,6,8", "--divide", "2")
-    assert "another net" in run("predict", "picture.toml", trained, "grey.png", *same, code=2).err
+    assert "does not fit" in run("predict", "picture.toml", trained, "grey.png", *same, code=2).err
     read = PictureReader().read
     assert np.array_equal(read(Path("grey.png"), "data", (1, 6, 8)) / 2, np.load("grey.npy"))
     assert np.array_equal(read(Path("colour.png"), "data", (3, 6, 8))[0], np.moveaxis(pixels, -1, 0))
@@ -142,6 +142,8 @@ def test_pictures(trained: Path) -> None:
     [
         (None, "no.npy", "no.npy: no such file"),
         (b"no array", "bad.npy", "bad.npy: this is no array of NumPy's"),
+        (b"", "bad.npy", "bad.npy: this is no array of NumPy's"),
+        (b"\x93NUMPY\x01\x00", "bad.npy", "bad.npy: it is damaged: "),
         (b"no hdf5", "bad.h5", "bad.h5"),
         (b"1,2,3,4,5,6,7,x\n", "bad.csv", "bad.csv: record 0 (line 1): not all of '1,2,3,4,5,6,7,x' are numbers"),
         (b"1,2,3,4,5,6,7,8\n\n1,2\n", "bad.csv", "bad.csv: record 1 (line 3) has 2 numbers, but the first has 8"),
@@ -170,7 +172,7 @@ def test_arrays_that_do_not_fit(trained: Path) -> None:
     np.save("fine.npy", np.zeros((3, 2, 4)))
     for names, error in (
         (["texts.npy"], "texts.npy: an array of <U1 has no numbers"),
-        (["objects.npy"], "objects.npy: this is no array of NumPy's"),
+        (["objects.npy"], "objects.npy: it holds Python objects, but only numbers are read"),
         (["fine.npy", "wide.npy"], "wide.npy: its records are of shape (2, 5), but the net takes (2, 4)"),
     ):
         assert error in run("predict", "small.toml", trained, *names, code=2).err
@@ -182,7 +184,7 @@ def test_arrays_that_do_not_fit(trained: Path) -> None:
     told = "the records are of different shapes: wide.npy: (2, 5), fine.npy: (2, 4)"
     assert told in run("predict", "small.toml", trained, "wide.npy", "fine.npy", code=2).err
     changed = ("--set", "layer.ip1.output_dim=5")  # that is another net, whatever the records are
-    assert "another net" in run("predict", "small.toml", trained, "fine.npy", *changed, code=2).err
+    assert "does not fit" in run("predict", "small.toml", trained, "fine.npy", *changed, code=2).err
 
 
 def test_numbers_that_are_not_finite_are_named(trained: Path) -> None:
@@ -246,13 +248,20 @@ def test_pictures_without_pillow_say_what_to_install(trained: Path, monkeypatch:
         (["--blob", "prbo"], "no layer writes blob 'prbo' in this phase (did you mean 'prob'?)"),
         (["--out", "x.txt"], "x.txt: no plugin writes files that end in '.txt'; known: .csv, .h5, .hdf5, .npy, .npz"),
         (["--blob", "prob,ip1", "--out", "x.npy"], "it holds one blob, but 2 are wanted"),
-        (["--classes", "no.txt"], "no.txt: it cannot be read"),
+        (["--classes", "no.txt"], "error: no.txt: no such file\n"),
+        (["--classes", "."], "error: .: cannot be read: Is a directory\n"),
+        (["--classes", "test.h5"], "error: test.h5: not a text file (UTF-8): "),
+        (["--classes", "two.txt"], "two.txt: it names 2 classes, but blob 'prob' has 3 numbers a record"),
         (["--shape", "a"], "must be like 1,8,8"),
+        (["--shape", "1,x"], "'1,x' must be like 1,8,8, but 'x' is no whole number above 0"),
+        (["--shape", "1,0,8"], "but '0' is no whole number above 0"),
         (["--divide", "0"], "--divide 0"),
+        (["--divide", "nan"], "--divide nan: it must be a finite number other than 0"),
         (["--out", "no/such/x.npy"], "no/such/x.npy"),
     ],
 )
 def test_bad_options(trained: Path, options: list[str], error: str) -> None:
+    Path("two.txt").write_text("red\ngreen\n\n")
     assert error in run("predict", "small.toml", trained, "test.h5", *options, code=2).err
 
 

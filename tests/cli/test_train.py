@@ -8,7 +8,6 @@ import pty
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,7 @@ import pytest
 
 from nacre.cli.snapshots import load_snapshot
 
-from .conftest import run
-
-SCRIPT = [sys.executable, "-c", "from nacre.cli import main; main()"]
+from .conftest import SCRIPT, run, terminal
 
 
 def snapshots(folder: str = "snapshots") -> list[str]:
@@ -27,7 +24,9 @@ def snapshots(folder: str = "snapshots") -> list[str]:
 
 def test_a_training_on_a_plain_screen() -> None:
     lines = run("train", "small.toml").out.splitlines()
-    assert lines[0] == "numpy: 2 of 4 layers have kernels; 2 on their own xp: drop1, loss; 0 copies"
+    assert lines[0] == (
+        "backend numpy: 2 of 4 layers run through kernels made for it; drop1, loss through their general code"
+    )
     assert lines[1].startswith("iteration 20: loss ")
     assert any(line.startswith("iteration 30: validation: loss ") and " of 27)" in line for line in lines)
     assert "iteration 60: saved snapshots/snapshot-000060.h5" in lines
@@ -164,7 +163,7 @@ def test_a_net_without_a_solver_or_a_snapshot() -> None:
     assert "so there is no folder to resume from" in run("train", "unsaved.toml", "--resume", "auto", code=2).err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_after_the_iteration_and_says_how_to_go_on(number: signal.Signals, code: int) -> None:
     command = [*SCRIPT, "train", "small.toml", "--set", "solver.max_iter=100000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -183,32 +182,31 @@ def test_a_signal_ends_after_the_iteration_and_says_how_to_go_on(number: signal.
     ] == (iteration + 5)
 
 
-def terminal(**variables: str) -> str:
-    """Give what a training shows on a terminal."""
+def test_a_training_whose_terminal_is_closed_is_saved() -> None:
     outer, inner = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **variables}
-    command = [*SCRIPT, "train", "small.toml", "--set", "solver.max_iter=3000"]
-    with subprocess.Popen(command, stdout=inner, stderr=inner, stdin=inner, env=environment) as process:
+    command = [*SCRIPT, "train", "small.toml", "--set", "solver.max_iter=100000000"]
+    command += ["--set", "callback.TrainingSummary.every_n_iter=1", "--set", "callback.Snapshot.every_n_iter=100000000"]
+    with subprocess.Popen(command, stdout=inner, stderr=inner, stdin=inner) as process:
         os.close(inner)
         shown = b""
-        try:
-            while part := os.read(outer, 65536):
-                shown += part
-        except OSError:  # the other side is closed: how Linux says that all is read
-            pass
+        while b"iteration 40: " not in shown:
+            shown += os.read(outer, 65536)
+        process.send_signal(signal.SIGHUP)
         os.close(outer)
-    assert process.returncode == 0
-    return shown.decode()
+    (name,) = snapshots()  # that of the end
+    iteration = int(name[9:15])
+    options = ("--resume", "auto", "--set", f"solver.max_iter={iteration + 5}", "--json")
+    assert run("train", "small.toml", *options).json["iterations"] == iteration + 5
 
 
 def test_a_terminal_shows_progress_and_colour_unless_it_must_not() -> None:
-    shown = terminal()
+    shown = terminal("train", "small.toml", "--set", "solver.max_iter=3000")
     assert "/3000" in shown
     assert "images/s" in shown
     assert "left" in shown
     assert "iteration 30: validation: loss" in shown
     colours = ("\x1b[3", "\x1b[9", "\x1b[1;3")
     assert any(colour in shown for colour in colours)
-    plain = terminal(NO_COLOR="1")
+    plain = terminal("train", "small.toml", "--set", "solver.max_iter=3000", NO_COLOR="1")
     assert "iteration 30: validation: loss" in plain
     assert "\x1b[38" not in plain and "\x1b[32" not in plain and "\x1b[35" not in plain

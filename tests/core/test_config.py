@@ -236,6 +236,11 @@ def test_paths_start_from_the_net_file(clean: Path) -> None:
         (NET.replace("seed = 3", "seed = true"), "small.toml: seed=True, but it must be a whole number"),
         (NET.replace("seed = 3", 'fallback = "maybe"'), 'fallback=\'maybe\', but it must be "warn" or "error"'),
         ('layer = "ip"', "layer='ip', but it must be an array of tables: [[layer]]"),
+        ("[layer]\ntype = 'ReLU'", "it says [layer], but there may be several: write [[layer]]"),
+        (NET.replace("[[callback]]", "[callback]"), "it says [callback], but there may be several: write [[callback]]"),
+        (NET.replace('"InnerProduct"', "3"), "ip1: type=3, but it must be a text"),
+        (NET.replace('"Tanh"', '"tanh"'), "ip1: neuron: no neuron 'tanh' (did you mean 'Tanh'?)"),
+        (NET.replace('"SGD"', '"sgd"'), "[solver]: no solver 'sgd' (did you mean 'SGD'?)"),
         ("layer = [1]", "layer must be an array of tables: [[layer]]"),
         ('name = "empty"', "there is no [[layer]]"),
         ('[[layer]]\nname = "a"', 'a: type is missing: which layer it is, such as type = "InnerProduct"'),
@@ -261,7 +266,17 @@ def test_paths_start_from_the_net_file(clean: Path) -> None:
         (NET.replace('type = "TrainingSummary"', ""), "[[callback]] 1: type is missing"),
         (NET + "[plugins]\nrequired = []", "unknown key 'plugins.required' (did you mean 'require'?)"),
         (NET + "[plugins]\nrequire = [1]", "plugins.require must be a list of texts"),
-        (NET + "[plugins.pin]\nx = 1", "plugins.pin: 'x'=1, but it must be the name of a distribution"),
+        (
+            NET + '[plugins.pin]\n"layer:X" = 1',
+            "plugins.pin: 'layer:X'=1, but it must be the name of a distribution",
+        ),
+        *(
+            (
+                NET + f'[plugins.pin]\n"{key}" = "nacre"',
+                f"plugins.pin: '{key}' is no key: it must be kind:Name, or kernel:Name@backend",
+            )
+            for key in ("Gain", "kernel:Gain", "layer:Gain@numpy", "layer:", "")
+        ),
         (NET + '[plugins]\nrequire = ["no-such-thing>=2"]', "required: no-such-thing>=2 (not installed)"),
     ],
 )
@@ -303,6 +318,11 @@ def test_a_file_that_cannot_be_read(content: bytes | None, complaint: str) -> No
     assert str(caught.value).startswith(f"bad.toml: {complaint}")
 
 
+def test_a_mark_of_byte_order_is_passed_over() -> None:
+    Path("marked.toml").write_bytes(b"\xef\xbb\xbf" + NET.encode())
+    assert load("marked.toml").table == load(write()).table
+
+
 def test_a_folder_and_a_giant_are_no_net_files(clean: Path) -> None:
     with pytest.raises(ConfigError, match="not a file"):
         load(clean)
@@ -317,6 +337,10 @@ def test_a_folder_and_a_giant_are_no_net_files(clean: Path) -> None:
     [
         ("seed=7", lambda file: file.table["seed"], 7),
         (" seed = 7 ", lambda file: file.table["seed"], 7),
+        ("name=/tmp/x", lambda file: file.table["name"], "/tmp/x"),
+        ("name=./x", lambda file: file.table["name"], "./x"),
+        ("name=../x/y-1.h5", lambda file: file.table["name"], "../x/y-1.h5"),
+        ("name=~/x", lambda file: file.table["name"], "~/x"),
         ("backend=numpy", lambda file: file.table["backend"], "numpy"),
         ("layer.ip1.output_dim=9", lambda file: file.layers[2].output_dim, 9),
         ("layer.scores.v2.output_dim=9", lambda file: file.layers[3].output_dim, 9),
@@ -367,21 +391,23 @@ def test_an_override_of_one_of_two_is_refused() -> None:
 def test_settings_win_in_their_order(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = load(write())
     assert file.backend() == ""
-    write('backend = "users"\n[plugins.pin]\na = "users"\nb = "users"\nc = "users"', "config/nacre/nacre.toml")
+    write(
+        'backend = "users"\n[plugins.pin]\n"x:A" = "users"\n"x:B" = "users"\n"x:C" = "users"', "config/nacre/nacre.toml"
+    )
     assert file.backend() == "users"
-    write('backend = "folders"\n[plugins.pin]\na = "folders"\nb = "folders"', "nacre.toml")
+    write('backend = "folders"\n[plugins.pin]\n"x:A" = "folders"\n"x:B" = "folders"', "nacre.toml")
     assert file.backend() == "folders"
     monkeypatch.setenv("NACRE_BACKEND", "environments")
     assert file.backend() == "environments"
-    file = load(write(NET.replace("seed", 'backend = "files"\nseed') + '[plugins.pin]\na = "files"\n'))
+    file = load(write(NET.replace("seed", 'backend = "files"\nseed') + '[plugins.pin]\n"x:A" = "files"\n'))
     assert file.backend() == "files"
-    assert file.pins == {"a": "files", "b": "folders", "c": "users"}
+    assert file.pins == {"x:A": "files", "x:B": "folders", "x:C": "users"}
     assert file.backend("given") == "given"
 
 
 def test_settings_hold_for_python_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    write('[plugins.pin]\na = "users"\nb = "users"', "config/nacre/nacre.toml")
-    write('backend = "mine"\n[plugins.pin]\nb = "folders"', "nacre.toml")
+    write('[plugins.pin]\n"x:A" = "users"\n"x:B" = "users"', "config/nacre/nacre.toml")
+    write('backend = "mine"\n[plugins.pin]\n"x:B" = "folders"', "nacre.toml")
 
     class Mine(HostMemory):
         name = "mine"
@@ -389,9 +415,9 @@ def test_settings_hold_for_python_as_well(monkeypatch: pytest.MonkeyPatch) -> No
     nacre.registry.register(Mine, "mine", "backend")
     assert isinstance(open_backend(), Mine)
     layers = load(write()).layers
-    net = Net("n", layers, allocate=False, pins={"a": "given"})
+    net = Net("n", layers, allocate=False, pins={"x:A": "given"})
     assert isinstance(net.backend, Mine)
-    assert net.pins == {"a": "given", "b": "folders"}
+    assert net.pins == {"x:A": "given", "x:B": "folders"}
     monkeypatch.setenv("NACRE_BACKEND", "numpy")
     assert open_backend().name == Net("n", layers, allocate=False).backend.name == "numpy"
 
@@ -416,7 +442,8 @@ def test_a_pin_in_the_settings_settles_who_serves_a_net() -> None:
         ("backnd = 'numpy'", "nacre.toml: unknown key 'backnd' (did you mean 'backend'?)"),
         ("backend = 3", "nacre.toml: backend=3, but it must be a text"),
         ("[plugins]\nrequire = []", "nacre.toml: unknown key 'plugins.require'"),
-        ("[plugins.pin]\na = 1", "nacre.toml: plugins.pin: 'a'=1"),
+        ('[plugins.pin]\n"x:A" = 1', "nacre.toml: plugins.pin: 'x:A'=1"),
+        ('[plugins.pin]\nA = "nacre"', "nacre.toml: plugins.pin: 'A' is no key"),
         ("[", "nacre.toml: not TOML"),
     ],
 )

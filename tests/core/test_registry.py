@@ -721,7 +721,7 @@ def test_a_file_that_registers_by_itself_is_not_registered_again(
         ("x = 1\nif x\n", ":2: SyntaxError"),
         (offering(offer_layers="{'no name': 'a:B'}"), ":3: offer_layers: layer 'no name'"),
         (offering(offer_layers="1 / 0"), ":5: offer_layers raised ZeroDivisionError"),
-        (None, "FileNotFoundError"),
+        (None, "wrong.py: no such file"),
     ],
 )
 def test_errors_in_a_file_name_file_and_line(tmp_path: Path, text: str | None, words: str) -> None:
@@ -866,3 +866,10 @@ def test_a_plugin_that_ends_the_program_is_one_that_fails(install: Install) -> N
     registry = Registry()
     assert problems(registry) == [("acme", "import")]
     assert "Calm" in registry.names("layer")
+
+
+def test_a_place_without_a_line_names_no_line_0() -> None:
+    told = Problem("acme", "1.0", "hook", "bad", "acme.py", 0, "")
+    assert str(told) == "acme 1.0 (hook): bad [acme.py]"
+    assert str(replace(told, line=7)) == "acme 1.0 (hook): bad [acme.py:7]"
+    assert str(replace(told, file="")) == "acme 1.0 (hook): bad"

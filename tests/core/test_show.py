@@ -111,7 +111,7 @@ def test_the_first_line_names_who_has_no_kernel() -> None:
         SquareLossLayer(name="loss", bottoms=["y"]),
     ]
     assert first_line(Net("n", layers, backend="numpy", allocate=False)) == (
-        "numpy: 1 of 2 layers have kernels; 1 on its own xp: loss; 0 copies"
+        "backend numpy: 1 of 2 layers run through kernels made for it; loss through its general code"
     )
 
 

@@ -289,7 +289,7 @@ def test_bad_fields(fields: dict[str, Any], message: str) -> None:
 # Signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_training_after_its_iteration(number: int) -> None:
     before = signal.getsignal(number)
     notes: list[Any] = []
@@ -316,6 +316,27 @@ def test_a_second_signal_ends_it_at_once() -> None:
         solver(callbacks=callbacks).solve(pulled_net())
     assert [note[1] for note in notes] == ["begin", "shutdown", "shutdown"]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_closed_terminal_may_say_so_twice() -> None:
+    def hang_up(_: Training) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    reports = Reports()
+    training = solver(callbacks=[Recorder(every_n_iter=5, what=hang_up)]).solve(pulled_net(), reports=[reports])
+    assert (training.iteration, training.stopped) == (5, "SIGHUP")
+
+
+def test_a_training_under_nohup_goes_on() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        callbacks = [Recorder(every_n_iter=5, what=lambda _: os.kill(os.getpid(), signal.SIGHUP))]
+        training = solver(callbacks=callbacks).solve(pulled_net(), reports=[Reports()])
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (training.iteration, training.stopped) == (training.solver.max_iter, "")
 
 
 def test_one_signal_after_a_callbacks_stop_still_lets_it_finish() -> None:

@@ -167,7 +167,8 @@ def test_bad_sharing() -> None:
         check(*layers)
     assert str(caught.value) == (
         "blob 'a' feeds several layers that back-propagate: 'b', 'c'\n"
-        "  give each a top of a SplitLayer, or make the net with insert_splits=True"
+        "  give each a top of a SplitLayer, or make the net with insert_splits=True; "
+        'in a net file, a [[layer]] with type = "Split", or insert_splits = true'
     )
     check(*layers, insert_splits=True)
 

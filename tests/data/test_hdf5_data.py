@@ -1,5 +1,6 @@
 """HDF5Data: several files as one, in memory or batch by batch, and what is wrong with a file is said."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Sequence
@@ -271,6 +272,24 @@ def test_a_file_that_is_no_hdf5(tmp_path: Path) -> None:
     raises(r"hdf5: .*a\.h5: this is not an HDF5 file", tmp_path / "a.h5")
     (tmp_path / "b.h5").touch()
     raises(r"hdf5: .*b\.h5: this file is empty", tmp_path / "b.h5")
+
+
+def test_reasons_are_short_and_name_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.h5", *digits(64))
+    size = path.stat().st_size
+    os.truncate(path, size - 100)
+    with pytest.raises(DataError) as caught:
+        make(path)
+    told = f"a.h5: truncated: it has {size - 100:,} of {size:,} bytes\n  copy or convert it again"
+    assert str(caught.value).endswith(told)
+    assert str(caught.value).count(str(path)) == 1
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(h5py, "is_hdf5", lambda _: False)  # what h5py says of what it may not read
+    monkeypatch.setattr(Path, "open", refuse)
+    raises(r"hdf5: .*a\.h5: cannot be read: Permission denied$", path)
 
 
 @settings(deadline=None, max_examples=40)

@@ -1,6 +1,7 @@
 """The command `nacre`: finds its subcommands, the plugins' too, and turns errors into sentences and exit codes.
 
-Exit codes: 0 done; 1 a bug, in nacre or in a plugin; 2 bad input; 130 and 143 stopped by SIGINT and SIGTERM.
+Exit codes: 0 done; 1 a bug, in nacre or in a plugin; 2 bad input; 129, 130 and 143 stopped by
+SIGHUP, SIGINT and SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -70,10 +72,16 @@ class Nacre(click.Group):
         extra |= {"prog_name": "nacre", "standalone_mode": False}
         try:
             result = super().main(given, **extra)
+            sys.stdout.flush()
         except click.exceptions.Abort:
             sys.exit(130)
+        except BrokenPipeError:  # `nacre layers | head`: nobody reads on, which is no mistake
+            _drop_output()
+            sys.exit(1)
         except Exception as error:
-            sys.exit(_told(error, as_json="--json" in given, debug="--debug" in given))
+            code = _told(error, as_json="--json" in given, debug="--debug" in given)
+            _drop_output()
+            sys.exit(code)
         sys.exit(result if isinstance(result, int) else 0)
 
 
@@ -111,10 +119,20 @@ def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
     if as_json:
         from .screen import print_json
 
-        print_json({"error": message, "remedy": remedy}, lines=True)
-    else:
+        with suppress(OSError):  # of a full disk people are told below
+            print_json({"error": message, "remedy": remedy}, lines=True)
+            return code
+    with suppress(OSError):  # a closed terminal: the exit code tells it all the same
         click.echo(f"error: {message}" + (f"\n  {remedy}" if remedy else ""), err=True)
     return code
+
+
+def _drop_output() -> None:
+    """Forget what cannot be printed, or Python would try it once more at its end, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.command(cls=Nacre, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)

@@ -24,7 +24,7 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int
     Everything goes into ./nacre-demo/, the net file too: change it, and run the demo again.
     """
     from .options import read_net
-    from .screen import statistic_text
+    from .screen import command_line, statistic_text
     from .snapshots import load_snapshot
     from .test import run_test
     from .training import exit_code, print_end, train
@@ -48,23 +48,35 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int
         click.echo(f"test {statistic_text(name, values)}")
     if training.info.get("curve"):
         click.echo(f"learning curve: {training.info['curve']}")
-    click.echo(f"next: nacre predict {net} {Path(training.snapshot_path).parent} {FOLDER / 'test.h5'} --top 3")
+    folder = Path(training.snapshot_path).parent
+    predict = command_line("predict", str(net), str(folder), str(FOLDER / "test.h5"), "--top", "3")
+    click.echo(f"next: {predict}")
     return 0
 
 
 def copy_files() -> None:
-    """Copy net file and data to ./nacre-demo/; a net file that somebody changed stays as it is."""
+    """Copy net file and data to ./nacre-demo/; a net file that somebody changed stays as it is.
+
+    Raises:
+        DataError: the folder or a file cannot be made; what was there is untouched.
+    """
+    from ..durable import atomic_write, make_folder, told
+    from ..errors import DataError
+
     source = demo_folder()
-    FOLDER.mkdir(exist_ok=True)
+    if FOLDER.exists() and not FOLDER.is_dir():
+        raise DataError(f"{FOLDER}: not a folder", "give that file another name, or run the demo in another folder")
+    with told(FOLDER, "cannot be made", DataError):
+        make_folder(FOLDER)
     for name in FILES:
         content, copy = (source / name).read_bytes(), FOLDER / name
         if not copy.exists():
-            copy.write_bytes(content)
+            atomic_write(copy, content, DataError)
         elif copy.read_bytes() != content:
             if name.endswith(".toml"):
                 click.echo(f"{copy} was changed: it is used as it is (remove it to get the demo's own again)")
             else:
-                copy.write_bytes(content)
+                atomic_write(copy, content, DataError)
 
 
 def demo_folder() -> Path:

@@ -21,7 +21,8 @@ def command(
     net: Path, phase: str, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
 ) -> None:
     """Draw a net: layers are boxes, blobs are lines."""
-    from ..errors import ConfigError
+    from ..durable import atomic_write
+    from ..errors import ConfigError, DataError
     from ..graph import dot, svg
 
     if kind is None:
@@ -34,5 +35,5 @@ def command(
     if out is None:
         click.echo(drawing, nl=False)
     else:
-        out.write_text(drawing, encoding="utf-8")
+        atomic_write(out, drawing.encode(), DataError)
         click.echo(f"wrote {out}")

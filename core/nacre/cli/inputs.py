@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,8 @@ def read_inputs(
 
     from ..records import reader_of
 
-    if not divide:
-        raise DataError("--divide 0: it must be another number")
+    if not divide or not isfinite(divide):
+        raise DataError(f"--divide {divide:g}: it must be a finite number other than 0", "leave it out, or say another")
     readers = [reader_of(path, file.pins) for path in paths]
     if shape is None and any(reader.needs_shape for reader in readers):
         told = f"no source of {file.path} tells the shape of '{blob}': its data are not here"

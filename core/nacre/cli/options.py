@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from ..config import NetFile
+    from ..registry import Offer
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -21,6 +22,16 @@ def _load_plugins(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]
         plugin = registry().load_file(file)
         if plugin.status != "active":
             click.echo(f"warning: --plugin {file} is not used: {plugin.status}", err=True)
+        elif not any(offer.provenance.file == plugin.provenance.file for offer in _every_offer()):
+            told = "it has no class of a layer or a component, and no hook that offers one"
+            click.echo(f"warning: --plugin {file} offers nothing: {told}", err=True)
+
+
+def _every_offer() -> Iterator[Offer]:
+    from ..registry import registry
+
+    for plugin in registry().plugins():
+        yield from plugin.offers
 
 
 plugin_option: Decorator = click.option(

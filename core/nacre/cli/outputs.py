@@ -15,12 +15,25 @@ if TYPE_CHECKING:
 
 
 def read_classes(path: Path) -> list[str]:
-    """Read the names of the classes, one a line."""
+    """Read the names of the classes, one a line. Raises DataError."""
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        remedy = "" if path.exists() else where_it_is(path)
-        raise DataError(f"{path}: it cannot be read: {error}", remedy) from error
+        return [line.strip() for line in path.read_text(encoding="utf-8-sig").rstrip().splitlines()]
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file", where_it_is(path)) from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}", "name a text file: a class a line") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not a text file (UTF-8): {error.reason} at byte {error.start}") from error
+
+
+def check_classes(names: Sequence[str], array: np.ndarray[Any, Any], file: str, blob: str) -> None:
+    """Check that there is a name for each class. Raises DataError."""
+    count = array[0].size
+    if len(names) != count:
+        raise DataError(
+            f"{file}: it names {len(names)} classes, but blob '{blob}' has {count} numbers a record",
+            "write one name a line, in the order of the classes",
+        )
 
 
 def best(array: np.ndarray[Any, Any], top: int, names: Sequence[str]) -> list[list[dict[str, Any]]]:

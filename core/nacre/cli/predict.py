@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,11 @@ def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
 
 
 def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...] | None:
-    try:
-        return None if not value else tuple(int(length) for length in value.replace("x", ",").split(",") if length)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} must be like 1,8,8") from None
+    lengths = [length.strip() for length in re.split(r"(?<=\d)x(?=\d)|,", value) if length.strip()]
+    for length in lengths:
+        if not (length.isdecimal() and int(length)):
+            raise click.BadParameter(f"{value!r} must be like 1,8,8, but {length!r} is no whole number above 0")
+    return tuple(map(int, lengths)) or None
 
 
 @click.command()
@@ -77,7 +79,7 @@ def command(
     """
     from ..predict import wanted
     from .inputs import known_shape, read_inputs
-    from .outputs import best, print_best, read_classes
+    from .outputs import best, check_classes, print_best, read_classes
     from .screen import print_json
     from .snapshots import read_trained
 
@@ -89,6 +91,8 @@ def command(
     known = known_shape(file, blob) if shape is None else None
     records = read_inputs(file, inputs, blob, shape or known, divide)
     found = run_predict(file, saved, want, records, batch_size, backend, sure=known is not None)
+    if classes is not None:
+        check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
     if out is not None and writer is not None:
         writer.write(out, found)
     rows = best(found[want.outputs[0]], top, names)

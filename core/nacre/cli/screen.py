@@ -4,11 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shlex
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import click
+
+
+def command_line(*words: str) -> str:
+    """Give a command of nacre's as it can be typed here: the program by its name if a shell finds this one by it."""
+    return shlex.join([_program(), *words])
+
+
+def _program() -> str:
+    called, found = Path(sys.argv[0]), shutil.which("nacre")
+    if called.stem.lower() != "nacre":  # nacre was called from Python
+        return "nacre"
+    if found and Path(found).resolve().with_suffix("") == called.resolve().with_suffix(""):
+        return "nacre"
+    called, folder = called.absolute(), Path.cwd()
+    if called.parent == folder:
+        return f".{os.sep}{called.name}"
+    return str(called.relative_to(folder) if called.is_relative_to(folder) else called)
 
 
 def print_json(data: Any, *, lines: bool = False) -> None:
@@ -45,6 +67,19 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
 
         for line in align(head, rows, right):
             click.echo(line)
+
+
+@contextmanager
+def working() -> Generator[Callable[[str], object]]:
+    """Give a function that shows what is being worked on, in a line that goes away; only on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("") as status:
+        yield lambda what: status.update(Text(what))
 
 
 def warn(message: str) -> None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .screen import finite, seconds_text, statistic_text
+from .screen import command_line, finite, seconds_text, statistic_text
 from .snapshots import resumed
 
 if TYPE_CHECKING:
     from ..config import NetFile
     from ..solver import Training
 
-EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+EXIT_CODES = {"SIGHUP": 129, "SIGINT": 130, "SIGTERM": 143}
 REFRESH = 0.1  # seconds between two changes of the progress bar
 
 
@@ -123,8 +122,9 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+            bar, self._bar = self._bar, None
+            with suppress(OSError):  # the terminal may be gone
+                bar.stop()
 
     def report(self, event: str, data: Mapping[str, Any]) -> None:
         """Show one report of a training."""
@@ -146,10 +146,18 @@ class Screen:
         self._bar.update(self._task, completed=iteration, told=told)
 
     def _say(self, line: str, *, error: bool = False) -> None:
-        if self._bar is not None:
-            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        else:
-            click.echo(line, err=error)
+        try:
+            if self._bar is not None:
+                self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            else:
+                click.echo(line, err=error)
+        except OSError:
+            if not self._interrupted():  # else the terminal is gone: saving matters more
+                raise
+
+    def _interrupted(self) -> bool:
+        """Say whether a signal ends the training; a call by itself, so that Python takes in a pending one before."""
+        return self.training is not None and self.training.interrupted
 
 
 def report_line(event: str, data: Mapping[str, Any]) -> str:
@@ -188,11 +196,11 @@ def print_end(
     if exit_code(training):
         same += [] if seed is None else ["--seed", str(seed)]
         same += [word for change in sets for word in ("--set", change)]
-        click.echo(f"next: {shlex.join(['nacre', 'train', str(file.path), '--resume', 'auto', *same])}")
+        click.echo(f"next: {command_line('train', str(file.path), '--resume', 'auto', *same)}")
         return
     same += [word for change in sets if not change.startswith(("solver.", "callback.")) for word in ("--set", change)]
-    click.echo(f"next: {shlex.join(['nacre', 'test', str(file.path), path, *same])}")
-    click.echo(f"      {shlex.join(['nacre', 'predict', str(file.path), path, _some_input(file), *same])}")
+    click.echo(f"next: {command_line('test', str(file.path), path, *same)}")
+    click.echo(f"      {command_line('predict', str(file.path), path, _some_input(file), *same)}")
 
 
 def _some_input(file: NetFile) -> str:

@@ -70,7 +70,9 @@ def worst_error(gradient: np.ndarray, places: np.ndarray, slopes: np.ndarray, lo
     return float(errors[worst]), int(places[worst])
 
 
-def check_net_gradients(net: Net, *, entries: int = ENTRIES, epsilon: float = EPSILON) -> list[tuple[str, float]]:
+def check_net_gradients(
+    net: Net, *, entries: int = ENTRIES, epsilon: float = EPSILON, begun: Callable[[str], object] | None = None
+) -> list[tuple[str, float]]:
     """Compare the gradients of a whole net with numerical ones, on the batch that its sources give next.
 
     Blobs of `Input` layers that nobody has written hold random numbers. The step stands still, so masks stay what they
@@ -80,6 +82,7 @@ def check_net_gradients(net: Net, *, entries: int = ENTRIES, epsilon: float = EP
         net: of type float64, in phase train.
         entries: how many numbers of each parameter are moved.
         epsilon: by how much.
+        begun: told the name of each parameter before its check.
 
     Returns:
         (name of the parameter, worst relative error), in the net's order. Errors below 1e-6 are as good as none, but at
@@ -110,6 +113,8 @@ def check_net_gradients(net: Net, *, entries: int = ENTRIES, epsilon: float = EP
     for name, gradient in gradients.items():
         if gradient is None:
             continue
+        if begun is not None:
+            begun(name)
         handle = net.parameters[name]
         value = handle.value
 

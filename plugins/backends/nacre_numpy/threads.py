@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from nacre import NacreError
+
 BUFFER = 112
 """Elements in a buffer of NumPy's iterators: 896 bytes of float64. It must be a multiple of 16."""
 
@@ -57,11 +59,18 @@ def split(n: int, parts: int) -> tuple[tuple[int, int], ...]:
 
 
 def number_of_threads() -> int:
-    """NACRE_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity and cgroup)."""
+    """NACRE_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity and cgroup).
+
+    Raises:
+        NacreError: NACRE_NUM_THREADS is no whole number above 0. OMP_NUM_THREADS is not ours to judge.
+    """
     for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS"):
         first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP allows a list, one number for each level
         if first.isdecimal() and int(first) > 0:
             return int(first)
+        if first and name == "NACRE_NUM_THREADS":
+            told = f"NACRE_NUM_THREADS={os.environ[name]}, but it must be a whole number above 0"
+            raise NacreError(told, "set it to a number such as 4, or unset it")
     affinity = getattr(os, "sched_getaffinity", None)
     processors = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, min(processors, _cgroup_limit() or processors))

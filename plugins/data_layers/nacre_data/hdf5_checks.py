@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,9 +109,15 @@ def readable(where: str) -> Generator[None]:
     try:
         yield
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        reason = str(error.args[0] if error.args else error)
+        reason = str(error.args[-1] if error.args else error)
         if "truncated file" in reason:
-            raise DataError(f"{where}: truncated: {reason}", "copy or convert it again") from error
+            sizes = re.search(r"eof = (\d+).*stored_eof = (\d+)", reason)
+            told = f"truncated: it has {int(sizes[1]):,} of {int(sizes[2]):,} bytes" if sizes else "truncated"
+            raise DataError(f"{where}: {told}", "copy or convert it again") from error
+        if isinstance(error, OSError) and error.errno:
+            raise DataError(f"{where}: cannot be read: {os.strerror(error.errno)}") from error
+        inner = re.fullmatch(r"[^(]*\((.*)\)", reason)  # h5py: "Unable to synchronously open file (reason)"
+        reason = inner[1] if inner else reason
         raise DataError(f"{where}: cannot be read as HDF5: {reason or type(error).__name__}") from error
 
 

@@ -50,6 +50,7 @@ class LearningCurveState(CallbackState):
         self.stride = max(1, training.solver.max_iter // POINTS)
         self.iterations: list[int] = []
         self.losses: list[float] = []
+        self.warned: set[str] = set()
 
     def due(self, epochs: int) -> bool:
         self.to_draw = super().due(epochs)
@@ -97,7 +98,10 @@ class LearningCurveState(CallbackState):
             self.training.info["curve"] = str(path)
 
     def warn(self, message: str) -> None:
-        self.training.report("warning", message=message)
+        """Warn, but of one thing only once a training: the next drawing fails for the same reason."""
+        if message not in self.warned:
+            self.warned.add(message)
+            self.training.report("warning", message=message)
 
     def memory(self) -> Mapping[str, Any]:
         import numpy as np
