@@ -10,14 +10,11 @@ from nacre import Array, HostMemory, NacreError, Own, open_backend
 from nacre.schedule import Step
 from nacre.threads import number_of_threads
 
-from .kernel import OnednnKernel
+from .kernel import OnednnKernel, stays_plain
 from .layouts import decide
 from .library import ADVICE, find, library
 from .primitives import PLAIN, Call, describe, plain, reorder
 from .record import Record, Scratch, aligned
-
-FEW = 4
-"""Images of up to so many channels stay plain: they come from a source, and go into one convolution."""
 
 
 class OnednnBackend(HostMemory):
@@ -46,7 +43,7 @@ class OnednnBackend(HostMemory):
     # Memory
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
-        return len(shape) != 4 or dtype != "float32" or shape[1] <= FEW or shape[2:] == (1, 1)
+        return dtype != "float32" or stays_plain(shape)
 
     def elements(self, blob: Own) -> Array | None:
         return blob.memory

@@ -122,7 +122,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         return (AS_IT_IS, AS_THE_TOP, ANY) if layouts(self.inputs[0]) == PLAIN else (AS_IT_IS, ANY)
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        x, y = describe_blob(self.inputs[0], layouts), describe_blob(self.blobs[0], layouts)
+        bottom, top = self.inputs[0], self.blobs[0]
+        x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         if part == "gate":
             return gate(y, "gated")
         make = self.forms.forward if part == "forward" else lambda x, y: self.forms.backward(part, x, y)

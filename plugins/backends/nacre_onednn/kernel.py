@@ -11,7 +11,22 @@ from nacre_layers.neurons import ReLU
 
 from . import library as dnnl
 from .library import library
-from .primitives import DIFF_DST, DIFF_SRC, DST, PLAIN, SRC, Call, Desc, Primitive, attributes, call, describe
+from .primitives import (
+    BLOCKED,
+    CHANNELS_LAST,
+    DIFF_DST,
+    DIFF_SRC,
+    DST,
+    PLAIN,
+    SRC,
+    Call,
+    Desc,
+    Primitive,
+    attributes,
+    block,
+    call,
+    describe,
+)
 from .primitives import plain as plain_desc
 
 Layouts = Callable[[Own], str]
@@ -23,11 +38,27 @@ def is_relu(neuron: Neuron) -> bool:
     return type(neuron) is ReLU and neuron.epsilon == 0
 
 
-def describe_blob(blob: Own, layouts: Layouts) -> Desc:
-    """Describe how a blob lies."""
-    if len(blob.shape) == 4:
-        return describe(blob.shape, layouts(blob))
-    return plain_desc(*blob.shape)
+def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Desc:
+    """Describe how a blob lies; one of single pixels lies in every layout, so it is described like the one `beside`."""
+    if len(blob.shape) != 4:
+        return plain_desc(*blob.shape)
+    if beside is not None and blob.shape[2:] == (1, 1) and len(beside.shape) == 4:
+        return describe(blob.shape, unpadded(blob.shape, layouts(beside)))
+    return describe(blob.shape, layouts(blob))
+
+
+FEW = 4
+"""Images of up to so many channels stay plain: they come from a source, and go into one convolution."""
+
+
+def stays_plain(shape: tuple[int, ...]) -> bool:
+    """Say whether float32 blobs of a shape are plain in every net."""
+    return len(shape) != 4 or shape[1] <= FEW or shape[2:] == (1, 1)
+
+
+def unpadded(shape: tuple[int, ...], layout: str) -> str:
+    """Give channels last in the place of blocks that would be padded."""
+    return CHANNELS_LAST if layout == BLOCKED and shape[1] % block() else layout
 
 
 class OnednnKernel(LayerState, dtypes=("float32",)):

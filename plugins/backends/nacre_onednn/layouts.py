@@ -9,9 +9,9 @@ from typing import Any
 
 from nacre import NacreError, Own
 
-from .kernel import Layouts, OnednnKernel
+from .kernel import Layouts, OnednnKernel, unpadded
 from .library import Argument, Unimplemented, library
-from .primitives import BLOCKED, CHANNELS_LAST, Call, Memory, block
+from .primitives import BLOCKED, CHANNELS_LAST, Call, Memory
 from .record import Scratch
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
@@ -21,7 +21,7 @@ LONG = 0.02
 
 def layout_of(shape: tuple[int, ...], candidate: str) -> str:
     """Give the layout of own blobs of a shape: blocks only where none would be padded."""
-    return BLOCKED if candidate == BLOCKED and shape[1] % block() == 0 else CHANNELS_LAST
+    return unpadded(shape, candidate)
 
 
 def decide(kernels: Sequence[OnednnKernel], blobs: Sequence[Own], plan: dict[str, Any]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 from nacre_layers.pooling import Axis, Max, Mean, PoolingLayer, pooled_axes
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob
+from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain
 from .library import Unimplemented, library
 from .primitives import (
+    CHANNELS_LAST,
     DIFF_DST,
     DIFF_SRC,
     DST,
@@ -17,6 +18,7 @@ from .primitives import (
     SPACE,
     SRC,
     Call,
+    Desc,
     Primitive,
     attributes,
     call,
@@ -56,8 +58,10 @@ class PoolingKernel(OnednnKernel, reads=""):
         number = algorithm(layer, axes)
         if number is None:
             return f"serves Max, and Mean where oneDNN divides by the same cells, not {layer.pooling!r}"
+        forms = Forms(shape, axes, number)
+        layout = PLAIN if stays_plain(shape) else CHANNELS_LAST
         try:
-            Forms(shape, axes, number).backward(PLAIN)
+            forms.backward(describe(shape, layout), describe(forms.top, layout))
         except Unimplemented as error:
             return str(error)
         return None
@@ -70,16 +74,16 @@ class PoolingKernel(OnednnKernel, reads=""):
         self.blobs = [backend.blob(self.forms.top)]
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        x, y = describe_blob(self.inputs[0], layouts), describe_blob(self.blobs[0], layouts)
-        layout, top = layouts(self.inputs[0]), layouts(self.blobs[0])
+        bottom, top = self.inputs[0], self.blobs[0]
+        x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         trained = "data" in self.parts()
-        forward = self.forms.forward(layout, top, trained)
+        forward = self.forms.forward(x, y, trained)
         keeps = {}
         if trained and self.forms.number == dnnl.POOLING_MAX:
             keeps = {SPACE: ("Winners", forward.memory(dnnl.WORKSPACE))}
         if part == "forward":
             return [call(forward, {SRC: ("x", x), DST: ("y", y), **keeps})]
-        return [call(self.forms.backward(layout, top), {DIFF_DST: ("dy", y), DIFF_SRC: ("dx", x), **keeps})]
+        return [call(self.forms.backward(x, y), {DIFF_DST: ("dy", y), DIFF_SRC: ("dx", x), **keeps})]
 
 
 class Forms:
@@ -97,15 +101,14 @@ class Forms:
             dims(ends),
         )
 
-    def forward(self, layout: str, top: str = "", trained: bool = True) -> Primitive:
+    def forward(self, x: Desc, y: Desc, trained: bool = True) -> Primitive:
         kind = dnnl.FORWARD_TRAINING if trained else dnnl.FORWARD_INFERENCE
-        return self._make("forward", [kind], layout, top or layout)
+        return self._make("forward", [kind], x, y)
 
-    def backward(self, layout: str, top: str = "") -> Primitive:
-        return self._make("backward", [], layout, top or layout, self.forward(layout, top).desc)
+    def backward(self, x: Desc, y: Desc) -> Primitive:
+        return self._make("backward", [], x, y, self.forward(x, y).desc)
 
-    def _make(self, kind: str, first: list[int], layout: str, top: str, *hint: Any) -> Primitive:
+    def _make(self, kind: str, first: list[int], x: Desc, y: Desc, *hint: Any) -> Primitive:
         return Primitive(
-            f"pooling_{kind}", library().engine, *first, self.number,
-            describe(self.shape, layout), describe(self.top, top), *self.sizes, *hint, attributes(),
-        )  # fmt: skip
+            f"pooling_{kind}", library().engine, *first, self.number, x, y, *self.sizes, *hint, attributes()
+        )
