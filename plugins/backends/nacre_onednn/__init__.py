@@ -17,6 +17,10 @@ KERNELS = {
     ("InnerProduct", "onednn"): "nacre_onednn.inner_product:InnerProductKernel",
     ("Pooling", "onednn"): "nacre_onednn.pooling:PoolingKernel",
     ("neuron/ReLU", "onednn"): "nacre_onednn.relu:ReLUKernel",
+    ("Dropout", "onednn"): "nacre_onednn.dropout:DropoutKernel",
+    ("SoftmaxLoss", "onednn"): "nacre_onednn.loss:SoftmaxLossKernel",
+    ("regularizer/L2", "onednn"): "nacre_onednn.update:L2Kernel",
+    ("solver/SGD", "onednn"): "nacre_onednn.update:SGDKernel",
 }
 
 

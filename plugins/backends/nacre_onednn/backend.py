@@ -62,10 +62,15 @@ class OnednnBackend(HostMemory):
 
     # Runs
 
+    @property
+    def record(self) -> Record:
+        """What the kernels of a run are recorded in."""
+        assert self.recording is not None, "a kernel of onednn ran outside a run"
+        return self.recording
+
     def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array]) -> None:
         """Add calls to the run that is being recorded; buffers that are not given are shared scratch memory."""
-        record = self.recording
-        assert record is not None, "a kernel of onednn ran outside a run"
+        record = self.record
         for call in calls:
             self.scratch.reserve({name: size for name, size in call.sizes().items() if name not in buffers})
             arrays = {name: buffers.get(name) for name, _ in call.buffers.values()}
@@ -99,7 +104,7 @@ class OnednnBackend(HostMemory):
                         step.call()
                 finally:
                     self.recording = None
-                replay = record.replay()
+                replay = record.replay(self.threads)
             record.renew()
             replay()
 

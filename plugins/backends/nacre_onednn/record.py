@@ -12,21 +12,10 @@ from nacre import Array, NacreError
 from nacre.backend import Scalars
 
 from .library import Argument, library
+from .native import PRIMITIVE, Operation, helper, machine
 from .primitives import Call, Memory
 
-PRIMITIVE = 0
 MOST_SCALARS = 64
-
-
-class Operation(ctypes.Structure):
-    """What the helper is told of one operation; see helper.c."""
-
-    _fields_ = (
-        ("kind", ctypes.c_int64),
-        ("pointers", ctypes.c_void_p * 8),
-        ("numbers", ctypes.c_int64 * 8),
-        ("values", ctypes.c_double * 4),
-    )
 
 
 class Record:
@@ -52,24 +41,56 @@ class Record:
         self.names.append(call.primitive.info)
         self.alive += [call, arguments, memories, *alive]
 
+    def add(
+        self,
+        kind: int,
+        pointers: Sequence[Array | int],
+        numbers: Sequence[int] = (),
+        values: Sequence[float] = (),
+        refusal: Callable[[], None] | None = None,
+    ) -> None:
+        """Add an operation of the helper; `refusal` raises where the operation fails."""
+        addresses = [one if isinstance(one, int) else one.ctypes.data for one in pointers]
+        operation = Operation(kind, tuple(addresses), tuple(numbers), tuple(values))
+        if refusal is not None:
+            self.refusals[len(self.operations)] = refusal
+        self.operations.append(operation)
+        self.names.append(f"helper: {kind}")
+        self.alive += pointers
+
     def read(self, scalars: Scalars) -> int:
         """Give the address of a copy of a net's scalars, which every replay renews."""
         if id(scalars) not in self.scalars:
             self.scalars[id(scalars)] = (scalars, (ctypes.c_double * MOST_SCALARS)())
         return ctypes.addressof(self.scalars[id(scalars)][1])
 
-    def replay(self) -> Callable[[], None]:
-        """Make the call that runs all operations, one by one through ctypes."""
+    def replay(self, threads: int) -> Callable[[], None]:
+        """Make the call that runs all operations: by the helper, or one by one through ctypes."""
+        native = helper()
+        if native is not None:
+            told, operations = machine(threads), (Operation * len(self.operations))(*self.operations)
+            arguments = (ctypes.byref(told), operations, ctypes.c_int64(len(operations)))
+
+            def run() -> None:
+                if failed := native.nacre_run(*arguments):
+                    self._refuse(failed - 1)
+
+            return run
         here = library()
         execute, stream = here.execute, here.stream
         calls = [(one.pointers[0], stream, one.numbers[0], one.pointers[1]) for one in self.operations]
 
-        def run() -> None:
-            for number, arguments in enumerate(calls):
-                if status := execute(*arguments):
-                    raise NacreError(f"oneDNN's {self.names[number]} gave status {status}")
+        def run_each() -> None:
+            for place, one in enumerate(calls):
+                if execute(*one):
+                    self._refuse(place)
 
-        return run
+        return run_each
+
+    def _refuse(self, place: int) -> None:
+        if place in self.refusals:
+            self.refusals[place]()
+        raise NacreError(f"{self.names[place]} failed")
 
     def renew(self) -> None:
         """Copy the scalars to where the operations read them."""
