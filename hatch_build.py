@@ -1,7 +1,7 @@
 """Compiles the onednn backend's helper when a wheel is built, or an editable install: hatchling calls it.
 
-Without a C compiler, and on other systems than Linux, nothing is compiled: the wheel is for every platform then, and the
-backend does the same work through ctypes and NumPy.
+Without a C compiler, and on other systems than Linux, nothing is compiled: the wheel is for every platform then, and
+the backend does the same work through ctypes and NumPy.
 """
 
 from __future__ import annotations

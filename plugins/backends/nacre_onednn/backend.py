@@ -14,7 +14,7 @@ from .kernel import OnednnKernel, stays_plain
 from .layouts import decide
 from .library import ADVICE, find, library
 from .primitives import PLAIN, Call, describe, plain, reorder
-from .record import Record, Scratch, aligned
+from .record import Record, Scratch
 
 
 class OnednnBackend(HostMemory):
@@ -47,10 +47,6 @@ class OnednnBackend(HostMemory):
 
     def elements(self, blob: Own) -> Array | None:
         return blob.memory
-
-    def bytes(self, size: int) -> Array:
-        """Make memory that a kernel keeps."""
-        return aligned(size)
 
     def pack(self, array: Array, blob: Own) -> None:
         plain_desc, desc = plain(*blob.shape), describe(blob.shape, blob.layout or PLAIN)

@@ -12,6 +12,7 @@ from nacre_layers.dropout import DropoutLayer
 
 from .kernel import stays_plain
 from .native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
+from .record import recorder
 
 
 class DropoutKernel(LayerState, reads="", dtypes=("float32",)):
@@ -43,7 +44,7 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",)):
             self._add(DROPOUT_GRADIENT, self.blobs_diff[0], diffs[0])
 
     def _add(self, kind: int, source: Own, target: Own) -> None:
-        scalars, record = self.backend.scalars, self.backend.backend.record
+        scalars, record = self.backend.scalars, recorder(self.backend).record
         pointers = [source.memory, target.memory, self.kept, record.read(scalars), self.key]
         record.add(kind, pointers, [source.size, scalars.place("step")], [self.layer.ratio, self.scale])
 

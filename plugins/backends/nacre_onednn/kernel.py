@@ -28,6 +28,7 @@ from .primitives import (
     describe,
 )
 from .primitives import plain as plain_desc
+from .record import aligned, recorder
 
 Layouts = Callable[[Own], str]
 """Gives the layout of a blob: the one that it has, or the one that is being tried."""
@@ -113,13 +114,11 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
                 sizes[name] = max(size, sizes.get(name, 0))
         given = self.buffers()
         self.own = {
-            name: self.own[name]
-            if name in self.own and self.own[name].nbytes >= size
-            else self.backend.backend.bytes(size)
+            name: self.own[name] if name in self.own and self.own[name].nbytes >= size else aligned(size)
             for name, size in sizes.items()
             if name[0].isupper()
         }
-        self.backend.backend.scratch.reserve(
+        recorder(self.backend).scratch.reserve(
             {name: size for name, size in sizes.items() if name not in given and not name[0].isupper()}
         )
 
@@ -136,10 +135,10 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         return {name: array for name, array in found.items() if array is not None}
 
     def forward(self, inputs: list[Own]) -> None:
-        self.backend.backend.enqueue(self.calls["forward"], {**self.buffers(), **self.own})
+        recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own})
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        self.backend.backend.enqueue(self.calls["backward"], {**self.buffers(), **self.own})
+        recorder(self.backend).enqueue(self.calls["backward"], {**self.buffers(), **self.own})
 
     def shutdown(self) -> None:
         """Nothing is held."""

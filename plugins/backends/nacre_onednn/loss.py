@@ -11,6 +11,7 @@ from nacre_layers.classes import check_label_shape, class_axis, whole_labels
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 from .native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
+from .record import recorder
 
 
 class SoftmaxLossKernel(LayerState, reads="inputs", dtypes=("float32",)):
@@ -54,7 +55,7 @@ class SoftmaxLossKernel(LayerState, reads="inputs", dtypes=("float32",)):
             self._add(LOSS_GRADIENT, diffs[0].memory, inputs[1].memory, None)
 
     def _add(self, kind: int, array: Any, labels: Any, refuse: Any) -> None:
-        scalars, record = self.backend.scalars, self.backend.backend.record
+        scalars, record = self.backend.scalars, recorder(self.backend).record
         pointers = [array, labels, self.probability, record.read(scalars), self._loss]
         numbers = [self.images, self.classes, self.type, scalars.place("rows")]
         record.add(kind, pointers, numbers, [self.layer.weight], refuse)

@@ -11,6 +11,7 @@ from nacre import Array, ComponentKernel, MethodState
 from nacre.solver import Span
 
 from .native import DECAY, MISSING, UPDATE, helper
+from .record import recorder
 
 
 class SGDKernel(MethodState):
@@ -28,7 +29,7 @@ class SGDKernel(MethodState):
         self.products = np.zeros((len(spans), backend.backend.threads))
 
     def update(self) -> None:
-        scalars, record = self.backend.scalars, self.backend.backend.record
+        scalars, record = self.backend.scalars, recorder(self.backend).record
         places = [scalars.place("rate"), scalars.place("momentum")]
         for span, v, products in zip(self.spans, self.velocity, self.products, strict=True):
             arrays = [span.value, span.gradient, v, record.read(scalars), products]
@@ -48,4 +49,4 @@ class L2Kernel(ComponentKernel):
         return None if helper() is not None else MISSING
 
     def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
-        backend.backend.record.add(DECAY, [value, gradient], [value.size], [coefficient])
+        recorder(backend).record.add(DECAY, [value, gradient], [value.size], [coefficient])
