@@ -10,13 +10,17 @@ from typing import Any
 from nacre import NacreError, Own
 
 from .kernel import Layouts, OnednnKernel, unpadded
-from .library import Argument, Unimplemented, library
+from .library import Unimplemented, library
 from .primitives import BLOCKED, CHANNELS_LAST, Call, Memory
-from .record import Scratch
+from .record import Scratch, make_arguments
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
+ROUNDS = 5
+"""Turns of a trial, of which the first warms the caches."""
 LONG = 0.02
-"""Seconds above which a call is timed once only."""
+"""Seconds above which two turns are enough."""
+CLEARLY = 0.97
+"""What is not faster than this may be so by chance."""
 
 
 def layout_of(shape: tuple[int, ...], candidate: str) -> str:
@@ -65,71 +69,99 @@ def _follow(kernels: Sequence[OnednnKernel], plan: Mapping[str, Any]) -> bool:
 
 
 def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str, Any]:
-    """Time the kernels in each candidate layout, every part in each of its ways."""
-    clock = Clock()
+    """Time the kernels in each candidate layout, every part in each of its ways.
+
+    Of the layouts, and of the ways of a part, a later one is taken only where it is clearly faster.
+    """
     candidates = CANDIDATES if any(layout_of(blob.shape, BLOCKED) == BLOCKED for blob in blobs) else CANDIDATES[:1]
+    trials = {
+        (candidate, kernel.layer_name, id(kernel), part): _trials(kernel, part, _tried(candidate))
+        for candidate in candidates
+        for kernel in kernels
+        for part in kernel.parts()
+    }
+    time_all([trial for each in trials.values() for trial in each])
     found: list[tuple[float, dict[str, Any]]] = []
     for candidate in candidates:
-        layouts = _tried(candidate)
         total, ways = 0.0, dict[str, dict[str, str]]()
-        for kernel in kernels:
-            for part in kernel.parts():
-                seconds, way = _best_way(clock, kernel, part, layouts)
+        for (tried, name, _, part), each in trials.items():
+            if tried == candidate:
+                seconds, way = _clearly_least([(trial.seconds, trial.way) for trial in each] or [(float("inf"), "")])
                 total += seconds
-                if len(kernel.ways_of(part, layouts)) > 1:
-                    ways.setdefault(kernel.layer_name, {})[part] = way
+                if way:
+                    ways.setdefault(name, {})[part] = way
         found.append((total, {"layout": candidate, "ways": ways}))
-    seconds, best = min(found, key=lambda one: one[0])
+    seconds, best = _clearly_least(found)
     if seconds == float("inf"):
-        raise NacreError(
-            f"oneDNN {library().version} cannot run {', '.join(one.layer_name for one in kernels)} together"
-        )
+        names = ", ".join(kernel.layer_name for kernel in kernels)
+        raise NacreError(f"oneDNN {library().version} cannot run {names} on one another's blobs")
     return best
 
 
-def _best_way(clock: Clock, kernel: OnednnKernel, part: str, layouts: Layouts) -> tuple[float, str]:
-    best, taken, seen = float("inf"), "", list[list[str]]()
+def _clearly_least(found: Sequence[tuple[float, Any]]) -> tuple[float, Any]:
+    best = found[0]
+    for one in found[1:]:
+        if one[0] < best[0] * CLEARLY:
+            best = one
+    return best
+
+
+class Trial:
+    """One way of one part, and the least time that it took."""
+
+    def __init__(self, way: str, calls: Sequence[Call]) -> None:
+        self.way, self.calls = way, calls
+        self.seconds = float("inf")
+        self.prepared: list[tuple[Any, ...]] = []
+        self.alive: list[Any] = []
+
+    def prepare(self, scratch: Scratch) -> None:
+        """Compile the primitives, and bind them to scratch memory."""
+        here = library()
+        for call in self.calls:
+            memories = [Memory(desc, scratch.array(name).ctypes.data) for name, desc in call.buffers.values()]
+            arguments = make_arguments(call, memories)
+            self.prepared.append((call.primitive.made, here.stream, len(memories), ctypes.addressof(arguments)))
+            self.alive += [memories, arguments]
+
+    def run(self) -> None:
+        """Run once, and note the time."""
+        execute = library().execute
+        start = time.perf_counter()
+        for one in self.prepared:
+            execute(*one)
+        self.seconds = min(self.seconds, time.perf_counter() - start)
+
+
+def _trials(kernel: OnednnKernel, part: str, layouts: Layouts) -> list[Trial]:
+    """Give the ways of a part that differ, and that oneDNN has good code for."""
+    found: list[Trial] = []
     for way in kernel.ways_of(part, layouts):
         try:
             calls = kernel.make(part, way, layouts)
         except Unimplemented:
             continue
-        described = [f"{call.primitive.info} {sorted(call.buffers.items(), key=lambda one: one[0])}" for call in calls]
-        if described in seen:
-            continue
-        seen.append(described)
-        seconds = clock.seconds(calls)
-        if seconds < best:
-            best, taken = seconds, way
-    return best, taken
+        if not any(_same(trial.calls, calls) for trial in found):
+            found.append(Trial(way, calls))
+    return found
 
 
-class Clock:
-    """Times calls on scratch memory of its own."""
+def _same(some: Sequence[Call], others: Sequence[Call]) -> bool:
+    return len(some) == len(others) and all(
+        one.primitive.info == other.primitive.info and one.buffers == other.buffers
+        for one, other in zip(some, others, strict=True)
+    )
 
-    def __init__(self) -> None:
-        self.scratch = Scratch()
 
-    def seconds(self, calls: Sequence[Call]) -> float:
-        """Give the shortest of a few runs."""
-        here = library()
-        for call in calls:
-            self.scratch.reserve(call.sizes())
-        prepared: list[tuple[Any, ...]] = []
-        alive: list[Any] = []
-        for call in calls:
-            memories = [Memory(desc, self.scratch.array(name).ctypes.data) for name, desc in call.buffers.values()]
-            arguments = (Argument * len(memories))()
-            for argument, number, memory in zip(arguments, call.buffers, memories, strict=True):
-                argument.number, argument.memory = number, memory.handle.value
-            prepared.append((call.primitive.made, here.stream, len(memories), ctypes.addressof(arguments)))
-            alive += [memories, arguments]
-        best = float("inf")
-        for _ in range(4):
-            start = time.perf_counter()
-            for one in prepared:
-                here.execute(*one)
-            best = min(best, time.perf_counter() - start)
-            if best > LONG:
-                break
-        return best
+def time_all(trials: Sequence[Trial]) -> None:
+    """Time trials in turns, so that what disturbs the machine for a moment does not fall on one of them alone."""
+    scratch = Scratch()
+    for trial in trials:
+        for call in trial.calls:
+            scratch.reserve(call.sizes())
+    for trial in trials:
+        trial.prepare(scratch)
+    for number in range(ROUNDS):
+        for trial in trials:
+            if number < 2 or trial.seconds < LONG:
+                trial.run()

@@ -30,10 +30,8 @@ class Record:
 
     def add_call(self, call: Call, addresses: Mapping[str, int], alive: Sequence[Any]) -> None:
         """Add a call of a primitive on buffers at these addresses."""
-        arguments = (Argument * len(call.buffers))()
         memories = [Memory(desc, addresses[name]) for name, desc in call.buffers.values()]
-        for argument, number, memory in zip(arguments, call.buffers, memories, strict=True):
-            argument.number, argument.memory = number, memory.handle.value
+        arguments = make_arguments(call, memories)
         operation = Operation(PRIMITIVE)
         operation.pointers[0], operation.pointers[1] = call.primitive.made.value, ctypes.addressof(arguments)
         operation.numbers[0] = len(arguments)
@@ -96,6 +94,14 @@ class Record:
         """Copy the scalars to where the operations read them."""
         for scalars, copy in self.scalars.values():
             copy[: len(scalars.values)] = scalars.values
+
+
+def make_arguments(call: Call, memories: Sequence[Memory]) -> Any:
+    """Give the array of arguments that a primitive is executed with."""
+    arguments = (Argument * len(memories))()
+    for argument, number, memory in zip(arguments, call.buffers, memories, strict=True):
+        argument.number, argument.memory = number, memory.handle.value
+    return arguments
 
 
 def recorder(view: Any) -> Any:
