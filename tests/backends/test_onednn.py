@@ -399,6 +399,16 @@ def test_wrong_labels_are_told_before_anything_is_updated() -> None:
     assert np.isfinite(net.loss()), "the net goes on with right labels"
 
 
+@needs_onednn
+def test_a_loss_that_is_not_finite_names_the_blob() -> None:
+    """Blobs are looked into between passes."""
+    net = from_file("lenet/lenet.toml", "onednn")
+    for name, number in (("conv2/bias", np.inf), ("ip2/weight", np.nan)):  # ReLU would hide the first alone
+        net.parameters[name].value = np.full(net.parameters[name].shape, number)
+    with Solver(SGD(), lr_policy=0.1).start(net) as training, pytest.raises(NotFiniteError, match="blob 'conv2'"):
+        training.step()
+
+
 # --- processes and memory --------------------------------------------------------------------------------------------
 
 

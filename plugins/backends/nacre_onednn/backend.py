@@ -65,13 +65,18 @@ class OnednnBackend(HostMemory):
         return self.recording
 
     def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array]) -> None:
-        """Add calls to the run that is being recorded; buffers that are not given are shared scratch memory."""
-        record = self.record
+        """Add calls to the run that is being recorded; buffers that are not given are shared scratch memory.
+
+        Outside a run, where somebody only looks into a blob, they are run at once.
+        """
+        record = self.recording or Record()
         for call in calls:
             self.scratch.reserve({name: size for name, size in call.sizes().items() if name not in buffers})
             arrays = {name: buffers.get(name) for name, _ in call.buffers.values()}
             arrays = {name: self.scratch.array(name) if one is None else one for name, one in arrays.items()}
             record.add_call(call, {name: one.ctypes.data for name, one in arrays.items()}, list(arrays.values()))
+        if self.recording is None:
+            record.replay(self.threads)()
 
     def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
         self.library.set_threads(self.threads)

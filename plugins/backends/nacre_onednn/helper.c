@@ -108,15 +108,21 @@ static int64_t label_of(const void *labels, int64_t type, int64_t place, int64_t
     return label >= 0 && label < (double)classes && label == floor(label) ? (int64_t)label : -1;
 }
 
+/* How many of the images count. */
+static int64_t rows_of(const struct operation *op) {
+    double rows = ((const double *)op->pointers[3])[op->numbers[3]];
+    return rows < (double)op->numbers[0] ? (int64_t)rows : op->numbers[0];
+}
+
 /* The mean over the rows of -log softmax(x)[label], times the weight.
- * pointers: x, labels, probabilities, scalars, loss; numbers: images, classes, type of the labels, place of the rows;
- * values: the weight. Gives 1 where a label is none, before anything is written. */
+ * pointers: x, labels, probabilities, scalars, loss, labels as whole numbers; numbers: images, classes, type of the
+ * labels, place of the rows; values: the weight. Gives 1 where a label is none; the probabilities are as before then. */
 static int loss(const struct operation *op) {
-    int64_t images = op->numbers[0], classes = op->numbers[1];
-    int64_t rows = (int64_t)((const double *)op->pointers[3])[op->numbers[3]];
+    int64_t images = op->numbers[0], classes = op->numbers[1], rows = rows_of(op);
+    int64_t *chosen = op->pointers[5];
     double total = 0;
     for (int64_t i = 0; i < rows; i++)
-        if (label_of(op->pointers[1], op->numbers[2], i, classes) < 0) return 1;
+        if ((chosen[i] = label_of(op->pointers[1], op->numbers[2], i, classes)) < 0) return 1;
     for (int64_t i = 0; i < images; i++) {
         const float *x = (const float *)op->pointers[0] + i * classes;
         float *p = (float *)op->pointers[2] + i * classes;
@@ -124,10 +130,8 @@ static int loss(const struct operation *op) {
         for (int64_t c = 1; c < classes; c++) most = x[c] > most || x[c] != x[c] ? x[c] : most;
         for (int64_t c = 0; c < classes; c++) sum += p[c] = expf(x[c] - most);
         for (int64_t c = 0; c < classes; c++) p[c] /= sum;
-        if (i < rows) {
-            float chosen = p[label_of(op->pointers[1], op->numbers[2], i, classes)];
-            total += logf(chosen < 0x1p-126f ? 0x1p-126f : chosen); /* the smallest normal number; NaN stays */
-        }
+        /* at least the smallest normal number; NaN stays */
+        if (i < rows) total += logf(p[chosen[i]] < 0x1p-126f ? 0x1p-126f : p[chosen[i]]);
     }
     *(double *)op->pointers[4] = -op->values[0] / (double)rows * total;
     return 0;
@@ -136,17 +140,14 @@ static int loss(const struct operation *op) {
 /* dx = (softmax(x) - 1 at the label) weight / rows; rows that do not count get 0.
  * As for LOSS, with dx in the place of x. */
 static void loss_gradient(const struct operation *op) {
-    int64_t images = op->numbers[0], classes = op->numbers[1];
-    int64_t rows = (int64_t)((const double *)op->pointers[3])[op->numbers[3]];
+    int64_t images = op->numbers[0], classes = op->numbers[1], rows = rows_of(op);
+    const int64_t *chosen = op->pointers[5];
     float scale = (float)(op->values[0] / (double)rows);
     for (int64_t i = 0; i < images; i++) {
         float *dx = (float *)op->pointers[0] + i * classes;
         const float *p = (const float *)op->pointers[2] + i * classes;
         for (int64_t c = 0; c < classes; c++) dx[c] = i < rows ? p[c] * scale : 0;
-        if (i < rows) {
-            int64_t label = label_of(op->pointers[1], op->numbers[2], i, classes);
-            dx[label] = (p[label] - 1) * scale;
-        }
+        if (i < rows) dx[chosen[i]] = (p[chosen[i]] - 1) * scale;
     }
 }
 

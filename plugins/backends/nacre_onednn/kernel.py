@@ -10,7 +10,7 @@ from nacre import Array, LayerState, Neuron, Own
 from nacre_layers.neurons import ReLU
 
 from . import library as dnnl
-from .library import library
+from .library import Unimplemented, library
 from .primitives import (
     BLOCKED,
     CHANNELS_LAST,
@@ -104,7 +104,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         def layouts(blob: Own) -> str:
             return blob.layout or PLAIN
 
-        made = {part: self.make(part, self.ways.get(part, ""), layouts) for part in self.parts()}
+        made = {part: self._make_first(part, layouts) for part in self.parts()}
         self.calls = {
             name: [call for part in parts for call in made.get(part, ())] for name, parts in self.PASSES.items()
         }
@@ -121,6 +121,18 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         recorder(self.backend).scratch.reserve(
             {name: size for name, size in sizes.items() if name not in given and not name[0].isupper()}
         )
+
+    def _make_first(self, part: str, layouts: Layouts) -> list[Call]:
+        """Make a part in the way that was chosen, or in the first that there is: it may not have been needed before."""
+        ways = [self.ways[part]] if part in self.ways else self.ways_of(part, layouts)
+        for way in ways:
+            try:
+                calls = self.make(part, way, layouts)
+            except Unimplemented:
+                continue
+            self.ways[part] = way
+            return calls
+        raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{part}' in these layouts")
 
     def buffers(self) -> dict[str, Array]:
         """Give what the net has given, by name."""

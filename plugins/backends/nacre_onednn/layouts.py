@@ -38,7 +38,8 @@ def decide(kernels: Sequence[OnednnKernel], blobs: Sequence[Own], plan: dict[str
     if not undecided and not open_blobs:
         return
     if not _follow(undecided, plan):
-        plan.update(_fastest(undecided, open_blobs))
+        found = _fastest(undecided, open_blobs)
+        plan.update(found, ways={**plan.get("ways", {}), **found["ways"]})
         _follow(undecided, plan)
     for blob in open_blobs:
         blob.layout = layout_of(blob.shape, plan["layout"])

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from nacre import LayerState, Own
-from nacre_layers.classes import check_label_shape, class_axis, whole_labels
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
 from .native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
 from .record import recorder
 
 
-class SoftmaxLossKernel(LayerState, reads="inputs", dtypes=("float32",)):
+class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",)):
     """Loss and gradient over scores (images, classes)."""
 
     @classmethod
@@ -29,8 +28,7 @@ class SoftmaxLossKernel(LayerState, reads="inputs", dtypes=("float32",)):
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.images, self.classes = inputs[0].shape
-        axis = class_axis(layer, inputs[0].shape)
-        check_label_shape(layer, inputs[0].shape, inputs[1].shape, axis)
+        self.plain = SoftmaxLossState(layer, backend, inputs, diffs)  # checks the shapes, and tells what a label lacks
         self.type = LABELS[inputs[1].dtype]
         self._loss = np.zeros(1)
 
@@ -41,12 +39,14 @@ class SoftmaxLossKernel(LayerState, reads="inputs", dtypes=("float32",)):
 
     def ready(self) -> None:
         self.probability = self.backend.empty((self.images, self.classes))
+        self.chosen = self.backend.empty((self.images,), "int64")
 
     def forward(self, inputs: list[Own]) -> None:
         x, labels = (one.memory for one in inputs)
 
         def refuse() -> None:
-            whole_labels(self.layer, self.backend, labels, self.backend.rows, self.classes)
+            self.plain.ready()
+            self.plain.forward([x, labels])
 
         self._add(LOSS, x, labels, refuse)
 
@@ -56,7 +56,7 @@ class SoftmaxLossKernel(LayerState, reads="inputs", dtypes=("float32",)):
 
     def _add(self, kind: int, array: Any, labels: Any, refuse: Any) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
-        pointers = [array, labels, self.probability, record.read(scalars), self._loss]
+        pointers = [array, labels, self.probability, record.read(scalars), self._loss, self.chosen]
         numbers = [self.images, self.classes, self.type, scalars.place("rows")]
         record.add(kind, pointers, numbers, [self.layer.weight], refuse)
 
