@@ -31,6 +31,9 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = str(arguments.threads)
+    # One libgomp serves nacre and PyTorch here, whichever loads it: both get what nacre sets for itself. It changes
+    # nothing on a quiet machine; on a busy one every parallel region would else cost a time slice.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     if arguments.peak:
         peak(*arguments.peak)
         return

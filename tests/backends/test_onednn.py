@@ -264,16 +264,21 @@ def test_a_plan_is_followed() -> None:
     part = plan["onednn: forward conv1 to forward conv1"]
     assert part["layout"] in ("channels last", "blocked")
     part["layout"] = {"blocked": "channels last", "channels last": "blocked"}[part["layout"]]
+    del part["ways"]  # those of another layout
     net = mixed_net("onednn", plan=plan)
     assert net.node_ops["conv1"].state.blobs[0].layout == part["layout"]
     assert net.plan["onednn: forward conv1 to forward conv1"] == part
+    assert_same_gradients(net, mixed_net("numpy"))
 
 
 @needs_onednn
-def test_a_plan_of_another_library_is_decided_anew() -> None:
+@pytest.mark.parametrize(
+    "change", [{"layout": "in the air"}, {"layout": 3}, {"ways": "all"}, {"ways": {"conv1": {"forward": "backwards"}}}]
+)
+def test_a_plan_of_another_library_is_decided_anew(change: dict[str, Any]) -> None:
     plan = mixed_net("onednn").plan
     for part in plan.values():
-        part.update(layout="in the air")
+        part.update(change)
     assert_same_gradients(mixed_net("onednn", plan=plan), mixed_net("numpy"))
 
 

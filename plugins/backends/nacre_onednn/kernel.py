@@ -104,7 +104,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         def layouts(blob: Own) -> str:
             return blob.layout or PLAIN
 
-        made = {part: self._make_first(part, layouts) for part in self.parts()}
+        made = {part: self.make_first(part, layouts, self.ways.get(part)) for part in self.parts()}
         self.calls = {
             name: [call for part in parts for call in made.get(part, ())] for name, parts in self.PASSES.items()
         }
@@ -122,15 +122,18 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
             {name: size for name, size in sizes.items() if name not in given and not name[0].isupper()}
         )
 
-    def _make_first(self, part: str, layouts: Layouts) -> list[Call]:
-        """Make a part in the way that was chosen, or in the first that there is: it may not have been needed before."""
-        ways = [self.ways[part]] if part in self.ways else self.ways_of(part, layouts)
-        for way in ways:
+    def make_first(self, part: str, layouts: Layouts, way: str | None = None) -> list[Call]:
+        """Make a part in this way, or in the first that there is; from now on it is this kernel's.
+
+        Raises:
+            Unimplemented: oneDNN has no good code for it.
+        """
+        for one in self.ways_of(part, layouts) if way is None else (way,):
             try:
-                calls = self.make(part, way, layouts)
+                calls = self.make(part, one, layouts)
             except Unimplemented:
                 continue
-            self.ways[part] = way
+            self.ways[part] = one
             return calls
         raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{part}' in these layouts")
 

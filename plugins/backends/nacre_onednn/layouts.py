@@ -53,20 +53,24 @@ def _follow(kernels: Sequence[OnednnKernel], plan: Mapping[str, Any]) -> bool:
     """Let kernels take the ways of a plan; False where it says nothing, or names what cannot be done here."""
     if plan.get("layout") not in CANDIDATES:
         return False
-    layouts, ways = _tried(plan["layout"]), plan.get("ways", {})
+    layouts = _tried(plan["layout"])
     for kernel in kernels:
-        found = {
-            part: ways.get(kernel.layer_name, {}).get(part, kernel.ways_of(part, layouts)[0]) for part in kernel.parts()
-        }
         try:
-            for part, way in found.items():
-                if way not in kernel.ways_of(part, layouts):
-                    return False
-                kernel.make(part, way, layouts)
+            for part in kernel.parts():
+                kernel.make_first(part, layouts, _way_of(plan, kernel, part, layouts))
         except Unimplemented:
+            kernel.ways.clear()
             return False
-        kernel.ways, kernel.decided = found, True
+        kernel.decided = True
     return True
+
+
+def _way_of(plan: Mapping[str, Any], kernel: OnednnKernel, part: str, layouts: Layouts) -> str | None:
+    """Give the way that a plan says; None where it says none that this version knows."""
+    ways = plan.get("ways")
+    ways = ways.get(kernel.layer_name) if isinstance(ways, Mapping) else None
+    way = ways.get(part) if isinstance(ways, Mapping) else None
+    return way if way in kernel.ways_of(part, layouts) else None
 
 
 def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str, Any]:
