@@ -7,14 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Solver, open_backend
+from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Own, Solver, open_backend
 from nacre.config import load
 from nacre.testing import Example, KernelTests
 from nacre_layers import (
@@ -47,11 +46,9 @@ needs_helper = pytest.mark.skipif(
 
 
 @pytest.fixture
-def fresh() -> Iterator[None]:
-    """Let the library be looked for anew."""
-    library.find.cache_clear()
-    yield
-    library.find.cache_clear()
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the library be looked for anew, beside the one that the process has."""
+    monkeypatch.setattr("nacre_onednn.backend.find", library.find.__wrapped__)
 
 
 def test_a_path_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
@@ -196,6 +193,28 @@ def test_nets_of_kernels_and_other_states_agree_with_numpy() -> None:
     for name in ("conv1", "norm", "pool1", "conv2", "pool2", "ip1", "ip2"):
         assert_near(net.blob(name), other.blob(name), name)
         assert_near(net.gradient(name), other.gradient(name), f"gradient of {name}")
+
+
+@needs_onednn
+def test_blobs_of_one_shape_lie_alike_in_all_runs_of_a_net() -> None:
+    """States over elements, such as Tanh's, read one and write another, and they split a net into runs."""
+    for layout in ("channels last", "blocked"):
+        plan = {name: {"layout": layout} for name in mixed_net("onednn", keep="all").plan}
+        net = mixed_net("onednn", keep="all", plan=plan)
+        blobs = [one for op in net.ops for one in op.input_arrays if isinstance(one, Own)]
+        assert {blob.layout for blob in blobs if blob.shape[1:2] == (16,) and blob.layout != "plain"} == {layout}
+        assert_same_gradients(net, mixed_net("numpy"))
+
+
+@needs_onednn
+def test_pytorchs_threads_are_left_alone() -> None:
+    here = library.library()
+    before = here.set_threads(3)
+    try:
+        mixed_net("onednn").forward()
+        assert here.set_threads(3) == 3
+    finally:
+        here.set_threads(before)
 
 
 @needs_onednn

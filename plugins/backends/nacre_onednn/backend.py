@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from nacre import Array, HostMemory, NacreError, Own, open_backend
@@ -15,6 +18,24 @@ from .layouts import decide
 from .library import ADVICE, find, library
 from .primitives import PLAIN, Call, describe, plain, reorder
 from .record import Record, Scratch
+
+
+class Building:
+    """What a net that is being made has: kernels when it is set up, own blobs when it is allocated.
+
+    All of it gets one layout, so that own blobs of one shape are alike throughout a net.
+    """
+
+    def __init__(self) -> None:
+        self._members: list[weakref.ref[Any]] = []  # a net that cannot be made leaves nothing behind
+
+    def add(self, member: OnednnKernel | Own) -> None:
+        """Take in a kernel or a blob."""
+        self._members.append(weakref.ref(member))
+
+    def members(self, kind: type) -> list[Any]:
+        """Give those that are still there, in order."""
+        return [one for member in self._members if isinstance(one := member(), kind)]
 
 
 class OnednnBackend(HostMemory):
@@ -39,11 +60,24 @@ class OnednnBackend(HostMemory):
         self.scratch = Scratch()
         self.recording: Record | None = None
         self._process = os.getpid()
+        self._local = threading.local()
+
+    @property
+    def building(self) -> Building:
+        """The net that the calling thread is making."""
+        if not hasattr(self._local, "building"):
+            self._local.building = Building()
+        return self._local.building
 
     # Memory
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
         return dtype != "float32" or stays_plain(shape)
+
+    def own(self, shape: tuple[int, ...], dtype: str) -> Own:
+        blob = super().own(shape, dtype)
+        self.building.add(blob)
+        return blob
 
     def elements(self, blob: Own) -> Array | None:
         return blob.memory
@@ -79,37 +113,48 @@ class OnednnBackend(HostMemory):
             record.replay(self.threads)()
 
     def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
-        self.library.set_threads(self.threads)
-        kernels = list({id(step.state): step.state for step in steps if isinstance(step.state, OnednnKernel)}.values())
-        own = {id(blob): blob for blob in blobs}
-        for kernel in kernels:  # gradients get their layouts with the values, though they are in a later run
-            for blob in (*kernel.inputs, *kernel.diffs, *kernel.blobs, *kernel.blobs_diff):
-                if isinstance(blob, Own):
-                    own[id(blob)] = blob
-        decide(kernels, list(own.values()), plan)
-        for blob in own.values():
+        """Make one call of a run; the first run of a net decides the layouts of the whole net."""
+        building, self._local.building = self.building, Building()
+        kernels = list(dict.fromkeys([*building.members(OnednnKernel), *(step.state for step in steps)]))
+        kernels = [one for one in kernels if isinstance(one, OnednnKernel) and one.allocated]
+        own = list({id(blob): blob for blob in (*blobs, *building.members(Own))}.values())
+        with self._threads():
+            decide(kernels, own, plan)
+        for blob in own:
             if blob.memory is None:
                 blob.memory = self.empty((blob.size,), blob.dtype)
         return self._recorded(steps)
 
     def _recorded(self, steps: Sequence[Step]) -> Callable[[], None]:
+        record: Record | None = None
         replay: Callable[[], None] | None = None
-        record = Record()
 
         def run() -> None:
-            nonlocal replay
-            if replay is None:
-                self.recording = record
+            nonlocal record, replay
+            if record is None or replay is None:
+                self.recording = Record()
                 try:
                     for step in steps:
                         step.call()
+                    record, replay = self.recording, self.recording.replay(self.threads)
                 finally:
                     self.recording = None
-                replay = record.replay(self.threads)
             record.renew()
             replay()
 
         return run
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Let the calling thread's parallel regions have the backend's number of threads, and put back what it was.
+
+        PyTorch, where it is in the process, has its threads from the same OpenMP.
+        """
+        before = self.library.set_threads(self.threads)
+        try:
+            yield
+        finally:
+            self.library.set_threads(before)
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
         """Run a pass alone, on the threads of OpenMP, with NumPy's BLAS kept to one and its iterators to small buffers.
@@ -124,7 +169,7 @@ class OnednnBackend(HostMemory):
                     "backend 'onednn' was opened before this process was forked, and OpenMP does not survive that",
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child only",
                 )
-            self.library.set_threads(self.threads)
-            alone()
+            with self._threads():
+                alone()
 
         return here

@@ -77,8 +77,14 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         self.layer_name = getattr(layer, "name", type(layer).__name__)
         self.ways: dict[str, str] = {}
         self.decided = False
+        recorder(backend).building.add(self)
         self.own: dict[str, Array] = {}
         self.calls: dict[str, list[Call]] = {}
+
+    @property
+    def allocated(self) -> bool:
+        """Whether the net has got as far as giving blobs to this kernel."""
+        return isinstance(self.inputs[0], Own)
 
     # What a kernel says
 

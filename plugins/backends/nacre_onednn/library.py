@@ -107,10 +107,14 @@ class Library:
             return
         raise (Unimplemented if status == UNIMPLEMENTED else NacreError)(f"oneDNN's {name} gave status {status}")
 
-    def set_threads(self, count: int) -> None:
-        """Let the calling thread's parallel regions have so many threads."""
-        if self.runtime == OPENMP:
+    def set_threads(self, count: int) -> int:
+        """Let the calling thread's parallel regions have so many threads; give how many they had."""
+        if self.runtime != OPENMP:
+            return count
+        before = self.functions.omp_get_max_threads()
+        if before != count:
             self.functions.omp_set_num_threads(count)
+        return before
 
     def address(self, name: str) -> int:
         """Give the address of a function of the library, or of what it is linked with; 0 where there is none."""
