@@ -117,6 +117,17 @@ def test_another_epsilon_and_another_type_are_declined() -> None:
     assert op.backend is open_backend("numpy"), "what onednn declines runs through the kernels of numpy"
 
 
+def test_bottoms_of_other_types_are_declined() -> None:
+    for layer in (
+        ConvolutionLayer(bottoms="x", tops="y", n_filter=2, kernel=2),
+        PoolingLayer(bottoms="x", tops="y", kernel=2),
+        InnerProductLayer(bottoms="x", tops="y", output_dim=2),
+    ):
+        source = InputLayer(name="in", tops="x", shape=(5, 4, 4), dtype="uint8")
+        op = Net("net", [source, layer], backend="onednn").ops[1]
+        assert "serves a bottom of float32, not uint8" in [reason for _, reason in op.choice.declined]
+
+
 def test_no_reference_code_is_accepted() -> None:
     """Every layer of a net whose first bottom has one channel, where oneDNN 3.2 would take its reference code."""
     layers: list[Any] = [

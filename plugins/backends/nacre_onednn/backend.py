@@ -15,7 +15,7 @@ from nacre.threads import number_of_threads
 
 from .kernel import OnednnKernel, stays_plain
 from .layouts import decide
-from .library import ADVICE, find, library
+from .library import advice, find, library
 from .primitives import PLAIN, Call, describe, plain, reorder
 from .record import Record, Scratch
 
@@ -51,7 +51,7 @@ class OnednnBackend(HostMemory):
     @classmethod
     def unusable(cls) -> str | None:
         found, reason = find()
-        return None if found is not None else f"{reason}: {ADVICE}"
+        return None if found is not None else f"{reason}: {advice()}"
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from nacre import Neuron
 from nacre_layers.convolution import ConvolutionLayer, Geometry, declare
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, unfit
 from .library import Unimplemented, library
 from .primitives import (
     BIAS,
@@ -79,8 +79,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     @classmethod
     def supports(cls, layer: ConvolutionLayer, inputs: list[Any]) -> str | None:
-        if len(inputs) != 1:
-            return "serves one bottom"
+        if reason := unfit(inputs):
+            return reason
         if len(inputs[0].shape) != 4:
             return "serves images with two axes"
         geometry = Geometry(layer, inputs[0].shape)

@@ -10,7 +10,7 @@ from nacre import LayerState, Own
 from nacre.random import name_key
 from nacre_layers.dropout import DropoutLayer
 
-from .kernel import stays_plain
+from .kernel import stays_plain, unfit
 from .native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
 from .record import recorder
 
@@ -22,6 +22,8 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",)):
     def supports(cls, layer: DropoutLayer, inputs: list[Any]) -> str | None:
         if helper() is None:
             return MISSING
+        if reason := unfit(inputs):
+            return reason
         return None if stays_plain(inputs[0].shape) else "serves blobs in C order, which fixes the elements' numbers"
 
     def __init__(self, layer: DropoutLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

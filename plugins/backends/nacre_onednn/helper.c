@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#if defined(__x86_64__) && defined(__gnu_linux__)
+#if defined(__x86_64__) && defined(__GLIBC__) /* where a loader picks one of several versions */
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDE

@@ -9,7 +9,7 @@ from nacre_layers.inner_product import InnerProductLayer, InnerProductState
 
 from . import library as dnnl
 from .convolution import into
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, unfit
 from .library import library
 from .primitives import (
     BIAS,
@@ -42,7 +42,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-        return None if len(inputs) == 1 else "serves one bottom"
+        return unfit(inputs)
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

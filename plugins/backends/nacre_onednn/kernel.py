@@ -48,6 +48,13 @@ def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Des
     return describe(blob.shape, layouts(blob))
 
 
+def unfit(inputs: list[Any], count: int = 1) -> str | None:
+    """Give the reason why no kernel here serves these bottoms, or None."""
+    if len(inputs) != count:
+        return "serves one bottom"
+    return None if inputs[0].dtype == "float32" else f"serves a bottom of float32, not {inputs[0].dtype}"
+
+
 FEW = 4
 """Images of up to so many channels stay plain: they come from a source, and go into one convolution."""
 

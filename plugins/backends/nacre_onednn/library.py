@@ -20,8 +20,6 @@ SYSTEM = {"linux": "libdnnl.so.3", "darwin": "libdnnl.3.dylib", "win32": "dnnl.d
 SEQUENTIAL, OPENMP, TBB, SYCL = 1, 2, 4, 512
 RUNTIMES = {SEQUENTIAL: "one thread", OPENMP: "OpenMP", TBB: "TBB"}
 
-ADVICE = "pip install nacre[onednn], or set NACRE_DNNL to the path of libdnnl 3"
-
 SUCCESS, UNIMPLEMENTED = 0, 3
 FLOAT32 = 3
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
@@ -36,6 +34,13 @@ PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
 INFO = 8
 SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRATCHPAD = range(129, 137)
 """What can be asked of a primitive: its name, and the descriptors of its memories."""
+
+
+def advice() -> str:
+    """Say what would bring a library that can be used."""
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        return "pip install 'nacre[onednn]', or set NACRE_DNNL to the path of libdnnl 3"
+    return "there is a package for Linux on x86-64 only; elsewhere NACRE_DNNL may name a libdnnl 3"
 
 
 class Version(ctypes.Structure):
@@ -198,5 +203,5 @@ def library() -> Library:
     """
     found, reason = find()
     if found is None:
-        raise NacreError(f"{reason}: {ADVICE}")
+        raise NacreError(f"{reason}: {advice()}")
     return found

@@ -9,6 +9,7 @@ import numpy as np
 from nacre import LayerState, Own
 from nacre_layers.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
+from .kernel import unfit
 from .native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
 from .record import recorder
 
@@ -20,6 +21,8 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",)):
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
         if helper() is None:
             return MISSING
+        if reason := unfit(inputs, 2):
+            return reason
         scores, labels = inputs
         if len(scores.shape) != 2:
             return "serves scores of two axes"

@@ -7,7 +7,7 @@ from typing import Any
 from nacre_layers.pooling import Axis, Max, Mean, PoolingLayer, pooled_axes
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain
+from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain, unfit
 from .library import Unimplemented, library
 from .primitives import (
     CHANNELS_LAST,
@@ -49,8 +49,8 @@ class PoolingKernel(OnednnKernel, reads=""):
 
     @classmethod
     def supports(cls, layer: PoolingLayer, inputs: list[Any]) -> str | None:
-        if len(inputs) != 1:
-            return "serves one bottom"
+        if reason := unfit(inputs):
+            return reason
         shape = inputs[0].shape
         if len(shape) != 4 or layer.axes not in ((), (2, 3)):
             return "serves images with two axes, both of them pooled"

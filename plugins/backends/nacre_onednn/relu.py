@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre import LayerState as LayerState
 from nacre_layers.neurons import ReLU
 
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, rectify
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, rectify, unfit
 from .primitives import Call
 
 
@@ -16,6 +15,8 @@ class ReLUKernel(OnednnKernel, reads="blobs"):
 
     @classmethod
     def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
+        if reason := unfit(inputs):
+            return reason
         if len(inputs[0].shape) > 5:
             return "serves blobs of up to five axes"
         return None if is_relu(layer) else f"serves epsilon=0, not {layer.epsilon}"
