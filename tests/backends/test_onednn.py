@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,11 @@ def test_another_library_is_told(monkeypatch: pytest.MonkeyPatch, fresh: None) -
 
 @pytest.mark.parametrize(
     ("major", "runtime", "told"),
-    [(2, 2, "is oneDNN 2.6.3, but version 3 is needed"), (3, 512, "with the runtime SYCL"), (3, 7, "unknown (7)")],
+    [
+        (2, 2, "is oneDNN 2.6.3, but version 3 is needed"),
+        (3, 512, "with the runtime SYCL"),
+        (3, 7, "with the runtime number 7"),
+    ],
 )
 def test_an_unfit_library_is_refused(monkeypatch: pytest.MonkeyPatch, major: int, runtime: int, told: str) -> None:
     version = library.Version(major, 6, 3, b"", runtime, 0)
@@ -204,6 +209,15 @@ def test_blobs_of_one_shape_lie_alike_in_all_runs_of_a_net() -> None:
         blobs = [one for op in net.ops for one in op.input_arrays if isinstance(one, Own)]
         assert {blob.layout for blob in blobs if blob.shape[1:2] == (16,) and blob.layout != "plain"} == {layout}
         assert_same_gradients(net, mixed_net("numpy"))
+
+
+@needs_onednn
+def test_a_net_runs_in_another_thread_than_it_was_made_in() -> None:
+    net, expected = mixed_net("onednn"), mixed_net("numpy")
+    thread = threading.Thread(target=net.forward)
+    thread.start()
+    thread.join()
+    assert net.loss() == pytest.approx(expected.forward(), rel=1e-5)
 
 
 @needs_onednn

@@ -65,8 +65,7 @@ class Argument(ctypes.Structure):
 class Library:
     """A loaded oneDNN, with one engine and one stream on the processor.
 
-    `call(name, ...)` calls `dnnl_<name>` and raises where it fails. `release` is the same library with the
-    interpreter's lock given up during a call, for calls that take long.
+    `call(name, ...)` calls `dnnl_<name>` and raises where it fails; `execute` is `dnnl_primitive_execute`.
 
     Raises:
         NacreError: this library cannot be used; the message says why.
@@ -85,10 +84,10 @@ class Library:
         if version.major != 3:
             raise NacreError(f"{path} is oneDNN {self.version}, but version 3 is needed")
         if self.runtime not in RUNTIMES:
-            kind = "SYCL" if self.runtime == SYCL else f"unknown ({self.runtime})"
+            kind = "SYCL" if self.runtime == SYCL else f"number {self.runtime}"
             raise NacreError(
-                f"{path} is oneDNN {self.version} with the runtime {kind}, which brings a compiler of its own; "
-                f"one with OpenMP is needed, such as that of {PACKAGES[0]}"
+                f"{path} is oneDNN {self.version} with the runtime {kind}, but one with {', '.join(RUNTIMES.values())} "
+                f"is needed, such as that of the package {PACKAGES[0]}"
             )
         self.functions.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.functions.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
