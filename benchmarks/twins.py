@@ -53,9 +53,14 @@ def _filled(net: Net, layer: Any, module: Any) -> Any:
 class Peer:
     """A twin in training: eager mode, fused SGD with momentum."""
 
-    def __init__(self, net: Net, data: Any, label: Any, rate: float, momentum: float) -> None:
+    def __init__(
+        self, net: Net, data: Any, label: Any, rate: float, momentum: float, *, channels_last: bool = False
+    ) -> None:
         self.model = twin(net)
         self.data, self.label = torch.from_numpy(data), torch.from_numpy(label)
+        if channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+            self.data = self.data.contiguous(memory_format=torch.channels_last)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate, momentum=momentum, fused=True)
         self.criterion = nn.CrossEntropyLoss()
 

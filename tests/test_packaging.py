@@ -6,8 +6,10 @@ import ast
 import configparser
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -56,6 +58,23 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
 
 
+def compiles() -> bool:
+    """Whether a wheel built here holds the onednn backend's helper: on Linux, with a C compiler."""
+    return sys.platform == "linux" and any(map(shutil.which, ("cc", "gcc")))
+
+
+def test_without_a_compiler_the_wheel_is_for_every_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "source").mkdir()
+    for name in tracked_files():
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / "source" / name)
+    (tmp_path / "wheel").mkdir()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    built = build("wheel", tmp_path / "source", tmp_path / "wheel")
+    assert built.name.endswith("-py3-none-any.whl")
+    assert "nacre_onednn/_helper.so" not in names_in(built)
+
+
 def names_in(archive: Path) -> set[str]:
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as file:
@@ -72,6 +91,8 @@ def test_wheel_holds_every_package_whole_and_nothing_else(wheel: Path) -> None:
         if Path(name).is_relative_to(folder.relative_to(ROOT))
     }
     expected |= {f"nacre/demo/{name}" for name in ("lenet.toml", "train.h5", "test.h5")}
+    if compiles():
+        expected.add("nacre_onednn/_helper.so")
     assert {name for name in names_in(wheel) if ".dist-info/" not in name} == expected
 
 
@@ -93,7 +114,8 @@ def test_wheel_metadata(wheel: Path) -> None:
 def test_versions_agree(wheel: Path, sdist: Path) -> None:
     assert VERSION is not None
     version = VERSION[1]
-    assert wheel.name == f"nacre-{version}-py3-none-any.whl"
+    tag = sysconfig.get_platform().translate(str.maketrans("-.", "__")) if compiles() else "any"
+    assert wheel.name == f"nacre-{version}-py3-none-{tag}.whl"
     assert sdist.name == f"nacre-{version}.tar.gz"
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {re.escape(version)}\b", changelog, re.M), f"CHANGELOG.md says nothing of {version}"

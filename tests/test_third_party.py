@@ -174,7 +174,7 @@ def test_uninstalling_a_kernel_brings_the_layers_own_state_back(
     with without(fresh, wheels, "nacre-swirl-fast"):
         told = swirl(fresh, folder)
         assert told["kernel"] is None
-        assert told["why"] == "no kernel serves it on numpy"
+        assert told["why"].startswith("no kernel serves it on ")
         assert trained(fresh, folder)["loss"] < 1
 
 

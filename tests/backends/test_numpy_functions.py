@@ -161,7 +161,7 @@ def test_number_of_threads_reads_the_environment(monkeypatch):
     monkeypatch.setenv("NACRE_NUM_THREADS", "")
     monkeypatch.setenv("OMP_NUM_THREADS", "many")
     assert 1 <= number_of_threads() <= (os.cpu_count() or 1)
-    monkeypatch.setattr(threads, "_cgroup_limit", lambda: 1)
+    monkeypatch.setattr("nacre.threads._cgroup_limit", lambda: 1)
     assert number_of_threads() == 1
 
 

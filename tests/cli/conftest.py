@@ -173,11 +173,12 @@ def write_data(path: Path, records: int, seed: int) -> None:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run in a folder with the small net, without settings, and with a registry that may be changed."""
+    """Run in a folder with the small net, on numpy without other settings, and with a registry that may be changed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for variable in ("NACRE_BACKEND", "NACRE_PLUGINS", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NO_COLOR"):
+    for variable in ("NACRE_PLUGINS", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NO_COLOR"):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("NACRE_BACKEND", "numpy")  # "auto" takes onednn where it is installed
     monkeypatch.setattr(nacre.registry, "_registry", Registry())
     Path("small.toml").write_text(NET, encoding="utf-8")
     write_data(Path("train.h5"), 60, 0)

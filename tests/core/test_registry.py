@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import importlib_metadata
@@ -16,7 +17,7 @@ import pytest
 
 import nacre.hooks
 from nacre.errors import PluginError, RegistryError
-from nacre.registry import Choice, Registry, parse_requirements
+from nacre.registry import Choice, Problem, Registry, parse_requirements
 
 Install = Callable[..., Path]
 

@@ -1,0 +1,39 @@
+"""How many threads a backend may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .errors import NacreError
+
+
+def number_of_threads() -> int:
+    """NACRE_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity and cgroup).
+
+    Raises:
+        NacreError: NACRE_NUM_THREADS is no whole number above 0. OMP_NUM_THREADS is not ours to judge.
+    """
+    for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS"):
+        first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP allows a list, one number for each level
+        if first.isdecimal() and int(first) > 0:
+            return int(first)
+        if first and name == "NACRE_NUM_THREADS":
+            told = f"NACRE_NUM_THREADS={os.environ[name]}, but it must be a whole number above 0"
+            raise NacreError(told, "set it to a number such as 4, or unset it")
+    affinity = getattr(os, "sched_getaffinity", None)
+    processors = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, min(processors, _cgroup_limit() or processors))
+
+
+def _cgroup_limit() -> int | None:
+    """Whole processors that the container's quota allows, or None without a quota."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()  # version 2
+    except (OSError, ValueError):
+        try:
+            quota = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").read_text().strip()  # version 1
+            period = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    return max(1, int(quota) // int(period)) if quota.isdecimal() and int(period) > 0 else None

@@ -1,0 +1,51 @@
+"""Compiles the onednn backend's helper when a wheel is built, or an editable install: hatchling calls it.
+
+Without a C compiler, and on other systems than Linux, nothing is compiled: the wheel is for every platform then, and
+the backend does the same work through ctypes and NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDER = Path("plugins/backends/nacre_onednn")
+FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
+
+
+class HelperHook(BuildHookInterface):
+    """Adds the compiled helper to the wheel, whose tag then names the platform."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        helper = Path(self.root) / FOLDER / "_helper.so"
+        if reason := compile_helper(Path(self.root) / FOLDER / "helper.c", helper):
+            self.app.display_warning(f"the onednn backend's helper is left out: {reason}")
+            return
+        build_data["artifacts"].append(f"/{FOLDER.as_posix()}/_helper.so")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+
+def compile_helper(source: Path, target: Path) -> str:
+    """Compile the helper; give the reason if it is not done, or ""."""
+    target.unlink(missing_ok=True)
+    if sys.platform != "linux":
+        return f"it is not compiled on {sys.platform}"
+    compiler = shlex.split(os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or "")
+    if not compiler:
+        return "there is no C compiler"
+    try:
+        done = subprocess.run(
+            [*compiler, *FLAGS, str(source), "-o", str(target), "-lm"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return f"the compiler cannot be run: {error}"
+    return "" if done.returncode == 0 else f"the compiler failed: {done.stderr.strip()}"

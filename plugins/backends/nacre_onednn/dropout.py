@@ -1,0 +1,54 @@
+"""Dropout of plain blobs, by the helper: the mask has the bits of the layer's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nacre import LayerState, Own
+from nacre.random import name_key
+from nacre_layers.dropout import DropoutLayer
+
+from .kernel import stays_plain, unfit
+from .native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
+from .record import recorder
+
+
+class DropoutKernel(LayerState, reads="", dtypes=("float32",)):
+    """Multiplies by a mask that is a function of the seed, the layer's name, the iteration and the element."""
+
+    @classmethod
+    def supports(cls, layer: DropoutLayer, inputs: list[Any]) -> str | None:
+        if helper() is None:
+            return MISSING
+        if reason := unfit(inputs):
+            return reason
+        return None if stays_plain(inputs[0].shape) else "serves blobs in C order, which fixes the elements' numbers"
+
+    def __init__(self, layer: DropoutLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        acts = self.phase == "train"
+        self.blobs = [backend.blob(inputs[0].shape) if acts else backend.alias(inputs[0])]
+        self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
+        self.key = np.array([backend.seed & (2**64 - 1), name_key(layer.name)], np.uint64)
+
+    def ready(self) -> None:
+        if self.phase == "train":
+            self.kept = self.backend.empty(self.blobs[0].shape, "uint8")
+
+    def forward(self, inputs: list[Own]) -> None:
+        if self.phase == "train":
+            self._add(DROPOUT, inputs[0], self.blobs[0])
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        if self.phase == "train" and diffs[0] is not None:
+            self._add(DROPOUT_GRADIENT, self.blobs_diff[0], diffs[0])
+
+    def _add(self, kind: int, source: Own, target: Own) -> None:
+        scalars, record = self.backend.scalars, recorder(self.backend).record
+        pointers = [source.memory, target.memory, self.kept, record.read(scalars), self.key]
+        record.add(kind, pointers, [source.size, scalars.place("step")], [self.layer.ratio, self.scale])
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,224 @@
+/* The helper of nacre's onednn backend: a run of a net in one foreign call, and the operations that oneDNN lacks.
+ *
+ * C11 with GCC's or Clang's builtins; it knows neither Python nor oneDNN, whose functions it is given, and OpenMP's too,
+ * so that a process has one OpenMP runtime. Compiled with -ffp-contract=off: a product and a sum are rounded one after
+ * the other, as NumPy does, so that updates and masks have the same bits as without the helper.
+ */
+
+#include <math.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#if defined(__x86_64__) && defined(__GLIBC__) /* where a loader picks one of several versions */
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
+enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT };
+enum { LANES = 16, ALONE = 1 << 15 };
+
+struct operation {
+    int64_t kind;
+    void *pointers[8];
+    int64_t numbers[8];
+    double values[4];
+};
+
+struct machine {
+    int (*execute)(const void *primitive, void *stream, int count, const void *arguments);
+    void *stream;
+    void (*parallel)(void (*work)(void *), void *data, unsigned threads, unsigned flags); /* GOMP_parallel, or NULL */
+    int (*thread)(void);                                                                  /* omp_get_thread_num */
+    int (*team)(void);                                                                    /* omp_get_num_threads */
+    int64_t threads;
+};
+
+typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, int64_t worker);
+
+struct share {
+    const struct machine *machine;
+    const struct operation *op;
+    work_t work;
+    int64_t size;
+};
+
+static void piece(void *data) {
+    const struct share *share = data;
+    int64_t worker = share->machine->thread(), team = share->machine->team();
+    int64_t blocks = (share->size + LANES - 1) / LANES; /* pieces begin at whole blocks of random numbers */
+    int64_t start = blocks * worker / team * LANES, stop = blocks * (worker + 1) / team * LANES;
+    share->work(share->op, start, stop < share->size ? stop : share->size, worker);
+}
+
+static void spread(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
+    struct share share = {machine, op, work, size};
+    if (machine->parallel && machine->threads > 1 && size > ALONE)
+        machine->parallel(piece, &share, (unsigned)machine->threads, 0);
+    else
+        work(op, 0, size, 0);
+}
+
+/* v = momentum v - rate g; w = w + v; products[worker] is the sum of w g.
+ * pointers: w, g, v, scalars, products; numbers: size, place of the rate, place of the momentum; values: multiplies
+ * the rate. */
+WIDE static void update(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    float *restrict w = op->pointers[0], *restrict v = op->pointers[2];
+    const float *restrict g = op->pointers[1];
+    const double *scalars = op->pointers[3];
+    float rate = (float)(scalars[op->numbers[1]] * op->values[0]), momentum = (float)scalars[op->numbers[2]];
+    float sums[LANES] = {0};
+    double sum = 0;
+    int64_t i = start;
+    for (; i + LANES <= stop; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            float moved = v[i + lane] * momentum - g[i + lane] * rate;
+            v[i + lane] = moved;
+            w[i + lane] += moved;
+            sums[lane] += w[i + lane] * g[i + lane];
+        }
+    for (; i < stop; i++) {
+        v[i] = v[i] * momentum - g[i] * rate;
+        w[i] += v[i];
+        sum += w[i] * g[i];
+    }
+    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+    ((double *)op->pointers[4])[worker] = sum;
+}
+
+/* g = g + coefficient w. pointers: w, g; numbers: size; values: the coefficient. */
+WIDE static void decay(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const float *restrict w = op->pointers[0];
+    float *restrict g = op->pointers[1];
+    float coefficient = (float)op->values[0];
+    (void)worker;
+    for (int64_t i = start; i < stop; i++) g[i] += w[i] * coefficient;
+}
+
+/* A label as a whole number, or -1. */
+static int64_t label_of(const void *labels, int64_t type, int64_t place, int64_t classes) {
+    double label = 0;
+    switch (type) {
+    case 0: label = ((const float *)labels)[place]; break;
+    case 1: label = ((const double *)labels)[place]; break;
+    case 2: label = ((const int32_t *)labels)[place]; break;
+    case 3: label = (double)((const int64_t *)labels)[place]; break;
+    default: label = ((const uint8_t *)labels)[place];
+    }
+    return label >= 0 && label < (double)classes && label == floor(label) ? (int64_t)label : -1;
+}
+
+/* How many of the images count. */
+static int64_t rows_of(const struct operation *op) {
+    double rows = ((const double *)op->pointers[3])[op->numbers[3]];
+    return rows < (double)op->numbers[0] ? (int64_t)rows : op->numbers[0];
+}
+
+/* The mean over the rows of -log softmax(x)[label], times the weight.
+ * pointers: x, labels, probabilities, scalars, loss, labels as whole numbers; numbers: images, classes, type of the
+ * labels, place of the rows; values: the weight. Gives 1 where a label is none; the probabilities are as before then. */
+static int loss(const struct operation *op) {
+    int64_t images = op->numbers[0], classes = op->numbers[1], rows = rows_of(op);
+    int64_t *chosen = op->pointers[5];
+    double total = 0;
+    for (int64_t i = 0; i < rows; i++)
+        if ((chosen[i] = label_of(op->pointers[1], op->numbers[2], i, classes)) < 0) return 1;
+    for (int64_t i = 0; i < images; i++) {
+        const float *x = (const float *)op->pointers[0] + i * classes;
+        float *p = (float *)op->pointers[2] + i * classes;
+        float most = x[0], sum = 0;
+        for (int64_t c = 1; c < classes; c++) most = x[c] > most || x[c] != x[c] ? x[c] : most;
+        for (int64_t c = 0; c < classes; c++) sum += p[c] = expf(x[c] - most);
+        for (int64_t c = 0; c < classes; c++) p[c] /= sum;
+        /* at least the smallest normal number; NaN stays */
+        if (i < rows) total += logf(p[chosen[i]] < 0x1p-126f ? 0x1p-126f : p[chosen[i]]);
+    }
+    *(double *)op->pointers[4] = -op->values[0] / (double)rows * total;
+    return 0;
+}
+
+/* dx = (softmax(x) - 1 at the label) weight / rows; rows that do not count get 0.
+ * As for LOSS, with dx in the place of x. */
+static void loss_gradient(const struct operation *op) {
+    int64_t images = op->numbers[0], classes = op->numbers[1], rows = rows_of(op);
+    const int64_t *chosen = op->pointers[5];
+    float scale = (float)(op->values[0] / (double)rows);
+    for (int64_t i = 0; i < images; i++) {
+        float *dx = (float *)op->pointers[0] + i * classes;
+        const float *p = (const float *)op->pointers[2] + i * classes;
+        for (int64_t c = 0; c < classes; c++) dx[c] = i < rows ? p[c] * scale : 0;
+        if (i < rows) dx[chosen[i]] = (p[chosen[i]] - 1) * scale;
+    }
+}
+
+/* Philox 4x64-10 (Salmon and others, 2011): four random numbers of 64 bits from a counter and a key. */
+static void philox(uint64_t counter[4], uint64_t first, uint64_t second) {
+    for (int round = 0; round < 10; round++) {
+        unsigned __int128 one = (unsigned __int128)0xD2E7470EE14C6C93u * counter[0];
+        unsigned __int128 other = (unsigned __int128)0xCA5A826395121157u * counter[2];
+        uint64_t next[4] = {(uint64_t)(other >> 64) ^ counter[1] ^ first, (uint64_t)other,
+                            (uint64_t)(one >> 64) ^ counter[3] ^ second, (uint64_t)one};
+        for (int word = 0; word < 4; word++) counter[word] = next[word];
+        first += 0x9E3779B97F4A7C15u;
+        second += 0xBB67AE8584CAA73Bu;
+    }
+}
+
+/* y = x scale where the uniform number of the element is ratio or more, else x 0; see nacre.random.
+ * pointers: x, y, kept (a byte for each element), scalars, key; numbers: size, place of the step; values: ratio, scale. */
+static void dropout(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const float *x = op->pointers[0];
+    float *y = op->pointers[1];
+    uint8_t *kept = op->pointers[2];
+    const uint64_t *key = op->pointers[4];
+    uint64_t step = (uint64_t)((const double *)op->pointers[3])[op->numbers[1]];
+    float ratio = (float)op->values[0], scale = (float)op->values[1];
+    (void)worker;
+    for (int64_t block = start; block < stop; block += 8) { /* eight numbers of 32 bits come from one counter */
+        uint64_t words[4] = {(uint64_t)(block / 8) + 1, 0, step, 0};
+        philox(words, key[0], key[1]);
+        for (int64_t i = block; i < block + 8 && i < stop; i++) {
+            uint32_t half = (uint32_t)(words[(i - block) / 2] >> (i % 2 ? 32 : 0));
+            kept[i] = (float)(half >> 8) * 0x1p-24f >= ratio;
+            y[i] = x[i] * (kept[i] ? scale : 0);
+        }
+    }
+}
+
+/* The same with the elements that were kept: pointers: dy, dx, kept. */
+WIDE static void dropout_gradient(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const float *dy = op->pointers[0];
+    float *dx = op->pointers[1];
+    const uint8_t *kept = op->pointers[2];
+    float scale = (float)op->values[1];
+    (void)worker;
+    for (int64_t i = start; i < stop; i++) dx[i] = dy[i] * (kept[i] ? scale : 0);
+}
+
+/* Runs operations in order; gives the number of the first that fails, counted from 1, or 0. */
+EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *ops, int64_t count) {
+    for (int64_t place = 0; place < count; place++) {
+        const struct operation *op = ops + place;
+        int failed = 0;
+        switch (op->kind) {
+        case PRIMITIVE:
+            failed = machine->execute(op->pointers[0], machine->stream, (int)op->numbers[0], op->pointers[1]);
+            break;
+        case UPDATE:
+            for (int64_t worker = 0; worker < machine->threads; worker++) ((double *)op->pointers[4])[worker] = 0;
+            spread(machine, op, update, op->numbers[0]);
+            break;
+        case DECAY: spread(machine, op, decay, op->numbers[0]); break;
+        case LOSS: failed = loss(op); break;
+        case LOSS_GRADIENT: loss_gradient(op); break;
+        case DROPOUT: spread(machine, op, dropout, op->numbers[0]); break;
+        case DROPOUT_GRADIENT: spread(machine, op, dropout_gradient, op->numbers[0]); break;
+        default: failed = 1;
+        }
+        if (failed) return place + 1;
+    }
+    return 0;
+}
+
+/* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
+EXPORT int64_t nacre_helper_version(void) { return 1; }

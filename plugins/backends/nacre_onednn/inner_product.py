@@ -1,0 +1,167 @@
+"""Inner products of flattened bottoms, with bias and ReLU in one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nacre import Array, Neuron
+from nacre_layers.inner_product import InnerProductLayer, InnerProductState
+
+from . import library as dnnl
+from .convolution import into
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, unfit
+from .library import library
+from .primitives import (
+    BIAS,
+    DIFF_BIAS,
+    DIFF_DST,
+    DIFF_SRC,
+    DIFF_WEIGHT,
+    DST,
+    SRC,
+    WEIGHT,
+    Call,
+    Primitive,
+    attributes,
+    call,
+    free,
+    plain,
+    reorder,
+    strided,
+)
+
+PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
+"""Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; and one
+with weights that are packed before as a whole, which pays where the batch is large."""
+
+
+class InnerProductKernel(OnednnKernel, reads="inputs"):
+    """y = x Wᵀ + b, the weights plain outside; applies ReLU itself. A bottom of four axes is flattened by a copy."""
+
+    PASSES: ClassVar = {"forward": ("flatten", "forward"), "backward": ("gate", "weights", "data", "unflatten")}
+
+    @classmethod
+    def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
+        return unfit(inputs)
+
+    def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        state = InnerProductState(layer, backend, inputs, diffs)
+        self.features, self.parameters, self.blobs = state.features, state.parameters, state.blobs
+        self.relu = is_relu(layer.neuron)
+        if self.relu:
+            self.reads = "inputs blobs"
+        images, outputs = self.blobs[0].shape
+        self.x, self.y = plain(images, self.features), plain(images, outputs)
+        self.weight, self.bias = plain(outputs, self.features), plain(outputs) if layer.bias else None
+        self.row = plain(1, outputs)
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
+
+    def ready(self) -> None:
+        self.ones = self.backend.empty((1, self.blobs[0].shape[0]))
+        self.ones[...] = 1
+        super().ready()
+
+    def buffers(self) -> dict[str, Array]:
+        return {**super().buffers(), "ones": self.ones}
+
+    def parts(self) -> list[str]:
+        flatten = self.inputs[0].layout != "plain"
+        parts = [*(["flatten"] if flatten else []), "forward"]
+        if self.blobs_diff[0] is None:
+            return parts
+        data = self.diffs[0] is not None
+        return [
+            *parts,
+            *(["gate"] if self.relu else []),
+            *(["weights"] if self.parameters[0].gradient is not None else []),
+            *(["data"] if data else []),
+            *(["unflatten"] if data and flatten else []),
+        ]
+
+    def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+        return (PRODUCT, GEMM, PACKED) if part in ("forward", "weights", "data") else ("",)
+
+    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+        images = self.inputs[0]
+        flat = images.layout == "plain"
+        self.source, self.gradient = ("x", "dx") if flat else ("Flat x", "flat dx")
+        self.top = "gated" if self.relu else "dy"
+        if part == "gate":
+            return gate(self.y, "gated")
+        if part == "flatten":
+            return reorder("x", describe_blob(images, layouts), self.source, plain(*images.shape))
+        if part == "unflatten":
+            return reorder(self.gradient, plain(*images.shape), "dx", describe_blob(images, layouts))
+        if way == PRODUCT:
+            return getattr(self, f"_{part}_product")()
+        return getattr(self, f"_{part}")(self.weight if way == GEMM else free(*self.parameters[0].shape))
+
+    # As products of matrices
+
+    def _forward_product(self) -> list[Call]:
+        outputs, features = self.parameters[0].shape
+        turned = strided((features, outputs), (1, features))
+        bias = None if self.bias is None else self.row
+        primitive = Primitive("matmul", library().engine, self.x, turned, bias, self.y, attributes(self.relu))
+        buffers = {SRC: (self.source, self.x), WEIGHT: ("weight", turned), DST: ("y", self.y)}
+        return [call(primitive, {**buffers, **({BIAS: ("bias", self.row)} if bias else {})})]
+
+    def _weights_product(self) -> list[Call]:
+        images, outputs = self.blobs[0].shape
+        turned = strided((outputs, images), (1, outputs))
+        primitive = Primitive("matmul", library().engine, turned, self.x, None, self.weight, attributes())
+        calls = [
+            call(primitive, {SRC: (self.top, turned), WEIGHT: (self.source, self.x), DST: ("dweight", self.weight)})
+        ]
+        if self.bias is not None:
+            ones = plain(1, images)
+            primitive = Primitive("matmul", library().engine, ones, self.y, None, self.row, attributes())
+            calls.append(call(primitive, {SRC: ("ones", ones), WEIGHT: (self.top, self.y), DST: ("dbias", self.row)}))
+        return calls
+
+    def _data_product(self) -> list[Call]:
+        primitive = Primitive("matmul", library().engine, self.y, self.weight, None, self.x, attributes())
+        return [
+            call(primitive, {SRC: (self.top, self.y), WEIGHT: ("weight", self.weight), DST: (self.gradient, self.x)})
+        ]
+
+    # As inner products, the weights as they are or as oneDNN likes them
+
+    def _hint(self, weight: Any) -> Primitive:
+        return Primitive(
+            "inner_product_forward", library().engine, dnnl.FORWARD_TRAINING,
+            self.x, weight, self.bias, self.y, attributes(self.relu),
+        )  # fmt: skip
+
+    def _forward(self, weight: Any) -> list[Call]:
+        primitive = self._hint(weight)
+        packing, packed = into("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
+        buffers = {SRC: (self.source, self.x), WEIGHT: packed, DST: ("y", self.y)}
+        if self.bias is not None:
+            buffers[BIAS] = ("bias", self.bias)
+        return [*packing, call(primitive, buffers)]
+
+    def _weights(self, weight: Any) -> list[Call]:
+        primitive = Primitive(
+            "inner_product_backward_weights", library().engine,
+            self.x, weight, self.bias, self.y, self._hint(weight).desc, attributes(),
+        )  # fmt: skip
+        inner = primitive.memory(dnnl.DIFF_WEIGHTS)
+        packed = inner != self.weight
+        result = "inner dweight" if packed else "dweight"
+        buffers = {SRC: (self.source, self.x), DIFF_DST: (self.top, self.y), DIFF_WEIGHT: (result, inner)}
+        if self.bias is not None:
+            buffers[DIFF_BIAS] = ("dbias", self.bias)
+        return [call(primitive, buffers), *(reorder(result, inner, "dweight", self.weight) if packed else [])]
+
+    def _data(self, weight: Any) -> list[Call]:
+        primitive = Primitive(
+            "inner_product_backward_data", library().engine,
+            self.x, weight, self.y, self._hint(weight).desc, attributes(),
+        )  # fmt: skip
+        packing, packed = into("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
+        buffers = {DIFF_DST: (self.top, self.y), WEIGHT: packed, DIFF_SRC: (self.gradient, self.x)}
+        return [*packing, call(primitive, buffers)]

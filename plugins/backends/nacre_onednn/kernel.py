@@ -1,0 +1,194 @@
+"""What all kernels have in common: parts made of calls, choices among them, and buffers by name."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from nacre import Array, LayerState, Neuron, Own
+from nacre_layers.neurons import ReLU
+
+from . import library as dnnl
+from .library import Unimplemented, library
+from .primitives import (
+    BLOCKED,
+    CHANNELS_LAST,
+    DIFF_DST,
+    DIFF_SRC,
+    DST,
+    PLAIN,
+    SRC,
+    Call,
+    Desc,
+    Primitive,
+    attributes,
+    block,
+    call,
+    describe,
+)
+from .primitives import plain as plain_desc
+from .record import aligned, recorder
+
+Layouts = Callable[[Own], str]
+"""Gives the layout of a blob: the one that it has, or the one that is being tried."""
+
+
+def is_relu(neuron: Neuron) -> bool:
+    """Say whether a neuron is max(0, x)."""
+    return type(neuron) is ReLU and neuron.epsilon == 0
+
+
+def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Desc:
+    """Describe how a blob lies; one of single pixels lies in every layout, so it is described like the one `beside`."""
+    if len(blob.shape) != 4:
+        return plain_desc(*blob.shape)
+    if beside is not None and blob.shape[2:] == (1, 1) and len(beside.shape) == 4:
+        return describe(blob.shape, unpadded(blob.shape, layouts(beside)))
+    return describe(blob.shape, layouts(blob))
+
+
+def unfit(inputs: list[Any], count: int = 1) -> str | None:
+    """Give the reason why no kernel here serves these bottoms, or None."""
+    if len(inputs) != count:
+        return "serves one bottom"
+    return None if inputs[0].dtype == "float32" else f"serves a bottom of float32, not {inputs[0].dtype}"
+
+
+FEW = 4
+"""Images of up to so many channels stay plain: they come from a source, and go into one convolution."""
+
+
+def stays_plain(shape: tuple[int, ...]) -> bool:
+    """Say whether float32 blobs of a shape are plain in every net."""
+    return len(shape) != 4 or shape[1] <= FEW or shape[2:] == (1, 1)
+
+
+def unpadded(shape: tuple[int, ...], layout: str) -> str:
+    """Give channels last in the place of blocks that would be padded."""
+    return CHANNELS_LAST if layout == BLOCKED and shape[1] % block() else layout
+
+
+class OnednnKernel(LayerState, dtypes=("float32",)):
+    """A kernel whose passes are lists of calls, made of parts such as "forward", "weights" and "data".
+
+    For every part there may be several ways, of which the backend takes the fastest, as it does for the layouts of
+    blobs; `ways` then says for each part which it is.
+    """
+
+    PASSES: ClassVar[Mapping[str, tuple[str, ...]]] = {"forward": ("forward",), "backward": ("data",)}
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.inputs, self.diffs = inputs, diffs
+        self.layer_name = getattr(layer, "name", type(layer).__name__)
+        self.ways: dict[str, str] = {}
+        self.decided = False
+        recorder(backend).building.add(self)
+        self.own: dict[str, Array] = {}
+        self.calls: dict[str, list[Call]] = {}
+
+    @property
+    def allocated(self) -> bool:
+        """Whether the net has got as far as giving blobs to this kernel."""
+        return isinstance(self.inputs[0], Own)
+
+    # What a kernel says
+
+    def parts(self) -> list[str]:
+        """Give the parts that are needed."""
+        return ["forward", *(["data"] if self.diffs[0] is not None else [])]
+
+    def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+        """Give the ways in which a part can be computed."""
+        return ("",)
+
+    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+        """Give the calls of a part.
+
+        Raises:
+            Unimplemented: oneDNN has no good code for it.
+        """
+        raise NotImplementedError
+
+    # What the net calls
+
+    def ready(self) -> None:
+        def layouts(blob: Own) -> str:
+            return blob.layout or PLAIN
+
+        made = {part: self.make_first(part, layouts, self.ways.get(part)) for part in self.parts()}
+        self.calls = {
+            name: [call for part in parts for call in made.get(part, ())] for name, parts in self.PASSES.items()
+        }
+        sizes: dict[str, int] = {}
+        for one in (one for calls in self.calls.values() for one in calls):
+            for name, size in one.sizes().items():
+                sizes[name] = max(size, sizes.get(name, 0))
+        given = self.buffers()
+        self.own = {
+            name: self.own[name] if name in self.own and self.own[name].nbytes >= size else aligned(size)
+            for name, size in sizes.items()
+            if name[0].isupper()
+        }
+        recorder(self.backend).scratch.reserve(
+            {name: size for name, size in sizes.items() if name not in given and not name[0].isupper()}
+        )
+
+    def make_first(self, part: str, layouts: Layouts, way: str | None = None) -> list[Call]:
+        """Make a part in this way, or in the first that there is; from now on it is this kernel's.
+
+        Raises:
+            Unimplemented: oneDNN has no good code for it.
+        """
+        for one in self.ways_of(part, layouts) if way is None else (way,):
+            try:
+                calls = self.make(part, one, layouts)
+            except Unimplemented:
+                continue
+            self.ways[part] = one
+            return calls
+        raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{part}' in these layouts")
+
+    def buffers(self) -> dict[str, Array]:
+        """Give what the net has given, by name."""
+        found: dict[str, Any] = {
+            "x": self.inputs[0].memory,
+            "y": self.blobs[0].memory,
+            "dy": self.blobs_diff[0] and self.blobs_diff[0].memory,
+            "dx": self.diffs[0] and self.diffs[0].memory,
+        }
+        for parameter in self.parameters:
+            found[parameter.name], found[f"d{parameter.name}"] = parameter.blob, parameter.gradient
+        return {name: array for name, array in found.items() if array is not None}
+
+    def forward(self, inputs: list[Own]) -> None:
+        recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own})
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        recorder(self.backend).enqueue(self.calls["backward"], {**self.buffers(), **self.own})
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def gate(desc: Desc, into: str) -> list[Call]:
+    """Give the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
+    zero = ctypes.c_float(0)
+    engine = library().engine
+    hint = Primitive(
+        "eltwise_forward", engine, dnnl.FORWARD_TRAINING, dnnl.RELU_OF_RESULT, desc, desc, zero, zero, attributes()
+    )
+    backward = Primitive(
+        "eltwise_backward", engine, dnnl.RELU_OF_RESULT, desc, desc, desc, zero, zero, hint.desc, attributes()
+    )
+    return [call(backward, {DST: ("y", desc), DIFF_DST: ("dy", desc), DIFF_SRC: (into, desc)})]
+
+
+def rectify(desc: Desc) -> list[Call]:
+    """Give y = max(0, x)."""
+    zero = ctypes.c_float(0)
+    forward = Primitive(
+        "eltwise_forward", library().engine, dnnl.FORWARD_TRAINING, dnnl.RELU, desc, desc, zero, zero, attributes()
+    )
+    return [call(forward, {SRC: ("x", desc), DST: ("y", desc)})]

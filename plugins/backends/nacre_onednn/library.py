@@ -1,0 +1,206 @@
+"""The oneDNN library: where it is found, whether it can be used, and its C functions through ctypes.
+
+Every constant here is the same in the headers of oneDNN 3.2 to 3.13.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from nacre import NacreError
+
+PACKAGES = ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn-cpu-tbb")
+SYSTEM = {"linux": "libdnnl.so.3", "darwin": "libdnnl.3.dylib", "win32": "dnnl.dll"}
+SEQUENTIAL, OPENMP, TBB, SYCL = 1, 2, 4, 512
+RUNTIMES = {SEQUENTIAL: "one thread", OPENMP: "OpenMP", TBB: "TBB"}
+
+SUCCESS, UNIMPLEMENTED = 0, 3
+FLOAT32 = 3
+FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
+CONVOLUTION_DIRECT = 1
+RELU, RELU_OF_RESULT = 0x20, 0x100
+POOLING_MAX, POOLING_ALL, POOLING_INSIDE = 0x1FF, 0x2FF, 0x3FF
+SCRATCHPAD_OF_USER = 1
+ANY, BLOCKED_8, BLOCKED_16, CHANNELS_LAST = 1, 102, 78, 22
+PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
+"""Format tags: those of C order by the number of axes."""
+
+INFO = 8
+SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRATCHPAD = range(129, 137)
+"""What can be asked of a primitive: its name, and the descriptors of its memories."""
+
+
+def advice() -> str:
+    """Say what would bring a library that can be used."""
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        return "pip install 'nacre[onednn]', or set NACRE_DNNL to the path of libdnnl 3"
+    return "there is a package for Linux on x86-64 only; elsewhere NACRE_DNNL may name a libdnnl 3"
+
+
+class Version(ctypes.Structure):
+    """`dnnl_version_t`."""
+
+    _fields_ = (
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+        ("patch", ctypes.c_int),
+        ("hash", ctypes.c_char_p),
+        ("cpu_runtime", ctypes.c_uint),
+        ("gpu_runtime", ctypes.c_uint),
+    )
+
+
+class Argument(ctypes.Structure):
+    """`dnnl_exec_arg_t`: which argument of a primitive, and its memory."""
+
+    _fields_ = (("number", ctypes.c_int), ("memory", ctypes.c_void_p))
+
+
+class Library:
+    """A loaded oneDNN, with one engine and one stream on the processor.
+
+    `call(name, ...)` calls `dnnl_<name>` and raises where it fails; `execute` is `dnnl_primitive_execute`.
+
+    Raises:
+        NacreError: this library cannot be used; the message says why.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.functions = _load(path)
+        try:
+            self.functions.dnnl_version.restype = ctypes.POINTER(Version)
+            version = self.functions.dnnl_version().contents
+        except AttributeError:
+            raise NacreError(f"{path} is not oneDNN") from None
+        self.version = f"{version.major}.{version.minor}.{version.patch}"
+        self.runtime = int(version.cpu_runtime)
+        if version.major != 3:
+            raise NacreError(f"{path} is oneDNN {self.version}, but version 3 is needed")
+        if self.runtime not in RUNTIMES:
+            kind = "SYCL" if self.runtime == SYCL else f"number {self.runtime}"
+            raise NacreError(
+                f"{path} is oneDNN {self.version} with the runtime {kind}, but one with {', '.join(RUNTIMES.values())} "
+                f"is needed, such as that of the package {PACKAGES[0]}"
+            )
+        self.functions.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+        self.functions.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
+        self.engine, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("engine_create", ctypes.byref(self.engine), 1, ctypes.c_size_t(0))
+        self.call("stream_create", ctypes.byref(self.stream), self.engine, 1)
+        self.execute = self.functions.dnnl_primitive_execute
+        self.execute.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+        self.wide = bool(self.functions.dnnl_get_effective_cpu_isa() & 0x20)
+        """Whether the processor has AVX-512, whose blocks are of 16 channels."""
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function that gives a status.
+
+        Raises:
+            Unimplemented: oneDNN has no code for this case.
+            NacreError: it failed.
+        """
+        status = getattr(self.functions, f"dnnl_{name}")(*arguments)
+        if status == SUCCESS:
+            return
+        raise (Unimplemented if status == UNIMPLEMENTED else NacreError)(f"oneDNN's {name} gave status {status}")
+
+    def set_threads(self, count: int) -> int:
+        """Let the calling thread's parallel regions have so many threads; give how many they had."""
+        if self.runtime != OPENMP:
+            return count
+        before = self.functions.omp_get_max_threads()
+        if before != count:
+            self.functions.omp_set_num_threads(count)
+        return before
+
+    def address(self, name: str) -> int:
+        """Give the address of a function of the library, or of what it is linked with; 0 where there is none."""
+        function = getattr(self.functions, name, None)
+        return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+class Unimplemented(NacreError):
+    """OneDNN has no code for what is asked."""
+
+
+def _load(path: str) -> ctypes.PyDLL:
+    """Load a library, telling libgomp before to give up a processor soon when it waits.
+
+    Its threads would spin for long where another process wants the processor: a step of LeNet took 210 ms instead of 6.
+    The library keeps the interpreter's lock, because taking it back from a busy thread costs more than a primitive.
+    """
+    name = "GOMP_SPINCOUNT"
+    spins = name not in os.environ and "OMP_WAIT_POLICY" not in os.environ
+    if spins:
+        os.environ[name] = "10000"
+    try:
+        return ctypes.PyDLL(path)
+    except OSError as error:
+        text = str(error)
+        if "libgomp" in text:
+            text += " (Debian and Ubuntu have it in the package libgomp1)"
+        raise NacreError(f"{path} cannot be loaded: {text}") from None
+    finally:
+        if spins:
+            del os.environ[name]
+
+
+def candidates() -> Iterator[str]:
+    """Give the paths where oneDNN may be: NACRE_DNNL alone where it is set, else known packages, else the system."""
+    if given := os.environ.get("NACRE_DNNL"):
+        yield given
+        return
+    yield from _packaged()
+    yield SYSTEM.get(sys.platform, SYSTEM["linux"])
+
+
+def _packaged() -> Iterator[str]:
+    from importlib.metadata import PackageNotFoundError, files
+
+    for package in PACKAGES:
+        try:
+            found = files(package) or ()
+        except PackageNotFoundError:
+            continue
+        # three names of one file come in a wheel
+        names = sorted(
+            str(one.locate()) for one in found if one.name.startswith(("libdnnl.so", "libdnnl.3", "dnnl.dll"))
+        )
+        yield from names[:1]
+
+
+@cache
+def find() -> tuple[Library | None, str]:
+    """Give the first library that can be used, or None; and why the others could not.
+
+    Asked for once a process: what is loaded stays loaded.
+    """
+    if platform.python_implementation() != "CPython":
+        return None, "it needs CPython"
+    reasons: list[str] = []
+    for path in candidates():
+        try:
+            return Library(path), ""
+        except NacreError as error:
+            missing = path in SYSTEM.values() and ("No such file" in str(error) or "cannot open" in str(error))
+            reasons.append("oneDNN is not installed" if missing else str(error.args[0]))
+    return None, "; ".join(reasons)
+
+
+def library() -> Library:
+    """Give the library.
+
+    Raises:
+        NacreError: none can be used; the message says why, and what would do.
+    """
+    found, reason = find()
+    if found is None:
+        raise NacreError(f"{reason}: {advice()}")
+    return found

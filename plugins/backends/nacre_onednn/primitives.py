@@ -1,0 +1,230 @@
+"""Primitives of oneDNN: descriptors of memory, and calls of primitives on named buffers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from . import library as dnnl
+from .library import Unimplemented, library
+
+MOST_AXES = 12
+
+# Arguments of primitives
+SRC, DST, WEIGHT, BIAS, SPACE, SCRATCH = 1, 17, 33, 41, 64, 80
+DIFF_SRC, DIFF_DST, DIFF_WEIGHT, DIFF_BIAS = 129, 145, 161, 169
+
+
+class Handle:
+    """An object of oneDNN, destroyed with its last reference."""
+
+    kind = ""
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self.handle = handle
+        self._destroy = getattr(library().functions, f"dnnl_{self.kind}_destroy")
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self._destroy(self.handle)
+
+
+class Desc(Handle):
+    """How a blob lies in memory. Equal descriptors describe the same layout of the same shape."""
+
+    kind = "memory_desc"
+
+    @property
+    def bytes(self) -> int:
+        return library().functions.dnnl_memory_desc_get_size(self.handle)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Desc) and bool(library().functions.dnnl_memory_desc_equal(self.handle, other.handle))
+
+    __hash__ = None  # type: ignore[assignment] # equal ones may be different objects
+
+
+def dims(numbers: Sequence[int]) -> Any:
+    """Give `dnnl_dims_t`."""
+    return (ctypes.c_int64 * MOST_AXES)(*numbers)
+
+
+@cache
+def tagged(shape: tuple[int, ...], tag: int) -> Desc:
+    """Describe float32 of a shape in the layout of a format tag."""
+    handle = ctypes.c_void_p()
+    library().call(
+        "memory_desc_create_with_tag", ctypes.byref(handle), len(shape), dims(shape), dnnl.FLOAT32, ctypes.c_int(tag)
+    )
+    return Desc(handle)
+
+
+def plain(*shape: int) -> Desc:
+    """Describe float32 in C order."""
+    return tagged(shape, dnnl.PLAIN[len(shape)])
+
+
+def free(*shape: int) -> Desc:
+    """Leave the layout of a shape to oneDNN."""
+    return tagged(shape, dnnl.ANY)
+
+
+def strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> Desc:
+    """Describe float32 by strides, in elements."""
+    handle = ctypes.c_void_p()
+    library().call(
+        "memory_desc_create_with_strides",
+        ctypes.byref(handle),
+        len(shape),
+        dims(shape),
+        dnnl.FLOAT32,
+        dims(strides),
+    )
+    return Desc(handle)
+
+
+PLAIN, CHANNELS_LAST, BLOCKED = "plain", "channels last", "blocked"
+
+
+def block() -> int:
+    """Give the number of channels in a block, as wide as the processor's registers."""
+    return 16 if library().wide else 8
+
+
+def describe(shape: tuple[int, ...], layout: str) -> Desc:
+    """Describe a blob of four axes, (images, channels, rows, columns), in one of the three layouts."""
+    tags = {
+        PLAIN: dnnl.PLAIN[len(shape)],
+        CHANNELS_LAST: dnnl.CHANNELS_LAST,
+        BLOCKED: dnnl.BLOCKED_16 if library().wide else dnnl.BLOCKED_8,
+    }
+    return tagged(shape, tags[layout])
+
+
+class Attributes(Handle):
+    """What is asked of a primitive beside its work: scratch memory from us, and ReLU behind it."""
+
+    kind = "primitive_attr"
+
+    def __init__(self, relu: bool = False) -> None:
+        here = library()
+        handle = ctypes.c_void_p()
+        here.call("primitive_attr_create", ctypes.byref(handle))
+        super().__init__(handle)
+        # oneDNN's own scratch memory belongs to the thread that made a primitive, not to the one that runs it
+        here.call("primitive_attr_set_scratchpad_mode", handle, dnnl.SCRATCHPAD_OF_USER)
+        if relu:
+            posts = ctypes.c_void_p()
+            here.call("post_ops_create", ctypes.byref(posts))
+            zero = ctypes.c_float(0)
+            here.call("post_ops_append_eltwise", posts, dnnl.RELU, zero, zero)
+            here.call("primitive_attr_set_post_ops", handle, posts)
+            here.functions.dnnl_post_ops_destroy(posts)
+
+
+@cache
+def attributes(relu: bool = False) -> Attributes:
+    """Give the attributes of a primitive."""
+    return Attributes(relu)
+
+
+class _PrimitiveDesc(Handle):
+    kind = "primitive_desc"
+
+
+class _Primitive(Handle):
+    kind = "primitive"
+
+
+class Primitive:
+    """A primitive of oneDNN: `info` names its code.
+
+    Raises:
+        Unimplemented: oneDNN has nothing, or only its reference code, which is a hundred times slower.
+    """
+
+    def __init__(self, function: str, *arguments: Any) -> None:
+        here = library()
+        handle = ctypes.c_void_p()
+        here.call(f"{function}_primitive_desc_create", ctypes.byref(handle), *map(_passed, arguments))
+        self._desc = _PrimitiveDesc(handle)
+        name = ctypes.c_char_p()
+        here.call("primitive_desc_query", handle, dnnl.INFO, 0, ctypes.byref(name))
+        self.info = (name.value or b"").decode()
+        if "ref" in self.info.split(":"):
+            raise Unimplemented(f"oneDNN has only reference code for this {function.replace('_', ' ')}")
+        self._made: _Primitive | None = None
+
+    @property
+    def desc(self) -> _PrimitiveDesc:
+        """What a backward pass takes as a hint."""
+        return self._desc
+
+    def memory(self, what: int) -> Desc:
+        """Describe one of its memories, such as `library.WEIGHTS`."""
+        here = library()
+        borrowed = here.functions.dnnl_primitive_desc_query_md(self._desc.handle, what, 0)
+        handle = ctypes.c_void_p()
+        here.call("memory_desc_clone", ctypes.byref(handle), ctypes.c_void_p(borrowed))
+        return Desc(handle)
+
+    @property
+    def made(self) -> ctypes.c_void_p:
+        """The compiled primitive."""
+        if self._made is None:
+            handle = ctypes.c_void_p()
+            library().call("primitive_create", ctypes.byref(handle), self._desc.handle)
+            self._made = _Primitive(handle)
+        return self._made.handle
+
+
+def _passed(argument: Any) -> Any:
+    """Make of a handle what ctypes passes on."""
+    if argument is None:
+        return ctypes.c_void_p()
+    return argument.handle if isinstance(argument, Handle) else argument
+
+
+@dataclass
+class Call:
+    """A primitive and the buffers that it works on, by name: {argument: (buffer, its layout)}.
+
+    The buffers of a kernel are what its net gives it ("x", "y", "dy", "dx", "weight", "bias", "dweight", "dbias"),
+    those that it keeps (names with a capital letter), and scratch memory that all kernels share (all other names).
+    """
+
+    primitive: Primitive
+    buffers: Mapping[int, tuple[str, Desc]] = field(default_factory=dict[int, tuple[str, Desc]])
+
+    def sizes(self) -> dict[str, int]:
+        """Give the bytes of each buffer."""
+        return {name: desc.bytes for name, desc in self.buffers.values()}
+
+
+def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:
+    """Make a call, with the scratch memory that the primitive needs."""
+    scratch = primitive.memory(dnnl.SCRATCHPAD)
+    more = {SCRATCH: ("scratchpad", scratch)} if scratch.bytes else {}
+    return Call(primitive, {**buffers, **more})
+
+
+def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
+    """Copy a buffer into another layout."""
+    engine = library().engine
+    primitive = Primitive("reorder", before, engine, after, engine, attributes())
+    return [call(primitive, {SRC: (source, before), DST: (target, after)})]
+
+
+class Memory(Handle):
+    """A descriptor and an address."""
+
+    kind = "memory"
+
+    def __init__(self, desc: Desc, address: int) -> None:
+        handle = ctypes.c_void_p()
+        here = library()
+        here.call("memory_create", ctypes.byref(handle), desc.handle, here.engine, ctypes.c_void_p(address))
+        super().__init__(handle)

@@ -1,0 +1,136 @@
+"""A run of a net as a list of operations: recorded once, replayed for ever after."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nacre import Array, NacreError
+from nacre.backend import Scalars
+
+from .library import Argument, library
+from .native import PRIMITIVE, Operation, helper, machine
+from .primitives import Call, Memory
+
+MOST_SCALARS = 64
+
+
+class Record:
+    """The operations of one run, and all that must live as long as they do."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.names: list[str] = []
+        self.refusals: dict[int, Callable[[], None]] = {}
+        self.scalars: dict[int, tuple[Scalars, Any]] = {}
+        self.alive: list[Any] = []
+
+    def add_call(self, call: Call, addresses: Mapping[str, int], alive: Sequence[Any]) -> None:
+        """Add a call of a primitive on buffers at these addresses."""
+        memories = [Memory(desc, addresses[name]) for name, desc in call.buffers.values()]
+        arguments = make_arguments(call, memories)
+        operation = Operation(PRIMITIVE)
+        operation.pointers[0], operation.pointers[1] = call.primitive.made.value, ctypes.addressof(arguments)
+        operation.numbers[0] = len(arguments)
+        self.operations.append(operation)
+        self.names.append(call.primitive.info)
+        self.alive += [call, arguments, memories, *alive]
+
+    def add(
+        self,
+        kind: int,
+        pointers: Sequence[Array | int],
+        numbers: Sequence[int] = (),
+        values: Sequence[float] = (),
+        refusal: Callable[[], None] | None = None,
+    ) -> None:
+        """Add an operation of the helper; `refusal` raises where the operation fails."""
+        addresses = [one if isinstance(one, int) else one.ctypes.data for one in pointers]
+        operation = Operation(kind, tuple(addresses), tuple(numbers), tuple(values))
+        if refusal is not None:
+            self.refusals[len(self.operations)] = refusal
+        self.operations.append(operation)
+        self.names.append(f"helper: {kind}")
+        self.alive += pointers
+
+    def read(self, scalars: Scalars) -> int:
+        """Give the address of a copy of a net's scalars, which every replay renews."""
+        if id(scalars) not in self.scalars:
+            self.scalars[id(scalars)] = (scalars, (ctypes.c_double * MOST_SCALARS)())
+        return ctypes.addressof(self.scalars[id(scalars)][1])
+
+    def replay(self, threads: int) -> Callable[[], None]:
+        """Make the call that runs all operations: by the helper, or one by one through ctypes."""
+        native = helper()
+        if native is not None:
+            told, operations = machine(threads), (Operation * len(self.operations))(*self.operations)
+            arguments = (ctypes.byref(told), operations, ctypes.c_int64(len(operations)))
+
+            def run() -> None:
+                if failed := native.nacre_run(*arguments):
+                    self._refuse(failed - 1)
+
+            return run
+        here = library()
+        execute, stream = here.execute, here.stream
+        calls = [(one.pointers[0], stream, one.numbers[0], one.pointers[1]) for one in self.operations]
+
+        def run_each() -> None:
+            for place, one in enumerate(calls):
+                if execute(*one):
+                    self._refuse(place)
+
+        return run_each
+
+    def _refuse(self, place: int) -> None:
+        if place in self.refusals:
+            self.refusals[place]()
+        raise NacreError(f"{self.names[place]} failed")
+
+    def renew(self) -> None:
+        """Copy the scalars to where the operations read them."""
+        for scalars, copy in self.scalars.values():
+            copy[: len(scalars.values)] = scalars.values
+
+
+def make_arguments(call: Call, memories: Sequence[Memory]) -> Any:
+    """Give the array of arguments that a primitive is executed with."""
+    arguments = (Argument * len(memories))()
+    for argument, number, memory in zip(arguments, call.buffers, memories, strict=True):
+        argument.number, argument.memory = number, memory.handle.value
+    return arguments
+
+
+def recorder(view: Any) -> Any:
+    """Give the backend of a net's view, which records what kernels enqueue."""
+    return view.backend
+
+
+class Scratch:
+    """Memory that holds anything, shared by name among all kernels of the process: a pass of one net runs at a time."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._arrays: dict[str, Array] = {}
+
+    def reserve(self, sizes: Mapping[str, int]) -> None:
+        """Make buffers at least so large; what was recorded before keeps the buffer that it has."""
+        for name, size in sizes.items():
+            self._sizes[name] = max(size, self._sizes.get(name, 0))
+
+    def array(self, name: str) -> Array:
+        """Give a buffer of bytes."""
+        array = self._arrays.get(name)
+        if array is None or array.size < self._sizes[name]:
+            array = self._arrays[name] = aligned(self._sizes[name])
+        return array
+
+
+def aligned(size: int) -> Array:
+    """Make bytes that begin at a multiple of 64, filled with zeros."""
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size]

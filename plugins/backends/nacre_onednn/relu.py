@@ -1,0 +1,30 @@
+"""ReLU on blobs of any layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nacre_layers.neurons import ReLU
+
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, rectify, unfit
+from .primitives import Call
+
+
+class ReLUKernel(OnednnKernel, reads="blobs"):
+    """y = max(0, x), and the gradient from y; in place where the net says so."""
+
+    @classmethod
+    def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
+        if reason := unfit(inputs):
+            return reason
+        if len(inputs[0].shape) > 5:
+            return "serves blobs of up to five axes"
+        return None if is_relu(layer) else f"serves epsilon=0, not {layer.epsilon}"
+
+    def __init__(self, layer: ReLU, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape)]
+
+    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+        desc = describe_blob(self.blobs[0], layouts)
+        return rectify(desc) if part == "forward" else gate(desc, "dx")

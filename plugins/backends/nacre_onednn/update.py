@@ -1,0 +1,52 @@
+"""Updates of parameters in one pass over memory, by the helper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nacre import Array, ComponentKernel, MethodState
+from nacre.solver import Span
+
+from .native import DECAY, MISSING, UPDATE, helper
+from .record import recorder
+
+
+class SGDKernel(MethodState):
+    """SGD with momentum; the product of values and gradients comes with it."""
+
+    dtypes = ("float32",)
+
+    @classmethod
+    def supports(cls, method: Any, spans: Sequence[Span]) -> str | None:
+        return None if helper() is not None else MISSING
+
+    def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
+        super().__init__(method, backend, spans)
+        self.velocity = self.history("velocity")
+        self.products = np.zeros((len(spans), backend.backend.threads))
+
+    def update(self) -> None:
+        scalars, record = self.backend.scalars, recorder(self.backend).record
+        places = [scalars.place("rate"), scalars.place("momentum")]
+        for span, v, products in zip(self.spans, self.velocity, self.products, strict=True):
+            arrays = [span.value, span.gradient, v, record.read(scalars), products]
+            record.add(UPDATE, arrays, [span.value.size, *places], [span.rate])
+
+    def product(self) -> float:
+        return float(self.products.sum())
+
+
+class L2Kernel(ComponentKernel):
+    """Adds the multiple of a parameter to its gradient."""
+
+    dtypes = ("float32",)
+
+    @classmethod
+    def supports(cls, component: Any, inputs: list[Any]) -> str | None:
+        return None if helper() is not None else MISSING
+
+    def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
+        recorder(backend).record.add(DECAY, [value, gradient], [value.size], [coefficient])

@@ -1,0 +1,506 @@
+"""The onednn backend in whole nets: agreement with numpy, plans, recorded runs, and life without its library."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Own, Solver, open_backend
+from nacre.config import load
+from nacre.testing import Example, KernelTests
+from nacre_layers import (
+    L2,
+    BatchNormLayer,
+    ConvolutionLayer,
+    DropoutLayer,
+    InnerProductLayer,
+    Mean,
+    PoolingLayer,
+    ReLU,
+    SoftmaxLossLayer,
+    Tanh,
+)
+from nacre_onednn import library, native
+from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.dropout import DropoutKernel
+from nacre_onednn.loss import SoftmaxLossKernel
+from nacre_solvers import SGD, Step
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+REASON = OnednnBackend.unusable()
+needs_onednn = pytest.mark.skipif(REASON is not None, reason=f"oneDNN cannot be used here: {REASON}")
+needs_helper = pytest.mark.skipif(
+    REASON is not None or native.helper() is None, reason="the native helper was not compiled"
+)
+
+
+# --- finding the library ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the library be looked for anew, beside the one that the process has."""
+    monkeypatch.setattr("nacre_onednn.backend.find", library.find.__wrapped__)
+
+
+def test_a_path_that_leads_nowhere_is_told(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    monkeypatch.setenv("NACRE_DNNL", "/nowhere/libdnnl.so.3")
+    reason = OnednnBackend.unusable()
+    assert reason is not None
+    assert "/nowhere/libdnnl.so.3 cannot be loaded" in reason
+    assert "NACRE_DNNL" in reason
+
+
+def test_another_library_is_told(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    other = ctypes.util.find_library("m") if hasattr(ctypes, "util") else None
+    monkeypatch.setenv("NACRE_DNNL", other or "libm.so.6")
+    reason = OnednnBackend.unusable()
+    assert reason is not None
+    assert "is not oneDNN" in reason or "cannot be loaded" in reason
+
+
+@pytest.mark.parametrize(
+    ("major", "runtime", "told"),
+    [
+        (2, 2, "is oneDNN 2.6.3, but version 3 is needed"),
+        (3, 512, "with the runtime SYCL"),
+        (3, 7, "with the runtime number 7"),
+    ],
+)
+def test_an_unfit_library_is_refused(monkeypatch: pytest.MonkeyPatch, major: int, runtime: int, told: str) -> None:
+    version = library.Version(major, 6, 3, b"", runtime, 0)
+
+    class Fake:
+        class dnnl_version:
+            restype: Any = None
+
+            def __new__(cls) -> Any:
+                return ctypes.pointer(version)
+
+    monkeypatch.setattr(library, "_load", lambda path: Fake)
+    with pytest.raises(NacreError, match="libdnnl") as caught:
+        library.Library("libdnnl.so.3")
+    assert told in str(caught.value)
+
+
+def test_without_a_library_numpy_serves(tmp_path: Path) -> None:
+    script = (
+        "from nacre import open_backend, NacreError\n"
+        "print(open_backend('auto').name)\n"
+        "try:\n    open_backend('onednn')\nexcept NacreError as error:\n    print(error)\n"
+    )
+    environment = {**os.environ, "NACRE_DNNL": str(tmp_path / "none.so")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.startswith("numpy\nbackend 'onednn' cannot be used here: ")
+
+
+@needs_onednn
+def test_the_spin_count_is_set_for_loading_only() -> None:
+    script = (
+        "import ctypes, os\n"
+        "from nacre import open_backend\n"
+        "open_backend('onednn')\n"
+        "print(os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+        env={**environment, "OMP_DISPLAY_ENV": "VERBOSE"},
+    )  # fmt: skip
+    assert done.stdout == "None\n"
+    if "GOMP_SPINCOUNT" in done.stderr:  # only libgomp tells it
+        assert "GOMP_SPINCOUNT = '10000'" in done.stderr
+
+
+# --- the same numbers as numpy ---------------------------------------------------------------------------------------
+
+
+def fill(net: Net, seed: int = 0) -> None:
+    random = np.random.default_rng(seed)
+    for name, value in net.schedule.final.items():
+        if name in ("data", "label"):
+            shape = value.shape
+            net.write(name, random.integers(0, 3, shape) if name == "label" else random.normal(size=shape))
+
+
+def from_file(path: str, backend: str, **options: Any) -> Net:
+    net = load(EXAMPLES / path).net("train", backend=backend, **options)
+    fill(net)
+    return net
+
+
+def assert_near(actual: Any, expected: Any, what: str, tolerance: float = 1e-5) -> None:
+    error = np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-12)
+    assert error < tolerance, f"{what}: {error:.2g}"
+
+
+def assert_same_gradients(net: Net, other: Net) -> None:
+    for one in (net, other):
+        one.forward()
+        one.backward()
+    assert net.loss() == pytest.approx(other.loss(), rel=1e-5)
+    for name, handle in net.parameters.items():
+        if handle.gradient is None:  # a buffer
+            assert_near(handle.value, other.parameters[name].value, name)
+        else:
+            assert_near(handle.gradient, other.parameters[name].gradient, name)
+
+
+@needs_onednn
+@pytest.mark.parametrize("path", ["lenet/lenet.toml", "mlp/mlp.toml", "cifar/quick.toml"])
+def test_whole_nets_agree_with_numpy(path: str) -> None:
+    nets = [from_file(path, backend) for backend in ("onednn", "numpy")]
+    assert_same_gradients(*nets)
+    trainings = [Solver(SGD(), lr_policy=0.01, momentum_policy=0.9, regu_coef=5e-4).start(net) for net in nets]
+    for _ in range(5):
+        for training in trainings:
+            training.step()
+        assert trainings[0].loss == pytest.approx(trainings[1].loss, rel=1e-4)
+
+
+def mixed() -> list[Layer]:
+    """Layers with kernels and without, blobs of four axes that neurons and foreign states work on, dropout."""
+    return [
+        InputLayer(name="in", tops="data", shape=(3, 9, 9), batch_size=6),
+        InputLayer(name="labels", tops="label", batch_size=6),
+        ConvolutionLayer(bottoms="data", tops="conv1", n_filter=16, kernel=3, pad=1, neuron=Tanh()),
+        BatchNormLayer(name="norm", bottoms="conv1", tops="norm"),
+        PoolingLayer(bottoms="norm", tops="pool1", kernel=3, stride=2, neuron=ReLU()),
+        ConvolutionLayer(bottoms="pool1", tops="conv2", n_filter=20, kernel=3, n_group=4, neuron=ReLU()),
+        DropoutLayer(name="drop1", bottoms="conv2", ratio=0.25),
+        PoolingLayer(bottoms="conv2", tops="pool2", kernel=2, pooling=Mean()),
+        InnerProductLayer(bottoms="pool2", tops="ip1", output_dim=30, neuron=ReLU(), weight_regu=L2()),
+        DropoutLayer(name="drop2", bottoms="ip1"),
+        InnerProductLayer(bottoms="ip1", tops="ip2", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
+    ]
+
+
+def mixed_net(backend: str, **options: Any) -> Net:
+    net = Net("mixed", mixed(), backend=backend, seed=3, **options)
+    fill(net)
+    return net
+
+
+@needs_onednn
+def test_nets_of_kernels_and_other_states_agree_with_numpy() -> None:
+    net, other = mixed_net("onednn", keep="all"), mixed_net("numpy", keep="all")
+    assert_same_gradients(net, other)
+    for name in ("conv1", "norm", "pool1", "conv2", "pool2", "ip1", "ip2"):
+        assert_near(net.blob(name), other.blob(name), name)
+        assert_near(net.gradient(name), other.gradient(name), f"gradient of {name}")
+
+
+@needs_onednn
+def test_blobs_of_one_shape_lie_alike_in_all_runs_of_a_net() -> None:
+    """States over elements, such as Tanh's, read one and write another, and they split a net into runs."""
+    for layout in ("channels last", "blocked"):
+        plan = {name: {"layout": layout} for name in mixed_net("onednn", keep="all").plan}
+        net = mixed_net("onednn", keep="all", plan=plan)
+        blobs = [one for op in net.ops for one in op.input_arrays if isinstance(one, Own)]
+        assert {blob.layout for blob in blobs if blob.shape[1:2] == (16,) and blob.layout != "plain"} == {layout}
+        assert_same_gradients(net, mixed_net("numpy"))
+
+
+@needs_onednn
+def test_a_net_runs_in_another_thread_than_it_was_made_in() -> None:
+    net, expected = mixed_net("onednn"), mixed_net("numpy")
+    thread = threading.Thread(target=net.forward)
+    thread.start()
+    thread.join()
+    assert net.loss() == pytest.approx(expected.forward(), rel=1e-5)
+
+
+@needs_onednn
+def test_pytorchs_threads_are_left_alone() -> None:
+    here = library.library()
+    before = here.set_threads(3)
+    try:
+        mixed_net("onednn").forward()
+        assert here.set_threads(3) == 3
+    finally:
+        here.set_threads(before)
+
+
+@needs_onednn
+def test_learning_curves_agree_with_numpy() -> None:
+    losses: dict[str, list[float]] = {}
+    for backend in ("onednn", "numpy"):
+        net = mixed_net(backend)
+        solver = Solver(SGD(), lr_policy=Step(base=0.1, gamma=0.5, stepsize=5), momentum_policy=0.9, regu_coef=0.01)
+        with solver.start(net) as training:
+            losses[backend] = []
+            for _ in range(12):
+                training.step()
+                losses[backend].append(training.loss)
+    np.testing.assert_allclose(losses["onednn"], losses["numpy"], rtol=1e-3)
+    assert len(set(losses["onednn"])) == 12, "the recorded steps see the rates and the masks of their iteration"
+
+
+@needs_onednn
+def test_predictions_see_updated_parameters() -> None:
+    net = mixed_net("onednn")
+    data = np.random.default_rng(1).normal(size=(9, 3, 9, 9)).astype(np.float32)
+    before = net.predict(data, "ip2")
+    with Solver(SGD(), lr_policy=0.1).start(net) as training:
+        training.step()
+    after = net.predict(data, "ip2")
+    assert np.abs(after - before).max() > 1e-4
+    other = mixed_net("numpy")
+    for name, handle in other.parameters.items():
+        handle.value = net.parameters[name].value
+    assert_near(after, other.predict(data, "ip2"), "prediction")
+
+
+@needs_onednn
+def test_data_that_are_not_finite_stop_the_training() -> None:
+    """oneDNN's ReLU and max pooling pass over NaN, so the loss may be finite: the gradients are not."""
+    net = mixed_net("onednn")
+    data = np.zeros((6, 3, 9, 9))
+    data[2, 1, 4, 4] = np.nan
+    net.write("data", data)
+    with Solver(SGD(), lr_policy=0.1).start(net) as training, pytest.raises(NotFiniteError):
+        training.step()
+
+
+@needs_onednn
+def test_threads_change_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = from_file("lenet/lenet.toml", "onednn")
+    two.forward()
+    two.backward()
+    monkeypatch.setattr(open_backend("onednn"), "threads", 1)
+    assert_same_gradients(from_file("lenet/lenet.toml", "onednn"), two)
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+
+def trained(net: Net, iterations: int) -> dict[str, bytes]:
+    with Solver(SGD(), lr_policy=0.05, momentum_policy=0.9).start(net) as training:
+        for _ in range(iterations):
+            training.step()
+    return {name: handle.value.tobytes() for name, handle in net.parameters.items()}
+
+
+@needs_onednn
+def test_a_plan_is_followed() -> None:
+    plan = json.loads(json.dumps(mixed_net("onednn").plan))
+    part = plan["onednn: forward conv1 to forward conv1"]
+    assert part["layout"] in ("channels last", "blocked")
+    part["layout"] = {"blocked": "channels last", "channels last": "blocked"}[part["layout"]]
+    del part["ways"]  # those of another layout
+    net = mixed_net("onednn", plan=plan)
+    assert net.node_ops["conv1"].state.blobs[0].layout == part["layout"]
+    assert net.plan["onednn: forward conv1 to forward conv1"] == part
+    assert_same_gradients(net, mixed_net("numpy"))
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "change", [{"layout": "in the air"}, {"layout": 3}, {"ways": "all"}, {"ways": {"conv1": {"forward": "backwards"}}}]
+)
+def test_a_plan_of_another_library_is_decided_anew(change: dict[str, Any]) -> None:
+    plan = mixed_net("onednn").plan
+    for part in plan.values():
+        part.update(change)
+    assert_same_gradients(mixed_net("onednn", plan=plan), mixed_net("numpy"))
+
+
+@needs_onednn
+def test_training_resumes_bit_for_bit_with_its_plan() -> None:
+    expected = trained(mixed_net("onednn", plan=(plan := mixed_net("onednn").plan)), 6)
+    first = mixed_net("onednn", plan=plan)
+    solver = Solver(SGD(), lr_policy=0.05, momentum_policy=0.9)
+    with solver.start(first) as training:
+        for _ in range(3):
+            training.step()
+        snapshot = training.snapshot()
+    second = mixed_net("onednn", plan=snapshot.state["plan"])
+    told: list[dict[str, Any]] = []
+    with solver.start(second, [lambda event, data: told.append({"event": event, **data})]) as training:
+        training.restore(snapshot)
+        for _ in range(3):
+            training.step()
+    assert {name: handle.value.tobytes() for name, handle in second.parameters.items()} == expected
+    assert [one for one in told if one["event"] == "warning"] == []
+
+
+# --- the helper and ctypes -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("record", "update", "loss", "dropout"):
+        monkeypatch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
+
+
+@needs_onednn
+def test_without_the_helper_ctypes_does_the_same(no_helper: None) -> None:
+    net = mixed_net("onednn")
+    assert not isinstance(net.node_ops["loss"].state, SoftmaxLossKernel)
+    assert_same_gradients(net, mixed_net("numpy"))
+
+
+@needs_helper
+def test_updates_and_masks_have_the_same_bits_with_and_without_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_backend("onednn"), "threads", 2)
+    with_helper = dropped("onednn")
+    with monkeypatch.context() as patch:
+        for module in ("record", "update", "loss", "dropout"):
+            patch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
+        without = dropped("onednn")
+    for name, value in with_helper.items():
+        np.testing.assert_array_equal(value, without[name], err_msg=name)
+
+
+def dropped(backend: str) -> dict[str, Any]:
+    """Give masks and parameters after some steps in which no gradient depends on how a sum is rounded."""
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="data", shape=40013, batch_size=1),
+        InputLayer(name="labels", tops="label", batch_size=1),
+        DropoutLayer(name="drop", bottoms="data", ratio=0.3),
+        InnerProductLayer(bottoms="data", tops="ip", output_dim=1, bias=False),
+        SoftmaxLossLayer(name="loss", bottoms=["ip", "label"], weight=3.0),
+    ]
+    net = Net("dropped", layers, backend=backend, seed=11, keep=("data",))
+    net.write("data", np.random.default_rng(2).normal(size=(1, 40013)))
+    net.write("label", [0])
+    found: dict[str, Any] = {}
+    with Solver(SGD(), lr_policy=0.1, momentum_policy=0.9, regu_coef=0.5).start(net) as training:
+        for number in range(3):
+            training.step()
+            found[f"mask {number}"] = net.blob("data")
+    assert 0.28 < (found["mask 0"] == 0).mean() < 0.32
+    return found | {name: handle.value for name, handle in net.parameters.items()}
+
+
+@needs_helper
+def test_a_whole_iteration_is_one_call() -> None:
+    net = from_file("lenet/lenet.toml", "onednn")
+    assert net.schedule.copies == []
+    runs = [step.own for step in [*net.steps("forward"), *net.steps("backward")]]
+    assert set(runs) == {open_backend("onednn")}
+
+
+@needs_helper
+class TestSoftmaxLossKernel(KernelTests):
+    layer = SoftmaxLossLayer
+    kernel = SoftmaxLossKernel
+    backend_name = "onednn"
+
+    def examples(self):
+        labels = np.array([2, 0, 1, 2])
+        yield Example({}, [(4, 3), labels])
+        yield Example({"weight": 0.5}, [(4, 3), labels.astype(np.float32)], wanted=[0], label="labels of float32")
+        yield Example({}, [(4, 3), labels.astype(np.int32).reshape(4, 1)], label="labels of int32")
+        yield Example({}, [(4, 3), labels.astype(np.uint8)], label="labels of uint8")
+        yield Example(
+            {}, [np.array([[1e4, 0, -1e4], [-200, 0, 0]], np.float32), labels[:2]], wanted=[0], label="far apart"
+        )
+        yield Example({}, [(4, 3, 2), np.zeros((4, 1, 2), np.int64)], label="pixels: declined")
+
+
+@needs_helper
+class TestDropoutKernel(KernelTests):
+    layer = DropoutLayer
+    kernel = DropoutKernel
+    backend_name = "onednn"
+
+    def examples(self):
+        yield Example({"ratio": 0.4}, [(5, 7)])
+        yield Example({"auto_scale": False}, [(2, 3, 4, 4)], label="unscaled")
+        yield Example({}, [(3, 8, 4, 4)], label="images: declined")
+
+
+@needs_helper
+def test_wrong_labels_are_told_before_anything_is_updated() -> None:
+    net = from_file("lenet/lenet.toml", "onednn")
+    labels = np.zeros(64)
+    labels[7] = 10
+    net.write("label", labels)
+    before = {name: handle.value for name, handle in net.parameters.items()}
+    told = r"loss: label 10 of record 7 of the batch is not a whole number from 0 to 9"
+    with Solver(SGD(), lr_policy=0.1).start(net) as training, pytest.raises(DataError, match=told):
+        training.step()
+    for name, value in before.items():
+        np.testing.assert_array_equal(net.parameters[name].value, value)
+    net.write("label", np.zeros(64))
+    net.forward()
+    assert np.isfinite(net.loss()), "the net goes on with right labels"
+
+
+@needs_onednn
+def test_a_loss_that_is_not_finite_names_the_blob() -> None:
+    """Blobs are looked into between passes."""
+    net = from_file("lenet/lenet.toml", "onednn")
+    for name, number in (("conv2/bias", np.inf), ("ip2/weight", np.nan)):  # ReLU would hide the first alone
+        net.parameters[name].value = np.full(net.parameters[name].shape, number)
+    with Solver(SGD(), lr_policy=0.1).start(net) as training, pytest.raises(NotFiniteError, match="blob 'conv2'"):
+        training.step()
+
+
+# --- processes and memory --------------------------------------------------------------------------------------------
+
+
+@needs_onednn
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_is_told() -> None:
+    script = (
+        "import os, sys\n"
+        "from nacre import InputLayer, NacreError, Net\n"
+        "from nacre_layers import InnerProductLayer\n"
+        "layers = [InputLayer(name='in', tops='x', shape=3), InnerProductLayer(bottoms='x', tops='y', output_dim=2)]\n"
+        "net = Net('net', layers, backend='onednn')\n"
+        "net.forward()\n"
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        net.forward()\n"
+        "    except NacreError as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert "opened before this process was forked" in done.stdout
+
+
+@needs_onednn
+@pytest.mark.long
+def test_a_long_learning_curve_is_that_of_numpy() -> None:
+    losses: list[list[float]] = []
+    for backend in ("onednn", "numpy"):
+        with Solver(SGD(), lr_policy=0.001, momentum_policy=0.9).start(from_file("lenet/lenet.toml", backend)) as one:
+            losses.append([])
+            for _ in range(200):
+                one.step()
+                losses[-1].append(one.loss)
+    np.testing.assert_allclose(*losses, rtol=1e-3)
+
+
+@needs_onednn
+@pytest.mark.long
+def test_memory_does_not_grow() -> None:
+    script = (
+        "import resource\n"
+        "from nacre import Solver\n"
+        "from nacre_solvers import SGD\n"
+        "from nacre.config import load\n"
+        f"net = load({str(EXAMPLES / 'mlp/mlp.toml')!r}).net('train', backend='onednn')\n"
+        "with Solver(SGD(), lr_policy=0.01, momentum_policy=0.9).start(net) as training:\n"
+        "    for number in range(10000):\n"
+        "        training.step()\n"
+        "        if number in (100, 9999):\n"
+        "            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    early, late = map(int, done.stdout.split())
+    assert late - early < 1024

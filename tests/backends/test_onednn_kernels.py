@@ -1,0 +1,152 @@
+"""The kernels of the onednn backend, each against the layer's own state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from nacre import InputLayer, Layer, Net, open_backend
+from nacre.testing import Example, KernelTests
+from nacre_layers import ConvolutionLayer, InnerProductLayer, Max, Mean, PoolingLayer, ReLU, ReLULayer
+from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.convolution import ConvolutionKernel
+from nacre_onednn.inner_product import InnerProductKernel
+from nacre_onednn.kernel import OnednnKernel
+from nacre_onednn.pooling import PoolingKernel
+from nacre_onednn.relu import ReLUKernel
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+
+CHANNELS = st.sampled_from([1, 3, 5, 8, 16, 20, 32])
+IMAGES = st.tuples(st.integers(1, 4), CHANNELS, st.integers(3, 9), st.integers(3, 9))
+
+
+class TestConvolutionKernel(KernelTests):
+    layer = ConvolutionLayer
+    kernel = ConvolutionKernel
+    backend_name = "onednn"
+
+    def examples(self):
+        yield Example({"n_filter": 4, "kernel": 3, "pad": 1}, [(3, 2, 6, 5)])
+        yield Example({"n_filter": 20, "kernel": 5, "neuron": ReLU()}, [(3, 1, 12, 12)], label="one channel, ReLU")
+        yield Example({"n_filter": 16, "kernel": 3, "pad": 1, "neuron": ReLU()}, [(3, 32, 6, 5)], label="blocks")
+        yield Example(
+            {"n_filter": 8, "kernel": (3, 2), "stride": (2, 1), "n_group": 2}, [(2, 12, 7, 6)], label="groups"
+        )
+        yield Example({"n_filter": 16, "kernel": 3, "n_group": 16, "pad": 1}, [(2, 16, 7, 6)], label="depthwise")
+        yield Example({"n_filter": 8, "kernel": 1, "bias": False}, [(2, 16, 3, 3)], label="one pixel, no bias")
+        yield Example({"n_filter": 8, "kernel": 3, "stride": 3}, [(2, 8, 10, 11)], label="pixels that no window sees")
+        yield Example({"n_filter": 8, "kernel": 5, "neuron": "Tanh"}, [(2, 8, 5, 5)], label="a neuron of its own")
+        yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 8)], label="one axis: declined")
+
+    def strategy(self):
+        sizes = {"n_filter": st.sampled_from([1, 5, 8, 16, 50]), "kernel": st.integers(1, 3), "pad": st.integers(0, 2)}
+        neurons = st.sampled_from(["Identity", "ReLU"])
+        fields = st.fixed_dictionaries({**sizes, "stride": st.integers(1, 3), "bias": st.booleans(), "neuron": neurons})
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+
+
+class TestPoolingKernel(KernelTests):
+    layer = PoolingLayer
+    kernel = PoolingKernel
+    backend_name = "onednn"
+
+    def examples(self):
+        yield Example({"kernel": 2, "stride": 2}, [(3, 2, 6, 6)])
+        yield Example({"kernel": 3, "stride": 2, "pad": 1}, [(2, 32, 7, 6)], label="overlap and overhang")
+        yield Example({"kernel": 3, "stride": 2, "rounding": "floor"}, [(2, 20, 8, 8)], label="floor")
+        yield Example({"kernel": 2, "stride": 2}, [np.zeros((2, 8, 4, 4), np.float32)], label="equal maxima")
+        yield Example({"kernel": 3, "stride": 2, "pooling": Mean(), "neuron": ReLU()}, [(2, 16, 8, 7)], label="mean")
+        yield Example({"kernel": 3, "pad": 1, "pooling": Mean()}, [(2, 16, 6, 6)], label="mean with padding")
+        yield Example({"kernel": 3, "stride": 2, "pad": 1, "pooling": Mean(divide_by="kernel")}, [(2, 8, 6, 6)])
+        yield Example({"kernel": 3, "stride": 2, "pad": 1, "pooling": Mean(divide_by="image")}, [(2, 8, 6, 6)])
+        yield Example({"kernel": 3, "stride": 2, "pad": 1, "pooling": Mean()}, [(2, 8, 6, 6)], label="declined")
+        yield Example({"kernel": 7}, [(2, 16, 7, 7)], label="over all")
+
+    def strategy(self):
+        sizes = {"kernel": st.integers(2, 3), "stride": st.integers(1, 3), "pad": st.integers(0, 1)}
+        means = [Mean(divide_by=one) for one in ("padded", "kernel", "image")]
+        kinds = {"pooling": st.sampled_from([Max(), *means]), "rounding": st.sampled_from(["ceil", "floor"])}
+        fields = st.fixed_dictionaries({**sizes, **kinds})
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+
+
+class TestInnerProductKernel(KernelTests):
+    layer = InnerProductLayer
+    kernel = InnerProductKernel
+    backend_name = "onednn"
+
+    def examples(self):
+        yield Example({"output_dim": 3}, [(4, 5)])
+        yield Example({"output_dim": 4, "neuron": ReLU()}, [(3, 8, 3, 2)], label="images, applies ReLU")
+        yield Example({"output_dim": 4, "neuron": "Tanh"}, [(3, 2, 3, 2)], label="plain images")
+        yield Example({"output_dim": 300, "bias": False}, [(16, 200)], label="no bias")
+        yield Example({"output_dim": 4}, [(3, 2), (3, 2)], label="two bottoms: declined")
+
+    def strategy(self):
+        fields = st.fixed_dictionaries({"output_dim": st.integers(1, 40), "bias": st.booleans()})
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 4, 5), (3, 20, 4, 5), (3, 2, 4, 5), (4, 7), (2, 3, 4)])
+def test_relu(shape: tuple[int, ...]) -> None:
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="x", shape=shape[1:], batch_size=shape[0]),
+        ReLULayer(name="relu", bottoms="x", tops="y"),
+    ]
+    net = Net("relu", layers, backend="onednn", keep=("x",))
+    assert isinstance(net.ops[-1].state, ReLUKernel)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    net.write("x", x)
+    net.forward()
+    np.testing.assert_array_equal(net.blob("y"), np.maximum(x, 0))
+    np.testing.assert_array_equal(net.blob("x"), x, err_msg="what is kept is not overwritten")
+
+
+def test_another_epsilon_and_another_type_are_declined() -> None:
+    layers = [InputLayer(name="in", tops="x", shape=3), ReLULayer(bottoms="x", tops="y", neuron=ReLU(epsilon=0.5))]
+    op = Net("net", layers, backend="onednn").ops[-1]
+    assert not op.kernel
+    assert "serves epsilon=0, not 0.5" in [reason for _, reason in op.choice.declined]
+    layers = [InputLayer(name="in", tops="x", shape=3), InnerProductLayer(bottoms="x", tops="y", output_dim=2)]
+    op = Net("net", layers, backend="onednn", dtype="float64").ops[-1]
+    assert op.backend is open_backend("numpy"), "what onednn declines runs through the kernels of numpy"
+
+
+def test_bottoms_of_other_types_are_declined() -> None:
+    for layer in (
+        ConvolutionLayer(bottoms="x", tops="y", n_filter=2, kernel=2),
+        PoolingLayer(bottoms="x", tops="y", kernel=2),
+        InnerProductLayer(bottoms="x", tops="y", output_dim=2),
+    ):
+        source = InputLayer(name="in", tops="x", shape=(5, 4, 4), dtype="uint8")
+        op = Net("net", [source, layer], backend="onednn").ops[1]
+        assert "serves a bottom of float32, not uint8" in [reason for _, reason in op.choice.declined]
+
+
+def test_no_reference_code_is_accepted() -> None:
+    """Every layer of a net whose first bottom has one channel, where oneDNN 3.2 would take its reference code."""
+    layers: list[Any] = [
+        InputLayer(name="in", tops="data", shape=(1, 12, 12), batch_size=2),
+        ConvolutionLayer(bottoms="data", tops="conv", n_filter=16, kernel=3),
+        PoolingLayer(bottoms="conv", tops="pool", kernel=2, stride=2),
+        ConvolutionLayer(bottoms="pool", tops="conv2", n_filter=20, kernel=3),
+        InnerProductLayer(bottoms="conv2", tops="ip", output_dim=3),
+        InputLayer(name="labels", tops="label", batch_size=2),
+        *_loss(),
+    ]
+    net = Net("net", layers, backend="onednn")
+    states = [op.state for op in net.ops if isinstance(op.state, OnednnKernel)]
+    used = [one.primitive.info for state in states for calls in state.calls.values() for one in calls]
+    assert len(used) > 10
+    assert [info for info in used if "ref" in info] == []
+
+
+def _loss() -> list[Layer]:
+    from nacre_layers import SoftmaxLossLayer
+
+    return [SoftmaxLossLayer(name="loss", bottoms=["ip", "label"])]
