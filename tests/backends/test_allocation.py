@@ -48,7 +48,8 @@ def dense() -> list[Layer]:
 
 
 @pytest.mark.parametrize("layers", [convolutional, dense])
-def test_a_training_step_allocates_no_block_of_a_kibibyte(layers) -> None:
+@pytest.mark.parametrize("steps", [5, pytest.param(990, marks=pytest.mark.long)])
+def test_a_training_step_allocates_no_block_of_a_kibibyte(layers, steps: int) -> None:
     ends = [
         InputLayer(name="labels", tops="label", batch_size=BATCH),
         SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
@@ -63,7 +64,7 @@ def test_a_training_step_allocates_no_block_of_a_kibibyte(layers) -> None:
     tracemalloc.start()
     try:
         largest = 0
-        for _ in range(5):
+        for _ in range(steps):
             before = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
             training.step()
