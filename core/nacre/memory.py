@@ -16,7 +16,6 @@ class Memory:
 
     Args:
         ops: in the order of the forward pass.
-        backends: by name: the net's, and those of its lineage that have kernels in it.
         main: the net's backend.
         keep: names of blobs that stay readable after the step; None keeps all, and shares no memory.
     """

@@ -239,9 +239,11 @@ class Net:
         """Give the steps that add up the gradients of a shared parameter, once an op has written its own."""
         steps: list[Step] = []
         for slot, parameter in self._slots_of(op):
-            if slot.on_host.get(parameter) is not None and not slot.frozen:
+            if slot.frozen:
+                continue
+            if slot.on_host.get(parameter) is not None:
                 steps.append(Step("copy", slot.name, partial(slot.give_back, parameter, self.backend)))
-            if parameter in slot.parts and not slot.frozen:
+            if parameter in slot.parts:
                 steps.append(Step("accumulate", slot.name, slot.adder(parameter, self.backend)))
         return steps
 

@@ -22,9 +22,8 @@ class InnerProduct:
 
     A worker computes some columns of every result for the whole batch, not all columns of some rows: it reads only its
     part of the weights, and nothing has to be added up. So all of x must be there before the first piece begins, and
-    all pieces must be done before a next layer begins. Give the arrays once with `bind`, then run
-    `forward_steps(worker)` and `backward_steps(worker)` for every worker below `workers`, or call `forward` and
-    `backward`, which do so on the pool's threads.
+    all pieces must be done before a next layer begins. Give the arrays once with `bind`, then let the pool run
+    `forward_piece` and `backward_piece` over the `workers`; `forward` and `backward` do both.
     """
 
     def __init__(
@@ -85,14 +84,6 @@ class InnerProduct:
         """Write the parts of all gradients that belong to the workers from `start` to `stop`."""
         for piece in range(start, stop):
             run(self._backward[piece])
-
-    def forward_steps(self, worker: int) -> list[Step]:
-        """Steps that write the worker's columns of y."""
-        return self._forward[worker]
-
-    def backward_steps(self, worker: int) -> list[Step]:
-        """Steps that write the worker's part of all gradients."""
-        return self._backward[worker]
 
     def _make_forward(self, outputs: slice) -> Iterator[Step]:
         x, weight, bias, y = self._bound[:4]

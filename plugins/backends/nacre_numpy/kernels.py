@@ -11,7 +11,7 @@ from nacre import Array, LayerState, MethodState, Neuron, Own
 from nacre.solver import Span
 from nacre_layers.convolution import ConvolutionLayer, declare
 from nacre_layers.inner_product import InnerProductLayer, InnerProductState
-from nacre_layers.neurons import ReLU
+from nacre_layers.neurons import ReLU, is_relu
 from nacre_layers.pooling import Max, Mean, PoolingLayer, pooled_axes
 
 from .convolution import Convolution2D, gate_steps
@@ -65,7 +65,7 @@ class Product(OneBottom):
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.relu = type(layer.neuron) is ReLU and layer.neuron.epsilon == 0
+        self.relu = is_relu(layer.neuron)
         if self.relu:
             self.reads = "inputs blobs"
 
@@ -196,7 +196,7 @@ class ReLUKernel(OneBottom, reads="blobs"):
 
     @classmethod
     def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
-        return None if layer.epsilon == 0 else f"serves epsilon=0, not {layer.epsilon}"
+        return None if is_relu(layer) else f"serves epsilon=0, not {layer.epsilon}"
 
     def __init__(self, layer: ReLU, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

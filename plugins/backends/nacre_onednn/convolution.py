@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 from nacre import Neuron
 from nacre_layers.convolution import ConvolutionLayer, Geometry, declare
+from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
 from .library import Unimplemented, library
 from .primitives import (
     BIAS,

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 from nacre import Array, Neuron
 from nacre_layers.inner_product import InnerProductLayer, InnerProductState
+from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
 from .convolution import into
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
 from .library import library
 from .primitives import (
     BIAS,

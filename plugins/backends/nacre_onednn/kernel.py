@@ -6,8 +6,7 @@ import ctypes
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from nacre import Array, LayerState, Neuron, Own
-from nacre_layers.neurons import ReLU
+from nacre import Array, LayerState, Own
 
 from . import library as dnnl
 from .library import Unimplemented, library
@@ -32,11 +31,6 @@ from .record import aligned, recorder
 
 Layouts = Callable[[Own], str]
 """Gives the layout of a blob: the one that it has, or the one that is being tried."""
-
-
-def is_relu(neuron: Neuron) -> bool:
-    """Say whether a neuron is max(0, x)."""
-    return type(neuron) is ReLU and neuron.epsilon == 0
 
 
 def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Desc:

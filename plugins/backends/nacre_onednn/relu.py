@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre_layers.neurons import ReLU
+from nacre_layers.neurons import ReLU, is_relu
 
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, is_relu, rectify, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 from .primitives import Call
 
 

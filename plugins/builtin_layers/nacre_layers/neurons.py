@@ -24,6 +24,11 @@ class ReLU(Neuron):
         backend.xp.multiply(dy, passes, out=dx)
 
 
+def is_relu(neuron: Neuron) -> bool:
+    """Say whether a neuron is max(0, x) and nothing else: what a kernel means by ReLU."""
+    return type(neuron) is ReLU and neuron.epsilon == 0
+
+
 class Sigmoid(Neuron):
     """y = 1 / (1 + exp(-x)); computed as (1 + tanh(x / 2)) / 2, which cannot overflow."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Annotated, Any, ClassVar
 
 from nacre import (
@@ -251,8 +250,3 @@ class _Work:
         array = backend.empty(sizes.shape)
         backend.from_host(sizes.astype(str(array.dtype)), array)
         return array
-
-
-def cell_count(axes: Sequence[Axis]) -> int:
-    """Count the cells of a window."""
-    return prod(axis.kernel for axis in axes)
