@@ -6,6 +6,7 @@ from pathlib import Path
 import nacre
 
 TESTS = Path(__file__).parents[1]
+SUITES = {"LayerTests", "Agreement"}
 
 
 def bases(node):
@@ -15,7 +16,7 @@ def bases(node):
 def layers_with_tests(file):
     """Give the names that the `LayerTests` of a file assign to `layer`."""
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ClassDef) and "LayerTests" in bases(node) and node.name.startswith("Test"):
+        if isinstance(node, ast.ClassDef) and bases(node) & SUITES and node.name.startswith("Test"):
             for line in node.body:
                 if isinstance(line, ast.Assign) and [ast.unparse(target) for target in line.targets] == ["layer"]:
                     yield ast.unparse(line.value).rpartition(".")[2]

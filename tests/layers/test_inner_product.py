@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
+from agreement import Agreement
 from hypothesis import strategies as st
 
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests, Trial, assert_close
+from nacre.testing import Example, Trial, assert_close
 from nacre_layers import InnerProductLayer
 
 
-class TestInnerProduct(LayerTests):
+class TestInnerProduct(Agreement):
     layer = InnerProductLayer
 
     def examples(self):
@@ -26,6 +27,9 @@ class TestInnerProduct(LayerTests):
             st.integers(1, 4),
             st.booleans(),
         )
+
+    def in_torch(self, layer, inputs, parameters):
+        return [x.flatten(1) @ parameters["weight"].T + parameters.get("bias", 0) for x in inputs]
 
     def reference(self, layer, inputs, parameters):
         weight, bias = parameters["weight"], parameters.get("bias", np.zeros(layer.output_dim))
