@@ -64,7 +64,7 @@ def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iter
         elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             yield f"{start}{key}={value!r}, but it must be {words}", ""
         elif isinstance(value, list):
-            wanted = str if key == "require" else dict
+            wanted = dict if "[[" in words else str
             if not all(isinstance(one, wanted) for one in cast("list[Any]", value)):
                 yield f"{start}{key} must be {words}", ""
 

@@ -41,12 +41,13 @@ _TOP: dict[str, tuple[type, str]] = {
     "fallback": (str, '"warn" or "error"'),
     "deterministic": (bool, "true or false"),
     "insert_splits": (bool, "true or false"),
+    "freeze": (list, "a list of names of layers"),
     "layer": (list, "an array of tables: [[layer]]"),
     "solver": (dict, "a table: [solver]"),
     "callback": (list, "an array of tables: [[callback]]"),
     "plugins": (dict, "a table: [plugins]"),
 }
-_NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert_splits")
+_NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert_splits", "freeze")
 _PLUGINS: dict[str, tuple[type, str]] = {
     "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
     "pin": PIN,
@@ -169,14 +170,16 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
         ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
     """
     if isinstance(thing, NetFile):
-        head = {key: value for key, value in thing.table.items() if not isinstance(value, list | dict)}
+        head = {key: value for key, value in thing.table.items() if "table" not in _TOP[key][1]}
         head = {"name": thing.name, **head}
         tail = {key: value for key, value in thing.table.items() if key in ("solver", "callback") and value}
         plugins = dict(thing.table.get("plugins", {}))
         base = Path(folder) if folder is not None else thing.folder
         parts = [*thing.layers, *([thing.solver()] if thing.has_solver else [])]
     else:
-        head = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
+        head: Table = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
+        head |= {"compute": thing.compute_dtype} if thing.compute_dtype != thing.dtype else {}
+        head |= {"freeze": sorted(thing.frozen)} if thing.frozen else {}
         tail, plugins = {}, {"pin": thing.pins} if thing.pins else {}
         base = Path(folder) if folder is not None else Path()
         parts = [*thing.layers]

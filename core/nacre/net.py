@@ -25,6 +25,8 @@ from .values import HOST, Op, Value, plain_space
 if TYPE_CHECKING:
     import numpy as np
 
+    from .weights import Loaded, Paths
+
 
 class Net:
     """A net of layers in one phase, on one backend.
@@ -37,11 +39,13 @@ class Net:
         phase: train, validation, test or predict.
         seed: of the first weights, masks and orders; see `nacre.random`.
         dtype: float32 or float64, of all blobs that do not say otherwise.
-        compute: a narrower type to compute in, where the backend has one.
+        compute: a narrower type to compute in, where the backend has one, such as "bf16": parameters, their gradients
+            and updates, losses, and what layers without a kernel compute stay in `dtype`.
         deterministic: refuse whatever gives other bits from run to run.
         keep: names of blobs that stay readable after a step; "all" keeps all, and switches off sharing and rewriting.
         input_gradients: names of blobs of sources whose gradients are wanted.
         insert_splits: let the net add up the gradients of a blob that feeds several layers.
+        freeze: names of layers that keep their parameters from the start, as by `freeze`.
         share: another net on this backend, whose parameters are taken for layers of the same name.
         plan: what an earlier `compile` decided, to be followed.
         pins: settled choices of the registry, such as {"kernel:Pooling@numpy": "nacre-numba"}; they win over those of
@@ -69,6 +73,7 @@ class Net:
         keep: str | Sequence[str] = (),
         input_gradients: Sequence[str] = (),
         insert_splits: bool = False,
+        freeze: Sequence[str] = (),
         share: Net | None = None,
         plan: Mapping[str, Any] | None = None,
         pins: Mapping[str, str] | None = None,
@@ -82,10 +87,12 @@ class Net:
         self.name = name
         self.layers = tuple(layers)
         self.backend = open_backend(backend)
-        if compute not in (None, dtype, *self.backend.computes):
-            able = ", ".join((dtype, *self.backend.computes))
+        able = (dtype, *(self.backend.computes if dtype == "float32" else ()))
+        if compute not in (None, *able):
             raise ConfigError(
-                f"net '{name}': compute={compute!r}, but backend '{self.backend.name}' computes in {able}"
+                f"net '{name}': compute={compute!r}, but backend '{self.backend.name}' computes in {', '.join(able)} "
+                f"here, for dtype={dtype!r}",
+                self.backend.lacks.get(compute, "leave compute out, or give one of these"),
             )
         self.compute_dtype = compute or dtype
         self.phase = phase
@@ -130,6 +137,7 @@ class Net:
                 message = f"net '{name}' needs more memory than there is: {error}"
                 raise NacreError(message, "make the batch or the largest layer smaller") from error
             raise
+        self._freeze_first(freeze)
 
     # Making the net
 
@@ -159,7 +167,7 @@ class Net:
                 backend,
                 phase=self.phase,
                 dtype=self.dtype,
-                compute=self.compute_dtype,
+                compute=self.compute_dtype if self.compute_dtype in backend.computes else "",
                 deterministic=self.deterministic,
                 seed=self.seed,
                 scalars=self.scalars,
@@ -493,6 +501,16 @@ class Net:
         """
         self._set_frozen(self.frozen | self._owners(names))
 
+    def _freeze_first(self, names: Sequence[str]) -> None:
+        known = {layer.name for layer in self.layers}
+        for name in names:
+            if name not in known:
+                near = nearest(str(name), known)
+                raise ConfigError(f"net '{self.name}': freeze names '{name}', which is no layer{near}")
+        here = [name for name in names if name in self.node_ops]
+        if here and self.trains:
+            self.freeze(*here)
+
     def unfreeze(self, *names: str) -> None:
         """Let frozen layers learn again."""
         self._set_frozen(self.frozen - self._owners(names))
@@ -519,6 +537,25 @@ class Net:
             (slot.layer, self.ops[one.order].name) for slot in self.slots for one in slot.parameters if not one.tied
         ]
         return {*names, *(owner for owner, name in shared if name in names)}
+
+    def load(self, path: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
+        """Take parameters and buffers from trained nets, by the names of their layers and parameters.
+
+        Args:
+            path: a snapshot's file, or a folder for the newest in it; or several, of which a later one wins.
+            strict: whether every parameter must be found, and every value used; else what fits is taken.
+            rename: {name there: name here}, of layers ("ip1") or parameters ("ip1/weight"); "" passes them over.
+
+        Returns:
+            What was loaded, missing, left over or of another shape; printed, it is a table.
+
+        Raises:
+            SnapshotError: nothing fits, or with `strict` not all; the net is as it was then. Or a file cannot be read.
+        """
+        from .weights import load_weights
+
+        self._need_memory()
+        return load_weights(self, path, strict=strict, rename=rename)
 
     # Derived nets
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .component import Array
@@ -44,12 +44,13 @@ def make_snapshot(training: Training) -> Snapshot:
         "layers": [table_of(layer) | {"name": layer.name} for layer in net.layers],
         "seed": net.seed,
         "dtype": net.dtype,
+        "compute": net.compute_dtype,
         "backend": net.backend.name,
         "solver": type(training.solver.method).__name__,
         "settings": table_of(training.solver),
         "epochs": training.epochs,
         "memory": memory,
-        "aliases": {alias: name for name, names in _names(net).items() for alias in names[1:]},
+        "aliases": {alias: name for name, names in names_of_parameters(net).items() for alias in names[1:]},
         "plan": net.plan,
         "parts": parts_of(training),
         "origins": origins_of([*net.layers, training.solver]),
@@ -58,8 +59,10 @@ def make_snapshot(training: Training) -> Snapshot:
     return Snapshot(training.iteration, arrays, state)
 
 
-def restore(training: Training, snapshot: Snapshot) -> None:
+def restore(training: Training, snapshot: Snapshot, *, reset_solver: bool = False) -> None:
     """Put a training where a snapshot left it; all is checked before anything is changed, but what owners remember.
+
+    With `reset_solver` method and policies stay as they are.
 
     Raises:
         SnapshotError: the snapshot belongs to another net or to another solver, or nothing can be resumed from it.
@@ -67,19 +70,23 @@ def restore(training: Training, snapshot: Snapshot) -> None:
     state, method = snapshot.state, type(training.solver.method).__name__
     if "solver" not in state:
         raise SnapshotError("the snapshot holds parameters, but no training that could be gone on with")
-    if state["solver"] != method:
+    if state["solver"] != method and not reset_solver:
         raise SnapshotError(
             f"the snapshot was made by the solver {state['solver']}, but this training uses {method}",
-            f"train with {state['solver']}, or load only the parameters and begin anew",
+            f"train with {state['solver']}, or give the new one a fresh start: --reset-solver (reset_solver=True)",
         )
+    if reset_solver:
+        state = {key: value for key, value in state.items() if key != "settings"}  # that they are others is wanted
     try:
         different, fields = bit_differences(training, state), list(field_differences(training, state))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot describes its training in no form that is known here: {error!r}") from error
     _check_parameters(training.net, snapshot)
-    _load_history(training, snapshot)
+    if not reset_solver:
+        _load_history(training, snapshot)
     load_parameters(training.net, snapshot)
-    different += [f"it remembers nothing of {name}" for name in _load_memory(training, snapshot)]
+    passed_over = SOLVERS_OWN if reset_solver else ()
+    different += [f"it remembers nothing of {name}" for name in _load_memory(training, snapshot, passed_over)]
     if different:
         training.warn(f"resuming may not be bit for bit the same: {'; '.join(different)}")
     if fields:
@@ -98,7 +105,7 @@ def load_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> Non
         net.parameters[name].value = value
 
 
-def _names(net: Net) -> dict[str, list[str]]:
+def names_of_parameters(net: Net) -> dict[str, list[str]]:
     """Give every parameter's name, and behind it those that it has in the other layers that share it."""
     return {
         slot.name: [slot.name, *(name for name in names if name != slot.name)]
@@ -112,13 +119,13 @@ def _resolve(net: Net, snapshot: Snapshot, saved: Mapping[str, Any]) -> dict[str
     aliases: dict[str, str] = snapshot.state.get("aliases", {})
     return {
         name: {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
-        for name, names in _names(net).items()
+        for name, names in names_of_parameters(net).items()
     }
 
 
 def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
     """Give the value of each parameter of a net, by its name there."""
-    saved = _below(snapshot, PARAMETERS)
+    saved = below(snapshot, PARAMETERS)
     sources = _resolve(net, snapshot, saved)
     complaints: list[str] = []
     for name, handle in net.parameters.items():
@@ -141,7 +148,8 @@ def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> d
     return {name: saved[min(names)] for name, names in sources.items()}
 
 
-def _below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
+def below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Give the arrays of a snapshot whose names begin so, by the rest of their names."""
     return {key[len(start) :]: value for key, value in snapshot.arrays.items() if key.startswith(start)}
 
 
@@ -172,7 +180,7 @@ def _history(training: Training) -> Iterator[_Piece]:
 
 def _load_history(training: Training, snapshot: Snapshot) -> None:
     pieces = list(_history(training))
-    sources = _resolve(training.net, snapshot, _below(snapshot, PARAMETERS))
+    sources = _resolve(training.net, snapshot, below(snapshot, PARAMETERS))
     keys = [f"{HISTORY}{piece.history}/{min(sources[piece.parameter])}" for piece in pieces]
     missing = [piece.key for piece, key in zip(pieces, keys, strict=True) if key not in snapshot.arrays]
     if missing:
@@ -202,11 +210,16 @@ def _owners(training: Training) -> Iterator[tuple[str, Any]]:
         yield f"callback.{kind}" if seen[kind] == 1 else f"callback.{kind}.{seen[kind]}", state
 
 
-def _load_memory(training: Training, snapshot: Snapshot) -> list[str]:
+SOLVERS_OWN = ("solver", "lr_policy", "momentum_policy")
+
+
+def _load_memory(training: Training, snapshot: Snapshot, passed_over: Collection[str]) -> list[str]:
     """Let every owner remember; give those that have something to remember and find nothing."""
     forgotten: list[str] = []
     for name, owner in _owners(training):
-        saved = {**snapshot.state.get("memory", {}).get(name, {}), **_below(snapshot, f"{MEMORY}{name}/")}
+        if name in passed_over:
+            continue
+        saved = {**snapshot.state.get("memory", {}).get(name, {}), **below(snapshot, f"{MEMORY}{name}/")}
         if saved:
             try:
                 owner.remember(saved)

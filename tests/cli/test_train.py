@@ -210,3 +210,33 @@ def test_a_terminal_shows_progress_and_colour_unless_it_must_not() -> None:
     plain = terminal("train", "small.toml", "--set", "solver.max_iter=3000", NO_COLOR="1")
     assert "iteration 30: validation: loss" in plain
     assert "\x1b[38" not in plain and "\x1b[32" not in plain and "\x1b[35" not in plain
+
+
+def test_weights_of_other_nets() -> None:
+    run("train", "small.toml")
+    lines = run(
+        "train", "small.toml", "--weights", "snapshots", "--rename", "ip2=", "--set", "solver.max_iter=1",
+        "--set", 'callback.Snapshot.folder="tuned"', "--set", 'freeze=["ip1"]',
+    ).out.splitlines()  # fmt: skip
+    assert "ip1/weight  loaded from snapshots" in lines
+    assert "ip2/weight  missing: keeps its first values" in lines
+    before, after = (load_snapshot(folder).arrays["parameters/ip1/weight"] for folder in ("snapshots", "tuned"))
+    assert np.array_equal(before, after)
+
+
+def test_weights_are_for_a_training_that_begins() -> None:
+    run("train", "small.toml", "--set", "solver.max_iter=20")
+    resumed = run("train", "small.toml", "--resume", "auto", "--weights", "nowhere.h5").out
+    assert "going on from iteration 20" in resumed and "loaded from" not in resumed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--weights", "nowhere.h5"], "nowhere.h5: no such file"),
+        (["--weights", "a.h5", "--rename", "ip1"], "--rename ip1: there is no '='"),
+        (["--rename", "ip1=ip2"], "--rename says what is called otherwise in --weights, which is not given"),
+    ],
+)
+def test_bad_weights(options: list[str], message: str) -> None:
+    assert message in run("train", "small.toml", *options, code=2).err

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from agreement import Agreement
 from hypothesis import strategies as st
 
+from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing import Example, Trial, assert_close
 from nacre_layers import InnerProductLayer

@@ -18,6 +18,18 @@ from .options import net_argument, net_options, read_net
     help="Go on from a snapshot: a file, the newest of a folder, or `auto` for the net file's own folder.",
 )
 @click.option(
+    "--weights",
+    default="",
+    metavar="FILE,...",
+    help="Begin with the parameters of these snapshots, as far as names and shapes fit; a table says which did.",
+)
+@click.option(
+    "--rename",
+    multiple=True,
+    metavar="THERE=HERE",
+    help="What a layer or a parameter of --weights is called in this net; nothing behind the = passes it over.",
+)
+@click.option(
     "--log",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append one JSON line for each report: start, summary, validation, snapshot, warning, end.",
@@ -26,6 +38,8 @@ from .options import net_argument, net_options, read_net
 def command(
     net: Path,
     resume: str,
+    weights: str,
+    rename: tuple[str, ...],
     log: Path | None,
     backend: str | None,
     seed: int | None,
@@ -39,11 +53,11 @@ def command(
     """
     from .screen import print_json
     from .snapshots import advised
-    from .training import exit_code, print_end, result, train
+    from .training import Weights, exit_code, print_end, result, train
 
     with advised(net, sets, resume):
         file = read_net(net, sets, seed)
-    training = train(file, backend, resume, log, quiet=as_json)
+    training = train(file, backend, resume, log, Weights.of(weights, rename), quiet=as_json)
     if as_json:
         print_json(result(training), lines=True)
     else:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,40 @@ EXIT_CODES = {"SIGHUP": 129, "SIGINT": 130, "SIGTERM": 143}
 REFRESH = 0.1  # seconds between two changes of the progress bar
 
 
+@dataclass(frozen=True)
+class Weights:
+    """The snapshots that a training takes its first parameters from, and what is called otherwise in them."""
+
+    paths: list[str]
+    rename: dict[str, str]
+
+    @classmethod
+    def of(cls, paths: str, renames: Sequence[str]) -> Weights | None:
+        """Read the options: files with commas between them, and THERE=HERE for each rename."""
+        from ..errors import ConfigError
+
+        for one in renames:
+            if "=" not in one:
+                raise ConfigError(f"--rename {one}: there is no '='", "write --rename THERE=HERE")
+        if renames and not paths:
+            raise ConfigError("--rename says what is called otherwise in --weights, which is not given")
+        pairs = (one.partition("=") for one in renames)
+        return cls(paths.split(","), {there: here for there, _, here in pairs}) if paths else None
+
+
 def train(
-    file: NetFile, backend: str | None = None, resume: str = "", log: Path | None = None, *, quiet: bool = False
+    file: NetFile,
+    backend: str | None = None,
+    resume: str = "",
+    log: Path | None = None,
+    weights: Weights | None = None,
+    *,
+    quiet: bool = False,
 ) -> Training:
     """Train as a net file says, with progress on the screen unless `quiet`, and a JSON line for each report in `log`.
 
     `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder of the
-    callback that saves them.
+    callback that saves them. `weights` are for a training that begins anew.
     """
     from ..show import first_line
 
@@ -40,6 +68,10 @@ def train(
         click.echo(first_line(net))
     with ExitStack() as stack:
         stack.callback(net.shutdown)
+        if weights is not None and snapshot is None:
+            loaded = net.load(weights.paths, strict=False, rename=weights.rename)
+            if not quiet:
+                click.echo(loaded)
         screen = Screen(quiet=quiet)
         reports = [screen.report]
         if log is not None:

@@ -1,0 +1,131 @@
+"""Parameters of trained nets put into another one, by the names of layers and parameters: where fine-tuning begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import SnapshotError, nearest
+from .resume import PARAMETERS, below, names_of_parameters
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .net import Net
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass
+class Loaded:
+    """What `Net.load` did; printed, it is a table.
+
+    `loaded` gives, by the names that parameters have in the net, where their values come from; `unfit` why the value
+    that was found was not taken; `missing` are parameters for which there was none, `left_over` values nobody took.
+    """
+
+    loaded: dict[str, str] = field(default_factory=dict[str, str])
+    unfit: dict[str, str] = field(default_factory=dict[str, str])
+    missing: list[str] = field(default_factory=list[str])
+    left_over: list[str] = field(default_factory=list[str])
+
+    @property
+    def complete(self) -> bool:
+        """Whether every parameter was loaded, and every value taken."""
+        return not (self.unfit or self.missing or self.left_over)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Give (parameter, what became of it) for each."""
+        return [
+            *((name, f"loaded from {source}") for name, source in self.loaded.items()),
+            *self.unfit.items(),
+            *((name, "missing: keeps its first values") for name in self.missing),
+            *((name, "left over: the net has no such parameter") for name in self.left_over),
+        ]
+
+    def __str__(self) -> str:
+        from .show import align
+
+        return "\n".join(align(("parameter", ""), self.rows()))
+
+
+def load_weights(net: Net, paths: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
+    """Put parameters and buffers from snapshots into a net; see `Net.load`."""
+    from .snapshot import load_snapshot
+
+    files = [Path(one) for one in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    done = Loaded()
+    values: dict[str, np.ndarray[Any, Any]] = {}
+    for file in files:
+        snapshot = load_snapshot(file)
+        saved = below(snapshot, PARAMETERS)
+        known = {**{name: name for name in saved}, **snapshot.state.get("aliases", {})}
+        _take(net, done, values, file, saved, _renamed(known, rename or {}, file))
+    done.missing = [name for name in net.parameters if name not in done.loaded and name not in done.unfit]
+    if not done.loaded or (strict and not done.complete):
+        raise SnapshotError(
+            f"{', '.join(map(str, files))} does not fit net '{net.name}':\n{done}",
+            "rename layers or parameters (rename={'there': 'here'}), or take what fits (strict=False)",
+        )
+    for name, value in values.items():
+        net.parameters[name].value = value
+    return done
+
+
+def _take(
+    net: Net,
+    done: Loaded,
+    values: dict[str, np.ndarray[Any, Any]],
+    file: Path,
+    saved: Mapping[str, np.ndarray[Any, Any]],
+    known: Mapping[str, str],
+) -> None:
+    """Take what one file has for a net; `known` gives the name in the file for each name that may be asked for."""
+    used: set[str] = set()
+    here = names_of_parameters(net)
+    for name, handle in net.parameters.items():
+        found = sorted({known[one] for one in here[name] if one in known})
+        if not found:
+            continue
+        used.update(found)
+        shape = saved[found[0]].shape
+        if len(found) > 1:
+            reason = f"shared here, but not in {file}: {', '.join(found)}"
+        elif shape != handle.shape:
+            reason = f"of the shape {shape} in {file}, but {handle.shape} here"
+        else:
+            values[name] = saved[found[0]]
+            done.loaded[name] = str(file) if found[0] == name else f"{file}, where it is {found[0]}"
+            done.unfit.pop(name, None)
+            continue
+        if name not in done.loaded:
+            done.unfit[name] = reason
+    asked_for = set(known.values())
+    done.left_over += [name for name in saved if name in asked_for and name not in used]
+
+
+def _renamed(known: Mapping[str, str], rename: Mapping[str, str], file: Path) -> dict[str, str]:
+    """Give {name in the net: name in the file}; what is renamed to nothing is not there."""
+    layers = {name.rpartition("/")[0] for name in known}
+    for name in rename:
+        if name not in known and name not in layers:
+            raise SnapshotError(f"{file} has no layer or parameter '{name}'{nearest(name, {*known, *layers})}")
+    found: dict[str, str] = {}
+    for name, source in known.items():
+        layer, _, parameter = name.rpartition("/")
+        if name in rename:
+            new = rename[name]
+        elif layer in rename:
+            new = rename[layer] and f"{rename[layer]}/{parameter}"
+        else:
+            new = name
+        if new in found and found[new] != source:
+            raise SnapshotError(
+                f"{file}: both '{found[new]}' and '{source}' would be '{new}'", "rename only one of them"
+            )
+        if new:
+            found[new] = source
+    return found
