@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ KINDS = {
     "layer": "Layers",
     "neuron": "Neurons",
     "pooling": "Pooling functions",
+    "elementwise": "Functions of several blobs, element by element",
     "initializer": "Initialisers",
     "regularizer": "Regularisers",
     "constraint": "Constraints",
@@ -61,8 +63,11 @@ def _kind(kind: str) -> Iterator[str]:
 
 def _cleaned(cls: type) -> str:
     """Give the docstring, with what Python writes as sections in plain words."""
-    doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
-    return re.sub(r"^(Args|Raises):\n", r"\1:\n\n", re.sub(r"^    (\S)", r"* \1", doc, flags=re.M), flags=re.M)
+    doc, _, example = inspect.cleandoc(vars(cls).get("__doc__") or "").partition("\nExample:\n")
+    doc = re.sub(r"^(Args|Raises):\n", r"\1:\n\n", re.sub(r"^    (\S)", r"* \1", doc, flags=re.M), flags=re.M)
+    code = textwrap.dedent(example).strip()
+    language = "toml" if code.startswith("[[") else "python"
+    return f"{doc}\n```{language}\n{code}\n```" if code else doc
 
 
 def _row(field: Any) -> str:

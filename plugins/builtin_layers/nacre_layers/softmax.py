@@ -13,6 +13,12 @@ class SoftmaxLayer(Layer, can_do_bp=True):
     """y = exp(x) / Σ exp(x) over one axis; one top for each bottom, of its shape.
 
     After Mocha.jl's `SoftmaxLayer`.
+
+    Example:
+        [[layer]]
+        type = "Softmax"
+        bottoms = ["score"]  # (8, 10)
+        tops = ["prob"]  # (8, 10)
     """
 
     bottoms: Annotated[Names, at_least(1), "the scores"]
@@ -61,3 +67,15 @@ def softmax(backend: Any, x: Array, y: Array) -> None:
     xp.exp(y, out=y)
     xp.sum(y, axis=1, keepdims=True, out=total)
     xp.divide(y, total, out=y)
+
+
+def log_softmax(backend: Any, x: Array, y: Array) -> None:
+    """Write the logarithm of the softmax over axis 1 of x, (before, classes, behind), into y."""
+    xp = backend.xp
+    total, part = backend.scratch((x.shape[0], 1, x.shape[2]), str(y.dtype)), backend.scratch(x.shape, str(y.dtype), 1)
+    xp.max(x, axis=1, keepdims=True, out=total)
+    xp.subtract(x, total, out=y)
+    xp.exp(y, out=part)
+    xp.sum(part, axis=1, keepdims=True, out=total)
+    xp.log(total, out=total)
+    xp.subtract(y, total, out=y)

@@ -1,0 +1,40 @@
+"""Trains the variational auto-encoder of vae.toml, and draws a hundred new digits into a picture.
+
+    python examples/vae/vae.py [samples.png]
+
+The picture needs matplotlib: pip install 'nacre[plots]'.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from nacre.config import load
+
+NET = Path(__file__).with_name("vae.toml")
+
+
+def run(picture: str = "", seed: int = 0) -> float:
+    """Train, save the picture where a name is given, and give the negative ELBO on the test images."""
+    file = load(NET, [f"seed={seed}"])
+    with file.net("train") as net:
+        file.solver().solve(net)
+    with file.net("test") as net:
+        elbo = np.mean([net.forward_epoch() for _ in range(5)])  # of five draws for each image
+    if picture:
+        from matplotlib.image import imsave
+
+        with file.net("predict") as net:
+            images = net.predict(np.random.default_rng(seed).standard_normal((100, 8)), "image")
+        framed = np.pad(images.reshape(10, 10, 8, 8), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        grid = framed.transpose(0, 2, 1, 3).reshape(100, 100)
+        imsave(picture, np.kron(grid, np.ones((4, 4))), cmap="gray", vmin=0, vmax=1)
+    return float(elbo)
+
+
+if __name__ == "__main__":
+    picture = sys.argv[1] if len(sys.argv) > 1 else "samples.png"
+    print(f"negative ELBO {run(picture):.2f}; a hundred new digits in {picture}")

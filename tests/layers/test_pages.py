@@ -1,0 +1,81 @@
+"""The page of every layer (`nacre layers NAME`): what it says of itself, help for every field, an example that runs."""
+
+import ast
+import inspect
+import re
+import textwrap
+
+import h5py
+import numpy as np
+import pytest
+
+import nacre
+from nacre import InputLayer, Net
+from nacre.config import load
+
+LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
+WHOLE = ("label", "index")
+"""Bottoms of these names hold whole numbers."""
+
+
+def example_of(cls):
+    """Give the table that the docstring of a layer shows, as text."""
+    found = re.search(r"^Example:\n((?:    .*\n|\n)*)", inspect.cleandoc(cls.__doc__) + "\n", re.M)
+    assert found, f"{cls.__name__} has no example: end its docstring with 'Example:' and a [[layer]]"
+    return textwrap.dedent(found[1]).strip()
+
+
+def shapes_of(text, key):
+    """Give {blob: shape} from lines such as `bottoms = ["a", "b"]  # (8, 3), (8,)`."""
+    found = {}
+    for line, names, shapes in re.findall(rf"^({key} = (\[.*?\]) *#? *(.*))$", text, re.M):
+        names, shapes = ast.literal_eval(names), ast.literal_eval(f"[{shapes}]")
+        assert len(names) == len(shapes), f"{line}: tell the shape of each behind it"
+        found.update(zip(names, shapes, strict=True))
+    return found
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Work in a folder that has what the examples of sources read."""
+    monkeypatch.chdir(tmp_path)
+    with h5py.File("train.h5", "w") as file:
+        file["data"] = np.random.default_rng(0).random((20, 3, 8, 8), np.float32)
+        file["label"] = np.arange(20) % 10
+    return tmp_path
+
+
+@pytest.mark.parametrize("offer", LAYERS, ids=lambda offer: offer.name)
+def test_the_example_runs(offer, data):
+    cls = nacre.registry().open_offer(offer)
+    text = example_of(cls)
+    if not text.startswith("[[layer]]"):  # its fields hold what no file can say
+        made = {}
+        exec(text, made)
+        assert any(type(one) is cls for one in made.values())
+        return
+    (data / "net.toml").write_text(text)
+    layers = load("net.toml").layers
+    assert type(layers[-1]) is cls
+    bottoms, tops = shapes_of(text, "bottoms"), shapes_of(text, "tops")
+    inputs = [
+        InputLayer(name=f"input-{name}", tops=[name], shape=shape[1:], batch_size=shape[0])
+        for name, shape in bottoms.items()
+        if not any(name in layer.tops for layer in layers)
+    ]
+    with Net("example", [*inputs, *layers], backend="numpy", keep="all") as net:
+        random = np.random.default_rng(0)
+        for name in (one.tops[0] for one in inputs):
+            shape = bottoms[name]
+            values = random.integers(0, 2, shape) if name.startswith(WHOLE) else random.uniform(0.1, 0.9, shape)
+            net.write(name, values)
+        net.feed()
+        net.forward()
+        assert {name: net.blob(name).shape for name in tops} == tops
+
+
+@pytest.mark.parametrize("offer", LAYERS, ids=lambda offer: offer.name)
+def test_the_page_says_what_a_reader_asks(offer):
+    cls = nacre.registry().open_offer(offer)
+    assert inspect.cleandoc(cls.__doc__).partition("\n")[0].endswith((".", ":")), "the first line is no sentence"
+    assert [field.name for field in cls.fields() if not field.doc] == [], "fields without help"

@@ -1,0 +1,42 @@
+"""What the small scripts under examples/ reach, as their headers say."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+pytestmark = pytest.mark.long
+
+
+def script(path: str) -> Callable[..., Any]:
+    """Give the function that an example is."""
+    return runpy.run_path(str(EXAMPLES / path))["run"]
+
+
+def test_regression_finds_the_matrix() -> None:
+    assert script("toys/regression.py")() < 0.01
+
+
+def test_the_wasserstein_loss_finds_the_distribution() -> None:
+    assert script("toys/wasserstein.py")() < 0.01
+
+
+def test_the_variational_auto_encoder(tmp_path: Path) -> None:
+    picture = tmp_path / "samples.png"
+    assert script("vae/vae.py")(str(picture)) < 24.2
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_pre_training_does_not_hurt() -> None:
+    found = [script("autoencoder/autoencoder.py")(seed) for seed in range(5)]
+    assert sum(one for one, _ in found) >= sum(other for _, other in found), found
+
+
+def test_a_fine_tuned_net_hits_97_of_100_digits_over_five_seeds() -> None:
+    found = [script("fine_tuning/fine_tuning.py")(seed) for seed in range(5)]
+    assert sum(found) / len(found) >= 0.97, found
