@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .backend import Backend, HostMemory
 from .component import Array
-from .errors import TopologyError
+from .errors import ConfigError, SnapshotError, TopologyError
 from .parameter import Parameter, Storage
 from .random import Random
 
@@ -50,6 +50,8 @@ class Slot:
             for parameter, gradient in self.withheld.items():
                 parameter.gradient = gradient
         self.frozen = frozen
+        for parameter in self.parameters:
+            parameter.frozen = frozen
 
     @property
     def trainable(self) -> bool:
@@ -104,7 +106,8 @@ def place_parameters(net: Net, share: Net | None, *, allocate: bool) -> list[Slo
     for slot in fresh:
         if not slot.trainable:
             slot.storage.array = net.backend.empty(slot.storage.shape, slot.storage.dtype)
-        _initialise(net, slot)
+        if net.initialise:
+            _initialise(net, slot)
     if net.trains:
         _lay_out(net, [slot for slot in ordered if slot.trainable], "gradient")
     for slot in slots:
@@ -215,7 +218,10 @@ def _initialise(net: Net, slot: Slot) -> None:
 
     init = slot.parameters[0].init
     assert init is not None
-    values = init.values(Random(net.seed, slot.name, lambda: 0), slot.storage.shape)
+    try:
+        values = init.values(Random(net.seed, slot.name, lambda: 0), slot.storage.shape)
+    except (ConfigError, SnapshotError) as error:
+        raise type(error)(f"parameter '{slot.name}': {error.args[0]}", error.remedy) from error
     host = np.ascontiguousarray(np.broadcast_to(values, slot.storage.shape), dtype=slot.storage.dtype)
     net.backend.from_host(host, slot.storage.array)
 

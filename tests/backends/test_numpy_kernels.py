@@ -23,6 +23,12 @@ from nacre_numpy.kernels import ConvolutionKernel, InnerProductKernel, PoolingKe
 from nacre_solvers import SGD
 
 IMAGES = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(3, 9), st.integers(3, 9))
+STEPS = st.integers(1, 3)
+
+
+def dilated(fields: dict[str, Any], shape: tuple[int, ...], step: int) -> dict[str, Any]:
+    """Spread the cells of the filters of a convolution, if they still fit into the image."""
+    return {**fields, "dilation": step if (fields["kernel"] - 1) * step < min(shape[2:]) else 1}
 
 
 class TestConvolutionKernel(KernelTests):
@@ -35,12 +41,13 @@ class TestConvolutionKernel(KernelTests):
         yield Example({"n_filter": 6, "kernel": (3, 2), "stride": (2, 1), "n_group": 2}, [(2, 4, 7, 6)], label="groups")
         yield Example({"n_filter": 3, "kernel": 1, "bias": False}, [(2, 4, 3, 3)], label="one pixel")
         yield Example({"n_filter": 3, "kernel": 5, "neuron": "Tanh"}, [(2, 1, 8, 8)], label="one channel")
+        yield Example({"n_filter": 4, "kernel": 3, "dilation": (2, 3), "pad": 2}, [(2, 2, 9, 8)], label="dilation")
         yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 8)], label="one axis: declined")
 
     def strategy(self):
         sizes = {"n_filter": st.sampled_from([1, 2, 5]), "kernel": st.integers(1, 3), "pad": st.integers(0, 1)}
         fields = st.fixed_dictionaries({**sizes, "stride": st.integers(1, 2), "bias": st.booleans()})
-        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+        return st.builds(lambda one, shape, step: Example(dilated(one, shape, step), [shape]), fields, IMAGES, STEPS)
 
 
 class TestPoolingKernel(KernelTests):
@@ -51,6 +58,7 @@ class TestPoolingKernel(KernelTests):
         yield Example({"kernel": 2, "stride": 2}, [(3, 2, 6, 6)])
         yield Example({"kernel": 3, "stride": 2, "pad": 1}, [(2, 3, 7, 6)], label="overlap and overhang")
         yield Example({"kernel": 3, "stride": 2, "pooling": Mean(), "neuron": ReLU()}, [(2, 3, 8, 7)], label="mean")
+        yield Example({"whole": True, "pooling": Mean()}, [(2, 3, 7, 5)], label="whole")
         yield Example({"kernel": 2, "pooling": Mean(divide_by="kernel")}, [(2, 3, 4, 4)], label="declined")
 
     def strategy(self):
@@ -69,6 +77,8 @@ class TestInnerProductKernel(KernelTests):
         yield Example({"output_dim": 4, "neuron": ReLU()}, [(3, 2, 3, 2)], label="images, applies ReLU")
         yield Example({"output_dim": 300, "bias": False}, [(16, 200)], label="shared out over threads")
         yield Example({"output_dim": 4}, [(3, 2), (3, 2)], label="two bottoms: declined")
+        yield Example({"output_dim": 4, "axis": -1}, [(3, 5, 2)], label="an axis more: declined")
+        yield Example({"output_dim": 4, "transpose": True}, [(3, 2)], label="transposed: declined")
 
     def strategy(self):
         fields = st.fixed_dictionaries({"output_dim": st.integers(1, 6), "bias": st.booleans()})

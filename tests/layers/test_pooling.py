@@ -1,56 +1,126 @@
-"""Pooling: the maximum and the mean of windows, along any axes."""
+"""Pooling: the maximum, the mean and a random cell of windows, along any axes; of channels, and in pyramids."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests, Trial, assert_close
-from nacre_layers import Max, Mean, PoolingLayer
+from nacre.testing import Example, Trial, assert_close
+from nacre_layers import ChannelPoolingLayer, Max, Mean, PoolingLayer, SPPLayer, Stochastic
 
 
 def spread(numbers, count):
     return numbers * count if len(numbers) == 1 else numbers
 
 
-def windows(length, kernel, stride, pad, rounding):
+def spans_of(layer, shape):
+    """Give {axis: the (start, stop) of every window along it, in cells of the image, and the padding at each end}."""
+    if isinstance(layer, ChannelPoolingLayer):
+        axis = range(len(shape))[layer.axis]
+        return {axis: (windows(shape[axis], layer.kernel, layer.stride, *layer.pad, "ceil"), *layer.pad)}
+    axes = layer.axes or tuple(range(2, len(shape)))
+    if layer.whole:
+        return {axis: ([(0, shape[axis])], 0, 0) for axis in axes}
+    sizes = zip(*(spread(one, len(axes)) for one in (layer.kernel, layer.stride, layer.pad)), strict=True)
+    return {
+        axis: (windows(shape[axis], kernel, stride, pad, pad, layer.rounding), pad, pad)
+        for axis, (kernel, stride, pad) in zip(axes, sizes, strict=True)
+    }
+
+
+def windows(length, kernel, stride, front, tail, rounding):
     """Give the (start, stop) of every window along an axis, in cells of the image."""
-    free = length + 2 * pad - kernel
+    free = length + front + tail - kernel
     count = (-(-free // stride) if rounding == "ceil" else free // stride) + 1
-    found = [(number * stride - pad, number * stride - pad + kernel) for number in range(count)]
+    found = [(number * stride - front, number * stride - front + kernel) for number in range(count)]
     return [window for window in found if window[0] < length]
 
 
-def pooled(layer, x):
-    """Pool by loops over every window."""
-    axes = layer.axes or tuple(range(2, x.ndim))
-    sizes = [spread(one, len(axes)) for one in (layer.kernel, layer.stride, layer.pad)]
-    spans = {
-        axis: [(*window, pad) for window in windows(x.shape[axis], kernel, stride, pad, layer.rounding)]
-        for axis, kernel, stride, pad in zip(axes, *sizes, strict=True)
-    }
-    shape = [len(spans[axis]) if axis in spans else length for axis, length in enumerate(x.shape)]
-    y = np.zeros(shape)
-    for place in np.ndindex(*shape):
+def pooled(pooling, x, spans, uniform=None):
+    """Pool by loops over every window; `uniform` is what `Stochastic` draws in phase train."""
+    y = np.zeros([len(spans[axis][0]) if axis in spans else length for axis, length in enumerate(x.shape)])
+    for place in np.ndindex(*y.shape):
         cells, counts = [], {"kernel": 1, "padded": 1, "image": 1}
         for axis, index in enumerate(place):
             if axis not in spans:
                 cells.append(slice(index, index + 1))
                 continue
-            start, stop, pad = spans[axis][index]
-            length = x.shape[axis]
+            found, front, tail = spans[axis]
+            (start, stop), length = found[index], x.shape[axis]
             cells.append(slice(max(start, 0), min(stop, length)))
             counts["kernel"] *= stop - start
-            counts["padded"] *= min(stop, length + pad) - start
+            counts["padded"] *= min(stop, length + tail) - max(start, -front)
             counts["image"] *= min(stop, length) - max(start, 0)
-        part = x[tuple(cells)]
-        y[place] = part.max() if isinstance(layer.pooling, Max) else part.sum() / counts[layer.pooling.divide_by]
+        part = x[tuple(cells)].ravel()
+        if isinstance(pooling, Max):
+            y[place] = part.max()
+        elif isinstance(pooling, Mean):
+            y[place] = part.sum() / counts[pooling.divide_by]
+        else:
+            y[place] = drawn(np.maximum(part, 0), None if uniform is None else float(uniform[place]))
     return y
 
 
-class TestPooling(LayerTests):
+def drawn(cells, uniform):
+    """Give the first cell that takes the sum above its share, or the mean weighted by the cells."""
+    if cells.sum() == 0:
+        return 0
+    if uniform is None:
+        return (cells**2).sum() / cells.sum()
+    return cells[np.argmax(np.cumsum(cells) > uniform * cells.sum())]
+
+
+def pooled_in_torch(pooling, x, spans):
+    """Pool by picking the cells of every window out of the padded image."""
+    import torch
+
+    padded, shape = x, x.shape
+    sizes = torch.ones((), dtype=x.dtype)
+    for axis, (found, front, tail) in spans.items():
+        behind = max(0, found[-1][1] - shape[axis])
+        border = [0, 0] * (len(shape) - axis - 1) + [front, behind]
+        space = torch.full((), float("-inf") if isinstance(pooling, Max) else 0.0, dtype=x.dtype)
+        padded = torch.nn.functional.pad(padded, [0, 0] * (padded.ndim - len(shape)) + border, value=float(space))
+        kernel = found[0][1] - found[0][0]
+        places = torch.tensor([start + front + cell for start, _ in found for cell in range(kernel)])
+        picked = padded.index_select(axis, places).unflatten(axis, (len(found), kernel))
+        padded = picked.movedim(axis + 1, -1)
+        low, high = {"kernel": (-99, 99), "padded": (-front, shape[axis] + tail), "image": (0, shape[axis])}[
+            getattr(pooling, "divide_by", "kernel")
+        ]
+        along = torch.tensor([min(stop, high) - max(start, low) for start, stop in found], dtype=x.dtype)
+        sizes = sizes * along.reshape([-1 if place == axis else 1 for place in range(len(shape))])
+    cells = tuple(range(len(shape), padded.ndim))
+    return padded.amax(cells) if isinstance(pooling, Max) else padded.sum(cells) / sizes
+
+
+FUNCTIONS = st.sampled_from([Max(), *(Mean(divide_by=one) for one in ("padded", "kernel", "image"))])
+
+
+def pooling_examples(functions):
+    """Draw uses of Pooling with windows that fit into the image."""
+
+    def example(images, channels, directions, kernel, stride, pad, extra, rounding, pooling, whole):
+        kernel, stride, pad = (one[:directions] for one in (kernel, stride, pad))
+        pad = tuple(min(p, k - 1) for p, k in zip(pad, kernel, strict=True))
+        image = [max(1, k - 2 * p) + more for k, p, more in zip(kernel, pad, extra, strict=False)]
+        fields = {"rounding": rounding, "pooling": pooling}
+        fields |= {"whole": True} if whole == 0 else {"kernel": kernel, "stride": stride, "pad": pad}
+        return Example(fields, [(images, channels, *image)])
+
+    few, three = st.integers(1, 2), st.tuples(*[st.integers(1, 4)] * 2, st.integers(1, 2))
+    more = st.tuples(*[st.integers(0, 3)] * 3)
+    rounding = st.sampled_from(["ceil", "floor"])
+    return st.builds(
+        example, few, few, st.integers(1, 3), three, three, more, more, rounding, functions, st.integers(0, 4)
+    )
+
+
+class TestPooling(Agreement):
     layer = PoolingLayer
 
     def examples(self):
@@ -66,22 +136,107 @@ class TestPooling(LayerTests):
         )
         yield Example({"kernel": 3, "stride": 2, "pad": 2, "axes": [1]}, [(2, 5, 3)], label="channels")
         yield Example({"kernel": 2, "pooling": "Mean"}, [(2, 2, 3, 3, 3)], label="three axes")
+        yield Example({"whole": True, "pooling": "Mean"}, [(2, 3, 3, 4), (1, 2, 2, 2)], label="whole images")
 
     def strategy(self):
-        def example(images, channels, kernel, stride, pad, extra, rounding, pooling):
-            pad = tuple(min(p, k - 1) for p, k in zip(pad, kernel, strict=True))
-            image = [max(1, k - 2 * p) + more for k, p, more in zip(kernel, pad, extra, strict=True)]
-            fields = {"kernel": kernel, "stride": stride, "pad": pad, "rounding": rounding, "pooling": pooling}
-            return Example(fields, [(images, channels, *image)])
+        return pooling_examples(FUNCTIONS)
 
-        few, two = st.integers(1, 2), st.tuples(*[st.integers(1, 4)] * 2)
-        more = st.tuples(*[st.integers(0, 3)] * 2)
-        functions = st.sampled_from([Max(), *(Mean(divide_by=one) for one in ("padded", "kernel", "image"))])
-        return st.builds(example, few, few, two, two, more, more, st.sampled_from(["ceil", "floor"]), functions)
+    def in_torch(self, layer, inputs, parameters):
+        return [pooled_in_torch(layer.pooling, x, spans_of(layer, x.shape)) for x in inputs]
 
     def reference(self, layer, inputs, parameters):
-        tops = [pooled(layer, x) for x in inputs]
+        tops = [pooled(layer.pooling, x, spans_of(layer, x.shape)) for x in inputs]
         return [np.tanh(y) for y in tops] if repr(layer.neuron) == "Tanh()" else tops
+
+
+class TestStochasticPooling(Agreement):
+    layer = PoolingLayer
+    is_random = True
+
+    def examples(self):
+        yield Example({"kernel": 2, "stride": 2, "pooling": "Stochastic"}, [(3, 4, 6, 6)])
+        fields = {"kernel": 3, "stride": 2, "pad": 1, "pooling": "Stochastic"}
+        yield Example(fields, [(3, 3, 7, 6), (2, 3, 5, 8)], label="overlap, padding, two bottoms")
+
+    def strategy(self):
+        return pooling_examples(st.just(Stochastic()))
+
+    def reference(self, layer, inputs, parameters):
+        tops = []
+        for place, x in enumerate(inputs):
+            spans = spans_of(layer, x.shape)
+            shape = [len(spans[axis][0]) if axis in spans else length for axis, length in enumerate(x.shape)]
+            uniform = np.empty(shape, np.float32)
+            self.random.uniform(uniform, draw=place)
+            tops.append(pooled(layer.pooling, x, spans, uniform if self.phase == "train" else None))
+        return tops
+
+
+class TestChannelPooling(Agreement):
+    layer = ChannelPoolingLayer
+
+    def examples(self):
+        yield Example({"kernel": 2, "stride": 2}, [(2, 4, 3, 2), (3, 6)], label="maxout, two")
+        mean = Mean(divide_by="kernel")
+        yield Example({"kernel": 3, "stride": 2, "pad": (2, 1), "pooling": mean}, [(2, 5, 3)], label="mean, padding")
+        yield Example({"kernel": 3, "stride": 2, "axis": -1}, [(2, 2, 2, 2, 2, 6)], label="the last of six axes")
+
+    def strategy(self):
+        def example(shape, axis, kernel, stride, pad, pooling):
+            fields = {"kernel": kernel, "stride": stride, "pad": tuple(min(one, kernel - 1) for one in pad)}
+            axis = 1 + axis % (len(shape) - 1)
+            shape[axis] += kernel - 1
+            return Example({**fields, "axis": axis, "pooling": pooling}, [tuple(shape)])
+
+        shape = st.lists(st.integers(1, 3), min_size=2, max_size=6)
+        few, two = st.integers(1, 4), st.tuples(*[st.integers(0, 3)] * 2)
+        return st.builds(example, shape, st.integers(0, 4), few, few, two, FUNCTIONS)
+
+    def in_torch(self, layer, inputs, parameters):
+        return [pooled_in_torch(layer.pooling, x, spans_of(layer, x.shape)) for x in inputs]
+
+    def reference(self, layer, inputs, parameters):
+        return [pooled(layer.pooling, x, spans_of(layer, x.shape)) for x in inputs]
+
+
+def pyramid(layer, shape):
+    """Give the spans of each level of a pyramid, in Caffe's words: kernel and stride, pad."""
+    for level in range(layer.pyramid_height):
+        spans = {}
+        for axis, length in enumerate(shape[2:], 2):
+            kernel = math.ceil(length / 2**level)
+            pad = (kernel * 2**level - length + 1) // 2
+            spans[axis] = (windows(length, kernel, kernel, pad, pad, "ceil"), pad, pad)
+        yield spans
+
+
+class TestSPP(Agreement):
+    layer = SPPLayer
+
+    def examples(self):
+        yield Example({"pyramid_height": 3}, [(2, 2, 7, 8), (3, 1, 4, 12)], label="max, two")
+        yield Example({"pyramid_height": 2, "pooling": "Mean"}, [(2, 2, 3, 5)], label="mean, padding")
+        yield Example({"pyramid_height": 1}, [(2, 3, 4)], label="one level, one axis")
+
+    def strategy(self):
+        def example(height, images, channels, image, pooling):
+            lengths = {1: image, 2: [one + 1 for one in image], 3: [(4, 6, 7, 8, 10)[one % 5] for one in image]}
+            return Example({"pyramid_height": height, "pooling": pooling}, [(images, channels, *lengths[height])])
+
+        few, image = st.integers(1, 3), st.lists(st.integers(1, 6), min_size=1, max_size=2)
+        return st.builds(example, few, few, few, image, FUNCTIONS)
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        return [
+            torch.cat([pooled_in_torch(layer.pooling, x, spans).flatten(1) for spans in pyramid(layer, x.shape)], 1)
+            for x in inputs
+        ]
+
+    def reference(self, layer, inputs, parameters):
+        levels = [[pooled(layer.pooling, x, spans) for spans in pyramid(layer, x.shape)] for x in inputs]
+        return [np.concatenate([one.reshape(len(one), -1) for one in its], axis=1) for its in levels]
 
 
 def trial(x, **fields):
@@ -111,8 +266,13 @@ def test_golden_means():
     assert_close(trial(ones, kernel=2, stride=2, pooling=Mean(divide_by="image")).results()[0], np.ones((1, 1, 2, 2)))
     # Caffe divides by what lies in the padded image: a window that hangs over it has fewer cells.
     assert_close(trial(ones, kernel=2, stride=2, pooling=Mean()).results()[0], np.ones((1, 1, 2, 2)))
-    channels = trial(np.arange(1.0, 6).reshape(1, 5), kernel=3, stride=2, pad=2, axes=[1], pooling=by_kernel)
-    assert_close(channels.results()[0][0], [1 / 3, 2, 4, 5 / 3])
+    for suite, fields in ((TestPooling(), {"axes": [1]}), (TestChannelPooling(), {})):
+        example = Example(
+            {"kernel": 3, "stride": 2, "pad": 2, "pooling": by_kernel, **fields}, [np.arange(1.0, 6)[None]]
+        )
+        with suite.trial(example, "numpy", "float64") as channels:
+            channels.forward()
+            assert_close(channels.results()[0][0], [1 / 3, 2, 4, 5 / 3])
 
 
 def test_the_first_of_equal_maxima_gets_the_gradient():
@@ -128,6 +288,35 @@ def test_the_maximum_of_a_window_with_nan_is_nan():
     x[0, 0, 0, 1] = np.nan
     y = trial(x, kernel=2, stride=2).results()[0]
     assert_close(y[0, 0], [[np.nan, 7], [13, 15]])
+
+
+def test_a_neuron_on_a_pooling_whose_bottom_wants_no_gradient():
+    """Mocha.jl's fails in backward."""
+    example = Example({"kernel": 2, "neuron": "Tanh"}, [(2, 1, 3, 3), (2, 1, 3, 3)], wanted=[1])
+    found = Trial(TestPooling().make, example, backend="numpy", dtype="float64")
+    found.forward()
+    assert list(found.gradients()) == ["input 1"]
+
+
+def test_stochastic_pooling_draws_cells_as_often_as_they_are_large():
+    x = np.tile([[1.0, 0.0], [2.0, 5.0]], (50, 50))[None, None]
+    y = trial(x, kernel=2, stride=2, pooling=Stochastic()).results()[0]
+    shares = [np.mean(y == cell) for cell in (1, 0, 2, 5)]
+    assert shares == pytest.approx([1 / 8, 0, 2 / 8, 5 / 8], abs=0.04)
+    assert y.mean() == pytest.approx(30 / 8, abs=0.15)  # what the other phases give
+
+
+def test_a_window_with_nothing_above_zero_has_no_winner():
+    found = trial(np.full((1, 1, 2, 2), -1.0), kernel=2, pooling=Stochastic())
+    assert_close(found.results()[0], np.zeros((1, 1, 1, 1)), tolerance=0.0)
+    assert_close(found.gradients()["input 0"], np.zeros((1, 1, 2, 2)), tolerance=0.0)
+
+
+def test_a_pyramid_has_as_many_numbers_for_images_of_any_size():
+    for image in ((4, 4), (7, 11), (13, 24)):
+        example = Example({"pyramid_height": 3}, [(2, 5, *image)])
+        with TestSPP().trial(example, "numpy", "float32", allocate=False) as planned:
+            assert [one.shape for one in planned.op.outputs] == [(2, 5 * (1 + 4 + 16))]
 
 
 def test_padding_is_no_maximum():
@@ -165,15 +354,25 @@ def test_against_torch(rounding, pooling, pad):
         ({"kernel": (0, 2)}, (1, 5, 5), r"kernel=\(0, 2\), but every number must be above 0"),
         ({"kernel": 2, "rounding": "round"}, (1, 5, 5), "one of 'ceil', 'floor'"),
         ({"kernel": 2, "pooling": "Median"}, (1, 5, 5), "no pooling 'Median'"),
+        ({"whole": True, "stride": 2}, (1, 5, 5), r"stride=\(2,\), but with whole=True the window is the image"),
+        ({"layer": ChannelPoolingLayer, "kernel": 0}, (5,), "kernel=0, but it must be above 0"),
+        ({"layer": ChannelPoolingLayer, "axis": 0}, (5,), "axis=0, but it must be different from 0"),
+        ({"layer": ChannelPoolingLayer, "axis": -3}, (5, 2), "axis=-3, but the bottom .* only the axes 1 to 2 behind"),
+        ({"layer": ChannelPoolingLayer, "pad": (0, 1)}, (5,), "pad=1 must be below kernel=1"),
+        ({"layer": ChannelPoolingLayer, "pad": (0, 1, 2)}, (5,), r"a whole number, or two: \(front, tail\)"),
+        ({"layer": ChannelPoolingLayer, "kernel": 6}, (5,), "kernel=6 is larger than the padded image, 5 along axis 1"),
+        ({"layer": SPPLayer}, (2, 4, 4), "pyramid_height is missing"),
+        (
+            {"layer": SPPLayer, "pyramid_height": 3},
+            (2, 8, 5),
+            "pyramid_height=3 cuts axis 3 of length 5 into 4 windows",
+        ),
+        ({"layer": SPPLayer, "pyramid_height": 1}, (2,), "has no axes behind the channels"),
     ],
 )
 def test_bad_fields(fields, shape, message):
-    with pytest.raises(ConfigError, match=message):
-        Net(
-            "n",
-            [
-                InputLayer(tops=["x"], shape=shape, batch_size=2),
-                PoolingLayer(name="pool", bottoms=["x"], tops=["y"], **fields),
-            ],
-            backend="numpy",
-        )
+    kind = {"layer": PoolingLayer, **fields}["layer"]
+    fields = {name: value for name, value in fields.items() if name != "layer"}
+    source = InputLayer(tops=["x"], shape=shape, batch_size=2)
+    with pytest.raises(ConfigError, match=f"pool: .*{message}"):
+        Net("n", [source, kind(name="pool", bottoms="x", tops="y", **fields)], backend="numpy")

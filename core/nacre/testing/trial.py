@@ -232,6 +232,7 @@ class Trial:
         parameters: gives a parameter's value, from its name in the layer and the parameter.
         probe: whether a loss is made of the tops.
         above: whether layers stand between the tops and the probe, so that the net has memory to share.
+        beside: other layers of the net, such as one whose parameter the tested layer reads.
         kernel: (kernel, its backend); the layer's own state unless given.
     """
 
@@ -249,6 +250,7 @@ class Trial:
         keep: str | Sequence[str] = (),
         probe: bool = True,
         above: bool = False,
+        beside: Sequence[Layer] = (),
         kernel: tuple[type, str] | None = None,
         allocate: bool = True,
     ) -> None:
@@ -256,7 +258,7 @@ class Trial:
         self.arrays = [one.astype(dtype) if one.dtype.kind == "f" else one for one in example.arrays()]
         self.wanted = tuple(example.differentiable() if wanted is None else wanted)
         cls = type(self.layer)
-        layers: list[Layer] = []
+        layers: list[Layer] = [*beside]
         for place, array in enumerate(self.arrays):
             source, bottom = f"source{place}", self.layer.bottoms[place]
             kind = "" if array.dtype.kind == "f" else str(array.dtype)
@@ -354,8 +356,8 @@ class Trial:
             if array.layout != "plain":
                 plain = backend.empty(array.shape, array.dtype)
                 self._spoil(plain)
-                pack = Step("copy", NAME, lambda: backend.pack(plain, array), backend, None, "pack", ([array], [plain]))
-                backend.compile([pack], [array], {})()  # a backend may only note what it is asked for, and run it later
+                pack = Step("copy", NAME, lambda: backend.pack(plain, array), backend, None, "pack")
+                backend.compile([pack])()  # a backend may only note what it is asked for, and run it later
                 return
             array = array.memory
         kind = str(array.dtype)

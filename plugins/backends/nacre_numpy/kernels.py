@@ -10,7 +10,7 @@ import numpy as np
 from nacre import Array, LayerState, MethodState, Neuron, Own
 from nacre.solver import Span
 from nacre_layers.convolution import ConvolutionLayer, declare
-from nacre_layers.inner_product import InnerProductLayer, InnerProductState
+from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not_plain
 from nacre_layers.neurons import ReLU, is_relu
 from nacre_layers.pooling import Max, Mean, PoolingLayer, pooled_axes
 
@@ -97,7 +97,7 @@ class ConvolutionKernel(Product):
         g, layer, pool = self.geometry, self.layer, pool_of(self.backend)
         rows, columns = g.image
         sizes = (g.images, rows, columns, g.channels, layer.n_filter, pair(g.kernel), pair(g.stride), pair(g.pad))
-        self.work = Convolution2D(*sizes, layer.n_group, self.backend.dtype, pool, self.relu)
+        self.work = Convolution2D(*sizes, layer.n_group, self.backend.dtype, pool, self.relu, pair(g.dilation))
         blobs = (self.inputs[0], self.blobs[0], self.blobs_diff[0], self.diffs[0])
         self.bind(*(None if one is None else channels_last(one) for one in blobs))
 
@@ -155,6 +155,10 @@ class InnerProductKernel(Product):
     """InnerProduct with the outputs shared out over threads; applies ReLU itself."""
 
     work: InnerProduct
+
+    @classmethod
+    def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
+        return super().supports(layer, inputs) or not_plain(layer, inputs)
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

@@ -1,4 +1,4 @@
-"""Convolution: filters that slide over images of one to three axes."""
+"""Convolution and deconvolution: filters that slide over images of one to three axes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,8 @@ from nacre import (
 from .weights import Weighted
 
 
-class ConvolutionLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
-    """y[n, f] = b[f] + Σ_c W[f, c] ⋆ x[n, c], a cross-correlation; one top for each bottom, all with the same filters.
-
-    Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
-    `kernel`, `stride` and `pad` are one number for all directions, or one for each, in pixels; padding is zero. Tops
-    have floor((length + 2 pad - kernel) / stride) + 1 along an axis. `weight` is (n_filter, channels / n_group,
-    *kernel), `bias` (n_filter). With `n_group` g, filters and channels are cut into g parts that do not see each
-    other. After Mocha.jl's `ConvolutionLayer`.
-    """
+class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
+    """The fields of layers whose filters slide over images."""
 
     bottoms: Annotated[Names, at_least(1), "what is filtered"]
     tops: Annotated[Names, as_many_as("bottoms"), "the filtered blobs"]
@@ -43,41 +36,102 @@ class ConvolutionLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True
     kernel: Annotated[Sizes, positive, "size of a filter, in pixels"] = default((1,))
     stride: Annotated[Sizes, positive, "step of the filters, in pixels"] = default((1,))
     pad: Annotated[Sizes, non_negative, "border of zeros on each side, in pixels"] = default((0,))
+    dilation: Annotated[Sizes, positive, "step between the cells of a filter, in pixels"] = default((1,))
     n_group: Annotated[int, positive, "parts that do not see each other"] = 1
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+
+class ConvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=True):
+    """y[n, f] = b[f] + Σ_c W[f, c] ⋆ x[n, c], a cross-correlation; one top for each bottom, all with the same filters.
+
+    Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
+    `kernel`, `stride`, `pad` and `dilation` are one number for all directions, or one for each, in pixels; padding is
+    zero. A filter reaches over (kernel - 1) dilation + 1 pixels, and tops have floor((length + 2 pad - reach) / stride)
+    + 1 along an axis. `weight` is (n_filter, channels / n_group, *kernel), `bias` (n_filter). With `n_group` g, filters
+    and channels are cut into g parts that do not see each other. After Mocha.jl's `ConvolutionLayer` and Caffe's
+    `Convolution`.
+    """
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ConvolutionState:
         return ConvolutionState(self, backend, inputs, diffs)
 
 
-class Geometry:
-    """The sizes of a convolution on a bottom of one shape, checked."""
+class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=True):
+    """The transpose of a convolution: every number of a bottom adds its filter to the top, and tops grow by `stride`.
 
-    def __init__(self, layer: ConvolutionLayer, shape: Sequence[int]) -> None:
+    Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
+    Tops have (length - 1) stride + reach - 2 pad + extra along an axis, where a filter reaches over (kernel - 1)
+    dilation + 1 pixels; `pad` is cut off on each side, `extra` added behind, since a convolution with that stride leads
+    to one length from several. `weight` is (channels, n_filter / n_group, *kernel), `bias` (n_filter).
+    Pictures grow F times, smoothly, with `kernel` 2F - F % 2, `stride` F, `pad` ceil((F - 1) / 2), `n_filter` and
+    `n_group` the channels, `weight_init` Bilinear and `weight_lr` 0. After Caffe's `Deconvolution` and PyTorch's
+    `ConvTranspose2d`, whose `output_padding` is `extra`.
+    """
+
+    extra: Annotated[Sizes, non_negative, "pixels added behind the last ones, fewer than stride"] = default((0,))
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> DeconvolutionState:
+        return DeconvolutionState(self, backend, inputs, diffs)
+
+
+class Geometry:
+    """The sizes of a convolution on a bottom of one shape, checked.
+
+    `filters` are slid over an `image` of `channels` and give an `out` of as many channels; all of a deconvolution are
+    those of the convolution that leads back, from its top to its bottom.
+    """
+
+    def __init__(self, layer: FilterLayer, shape: Sequence[int]) -> None:
+        self._check(layer, shape)
+        self.images, self.channels, *self.image = shape
+        self.filters = layer.n_filter
+        sizes = zip(self.image, self.extent, self.stride, self.pad, strict=True)
+        self.out = tuple((length + 2 * pad - extent) // stride + 1 for length, extent, stride, pad in sizes)
+        if min(self.out) < 1:
+            dilated = f" with dilation={self.dilation}" if max(self.dilation) > 1 else ""
+            raise ConfigError(
+                f"{layer.name}: kernel={self.kernel}{dilated} is larger than the padded image of shape {tuple(shape)}"
+            )
+        self.weight = (layer.n_filter, self.channels // layer.n_group, *self.kernel)
+        self.top = (self.images, layer.n_filter, *self.out)
+
+    def _check(self, layer: FilterLayer, shape: Sequence[int]) -> None:
         directions = len(shape) - 2
         if not 1 <= directions <= 3:
             raise ConfigError(
                 f"{layer.name}: a bottom of shape {tuple(shape)} has not one to three axes behind the channels"
             )
-        self.images, self.channels, *self.image = shape
-        names = ("kernel", "stride", "pad")
-        self.kernel, self.stride, self.pad = (
-            spread(getattr(layer, name), directions, f"{layer.name}: {name}") for name in names
+        self.kernel, self.stride, self.pad, self.dilation = (
+            spread(getattr(layer, name), directions, f"{layer.name}: {name}")
+            for name in ("kernel", "stride", "pad", "dilation")
         )
-        for name, count in (("channels of the bottom", self.channels), ("n_filter", layer.n_filter)):
+        self.extent = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+        for name, count in (("channels of the bottom", shape[1]), ("n_filter", layer.n_filter)):
             if count % layer.n_group:
                 raise ConfigError(f"{layer.name}: n_group={layer.n_group} does not divide the {name}, {count}")
-        sizes = zip(self.image, self.kernel, self.stride, self.pad, strict=True)
-        self.out = tuple((length + 2 * pad - kernel) // stride + 1 for length, kernel, stride, pad in sizes)
-        if min(self.out) < 1:
+
+
+class Transposed(Geometry):
+    """The sizes of a deconvolution."""
+
+    def __init__(self, layer: DeconvolutionLayer, shape: Sequence[int]) -> None:
+        self._check(layer, shape)
+        self.images, self.filters, *out = shape
+        self.channels, self.out = layer.n_filter, tuple(out)
+        extra = spread(layer.extra, len(out), f"{layer.name}: extra")
+        if any(more >= stride for more, stride in zip(extra, self.stride, strict=True)):
+            raise ConfigError(f"{layer.name}: extra={extra} must be below stride={self.stride}")
+        sizes = zip(out, self.extent, self.stride, self.pad, extra, strict=True)
+        self.image = [(length - 1) * stride + extent - 2 * pad + more for length, extent, stride, pad, more in sizes]
+        if min(self.image) < 1:
             raise ConfigError(
-                f"{layer.name}: kernel={self.kernel} is larger than the padded image of shape {tuple(shape)}"
+                f"{layer.name}: pad={self.pad} leaves nothing of a top of a bottom of shape {tuple(shape)}"
             )
-        self.weight = (layer.n_filter, self.channels // layer.n_group, *self.kernel)
-        self.top = (self.images, layer.n_filter, *self.out)
+        self.weight = (self.filters, layer.n_filter // layer.n_group, *self.kernel)
+        self.top = (self.images, layer.n_filter, *self.image)
 
 
-def declare(state: Any, layer: ConvolutionLayer, backend: Any, inputs: list[Any]) -> Geometry:
+def declare(state: Any, layer: Any, backend: Any, inputs: list[Any], kind: type[Any] = Geometry) -> Geometry:
     """Declare the blobs and parameters of a convolution in its state or kernel; give its sizes."""
     for name, one in zip(layer.bottoms, inputs, strict=True):
         if one.shape != inputs[0].shape:
@@ -85,7 +139,7 @@ def declare(state: Any, layer: ConvolutionLayer, backend: Any, inputs: list[Any]
                 f"{layer.name}: bottom '{name}' of shape {one.shape} differs from "
                 f"'{layer.bottoms[0]}' of shape {inputs[0].shape}"
             )
-    geometry = Geometry(layer, inputs[0].shape)
+    geometry = kind(layer, inputs[0].shape)
     state.parameters = [Parameter.of(layer, "weight", geometry.weight)]
     if layer.bias:
         state.parameters.append(Parameter.of(layer, "bias", (layer.n_filter,)))
@@ -93,73 +147,147 @@ def declare(state: Any, layer: ConvolutionLayer, backend: Any, inputs: list[Any]
     return geometry
 
 
-def _strided(offset: int, count: int, stride: int) -> slice:
-    """Give the cells at `offset` in each of `count` windows."""
-    return slice(offset, offset + (count - 1) * stride + 1, stride)
+def _strided(offset: int, count: int, stride: int, dilation: int) -> slice:
+    """Give the pixels below cell `offset` of a filter in each of `count` places."""
+    start = offset * dilation
+    return slice(start, start + (count - 1) * stride + 1, stride)
 
 
-class ConvolutionState(LayerState, reads="inputs"):
-    """`ConvolutionLayer` on any backend: one product of matrices for each cell of the filter."""
+class Slider:
+    """A convolution of one shape and what follows from it, by one product of matrices for each cell of the filter.
 
-    def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        self.geometry = declare(self, layer, backend, inputs)
+    `image` is (images, channels, ...), `out` (images, filters, ...).
+    """
 
-    def ready(self) -> None:
-        g, group, backend = self.geometry, self.layer.n_group, self.backend
+    def __init__(self, backend: Any, g: Geometry, groups: int) -> None:
+        self.xp = backend.xp
         padded = (g.images, g.channels, *(length + 2 * pad for length, pad in zip(g.image, g.pad, strict=True)))
         places = (slice(pad, pad + length) for length, pad in zip(g.image, g.pad, strict=True))
         self.inside = (slice(None), slice(None), *places)
         self.padded, self.padded_diff = backend.empty(padded), backend.empty(padded)
         self.cells = [
-            (slice(None), slice(None), *map(_strided, cell, g.out, g.stride))
+            (slice(None), slice(None), *map(_strided, cell, g.out, g.stride, g.dilation))
             for cell in itertools.product(*map(range, g.kernel))
         ]
-        count = prod(g.out)
-        self.grouped_in = (g.images, group, g.channels // group, count)
-        self.grouped_out = (g.images, group, self.layer.n_filter // group, count)
-        self.grouped_weight = (group, self.layer.n_filter // group, g.channels // group, len(self.cells))
+        matrix, count = (groups, g.filters // groups, g.channels // groups), prod(g.out)
+        self.grouped_out = (g.images, *matrix[:2], count)
         self.cell = backend.empty((g.images, g.channels, *g.out))
+        self.part = self.cell.reshape(g.images, groups, matrix[2], count)
         self.product = backend.empty(self.grouped_out)
-        self.by_image = backend.empty((g.images, *self.grouped_weight[:3]))
+        self.by_image, self.summed = backend.empty((g.images, *matrix)), backend.empty(matrix)
+        self.split_weight = (*matrix, len(self.cells))
+        self.packed = backend.empty((len(self.cells), *matrix))
+
+    def pack(self, weight: Array) -> None:
+        """Copy the weights so that those of a cell lie together."""
+        self.xp.copyto(self.packed, self.xp.moveaxis(weight.reshape(self.split_weight), 3, 0))
+
+    def convolve(self, image: Array, out: Array) -> None:
+        """Write `out`, the convolution of the image."""
+        xp, total = self.xp, out.reshape(self.grouped_out)
+        xp.copyto(self.padded[self.inside], image)
+        total[...] = 0
+        for weight, cell in zip(self.packed, self.cells, strict=True):
+            xp.copyto(self.cell, self.padded[cell])
+            xp.matmul(weight, self.part, out=self.product)
+            xp.add(total, self.product, out=total)
+
+    def transpose(self, out: Array, image: Array) -> None:
+        """Write `image`, the transposed convolution of `out`."""
+        xp, grouped = self.xp, out.reshape(self.grouped_out)
+        self.padded_diff[...] = 0
+        for weight, cell in zip(self.packed, self.cells, strict=True):
+            xp.matmul(xp.swapaxes(weight, 1, 2), grouped, out=self.part)
+            xp.add(self.padded_diff[cell], self.cell, out=self.padded_diff[cell])
+        xp.copyto(image, self.padded_diff[self.inside])
+
+    def add_gradient(self, image: Array, out: Array, gradient: Array) -> None:
+        """Add the gradient of the weights, where one of `image` and `out` is a bottom, the other a top's gradient."""
+        xp, grouped, total = self.xp, out.reshape(self.grouped_out), gradient.reshape(self.split_weight)
+        xp.copyto(self.padded[self.inside], image)
+        for number, cell in enumerate(self.cells):
+            xp.copyto(self.cell, self.padded[cell])
+            xp.matmul(grouped, xp.swapaxes(self.part, 2, 3), out=self.by_image)
+            xp.sum(self.by_image, axis=0, out=self.summed)
+            xp.add(total[..., number], self.summed, out=total[..., number])
+
+
+class FilterState(LayerState, reads="inputs"):
+    """What the states of both layers have in common."""
+
+    geometry: Geometry
+
+    def ready(self) -> None:
+        self.slider = Slider(self.backend, self.geometry, self.layer.n_group)
+        self.bias_sum = self.backend.empty((self.layer.n_filter,))
 
     def forward(self, inputs: list[Array]) -> None:
-        xp, weight = self.backend.xp, self.parameters[0].blob.reshape(self.grouped_weight)
+        self.slider.pack(self.parameters[0].blob)
         for x, y in zip(inputs, self.blobs, strict=True):
-            xp.copyto(self.padded[self.inside], x)
-            total = y.reshape(self.grouped_out)
-            total[...] = 0
-            for number, cell in enumerate(self.cells):
-                xp.copyto(self.cell, self.padded[cell])
-                xp.matmul(weight[..., number], self.cell.reshape(self.grouped_in), out=self.product)
-                xp.add(total, self.product, out=total)
+            self.apply(x, y)
             if self.layer.bias:
-                xp.add(y, self.parameters[1].blob.reshape(-1, *[1] * (y.ndim - 2)), out=y)
+                self.backend.xp.add(y, self.parameters[1].blob.reshape(-1, *[1] * (y.ndim - 2)), out=y)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        xp, weight = self.backend.xp, self.parameters[0].blob.reshape(self.grouped_weight)
-        for parameter in self.parameters:
-            if parameter.gradient is not None:
-                parameter.gradient[...] = 0
+        xp, gradients = self.backend.xp, [one.gradient for one in self.parameters]
+        for gradient in gradients:
+            if gradient is not None:
+                gradient[...] = 0
+        self.slider.pack(self.parameters[0].blob)
         for x, dy, dx in zip(inputs, self.blobs_diff, diffs, strict=True):
-            xp.copyto(self.padded[self.inside], x)
-            self.padded_diff[...] = 0
-            grouped = dy.reshape(self.grouped_out)
-            for number, cell in enumerate(self.cells):
-                if self.parameters[0].gradient is not None:
-                    xp.copyto(self.cell, self.padded[cell])
-                    part = self.cell.reshape(self.grouped_in)
-                    xp.matmul(grouped, xp.swapaxes(part, 2, 3), out=self.by_image)
-                    total = self.parameters[0].gradient.reshape(self.grouped_weight)[..., number]
-                    total += xp.sum(self.by_image, axis=0)
-                if dx is not None:
-                    xp.matmul(xp.swapaxes(weight[..., number], 1, 2), grouped, out=self.cell.reshape(self.grouped_in))
-                    self.padded_diff[cell] += self.cell
-            if self.layer.bias and self.parameters[1].gradient is not None:
-                gradient = self.parameters[1].gradient
-                gradient += xp.sum(dy, axis=(0, *range(2, dy.ndim)))
+            if gradients[0] is not None:
+                self.add_gradient(x, dy, gradients[0])
+            if self.layer.bias and gradients[1] is not None:
+                xp.sum(dy, axis=(0, *range(2, dy.ndim)), out=self.bias_sum)
+                xp.add(gradients[1], self.bias_sum, out=gradients[1])
             if dx is not None:
-                xp.copyto(dx, self.padded_diff[self.inside])
+                self.apply_back(dy, dx)
+
+    def apply(self, x: Array, y: Array) -> None:
+        """Write y, less the bias."""
+        raise NotImplementedError
+
+    def apply_back(self, dy: Array, dx: Array) -> None:
+        """Write the gradient of x."""
+        raise NotImplementedError
+
+    def add_gradient(self, x: Array, dy: Array, gradient: Array) -> None:
+        """Add the gradient of the weights."""
+        raise NotImplementedError
 
     def shutdown(self) -> None:
         """Nothing is held."""
+
+
+class ConvolutionState(FilterState, reads="inputs"):
+    """`ConvolutionLayer` on any backend."""
+
+    def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.geometry = declare(self, layer, backend, inputs)
+
+    def apply(self, x: Array, y: Array) -> None:
+        self.slider.convolve(x, y)
+
+    def apply_back(self, dy: Array, dx: Array) -> None:
+        self.slider.transpose(dy, dx)
+
+    def add_gradient(self, x: Array, dy: Array, gradient: Array) -> None:
+        self.slider.add_gradient(x, dy, gradient)
+
+
+class DeconvolutionState(FilterState, reads="inputs"):
+    """`DeconvolutionLayer` on any backend: forward is a convolution's way back, and backward its way forward."""
+
+    def __init__(self, layer: DeconvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.geometry = declare(self, layer, backend, inputs, Transposed)
+
+    def apply(self, x: Array, y: Array) -> None:
+        self.slider.transpose(x, y)
+
+    def apply_back(self, dy: Array, dx: Array) -> None:
+        self.slider.convolve(dy, dx)
+
+    def add_gradient(self, x: Array, dy: Array, gradient: Array) -> None:
+        self.slider.add_gradient(dy, x, gradient)

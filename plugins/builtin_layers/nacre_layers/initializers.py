@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod, sqrt
 from typing import Annotated, Any
 
-from nacre import Array, Initializer, finite, non_negative
+from nacre import (
+    Array,
+    ConfigError,
+    Initializer,
+    SnapshotError,
+    exactly,
+    finite,
+    non_negative,
+    one_of,
+    positive,
+)
+from nacre.checks import Paths
+from nacre.errors import nearest
 
 
 class Constant(Initializer):
@@ -25,38 +38,222 @@ class Uniform(Initializer):
     low: Annotated[float, finite, "the lower end"] = -0.05
     high: Annotated[float, finite, "the upper end"] = 0.05
 
+    def complaints(self) -> Iterator[str]:
+        if self.low > self.high:
+            yield f"low={self.low}, but it must not be above high={self.high}"
+
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         return self.low + (self.high - self.low) * random.generator().random(shape)
 
 
 class Gaussian(Initializer):
-    """Normal with `mean` and standard deviation `std`."""
+    """Normal with `mean` and standard deviation `std`.
+
+    With `sparse` all but so many outputs of each input, on average, are 0. After Caffe's `gaussian`.
+    """
 
     mean: Annotated[float, finite, "the mean"] = 0.0
     std: Annotated[float, non_negative, "the standard deviation"] = 1.0
+    sparse: Annotated[int | None, positive, "outputs that an input goes to, on average; all unless given"] = None
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
-        return self.mean + self.std * random.generator().standard_normal(shape)
+        values = self.mean + self.std * random.generator().standard_normal(shape)
+        if self.sparse is None:
+            return values
+        if self.sparse > shape[0]:
+            raise ConfigError(f"Gaussian: sparse={self.sparse}, but the parameter of shape {shape} has fewer outputs")
+        return values * (random.generator(1).random(shape) < self.sparse / shape[0])
 
 
-class Xavier(Initializer):
-    """Uniform in ±sqrt(6 / (fan_in + fan_out)).
+FAN = one_of("in", "out", "average")
 
-    For a convolution, fan_out counts the cells of the window too. Glorot and Bengio, "Understanding the difficulty of
-    training deep feedforward neural networks", 2010.
+
+def fan(shape: tuple[int, ...], which: str) -> float:
+    """Count the numbers that go "in" to an output, or "out" of an input, or the "average" of both.
+
+    Axis 0 counts the outputs, axis 1 the inputs, and the others are those of a window, whose cells count for both.
+    """
+    fan_in, fan_out = prod(shape[1:]), shape[0] * prod(shape[2:])
+    return {"in": fan_in, "out": fan_out, "average": (fan_in + fan_out) / 2}[which]
+
+
+class Scaled(Initializer):
+    """Normal, or uniform, with mean 0 and the variance that keeps the size of what flows through a layer."""
+
+    fan: Annotated[str, FAN, "which numbers are counted: those that go in, out, or their average"] = "in"
+    normal: Annotated[bool, "normal, or uniform with the same variance"] = False
+
+    def variance(self) -> float:
+        """Give the variance that an initialiser with a fan of 1 has."""
+        raise NotImplementedError
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        variance, count = self.variance(), fan(shape, self.fan)
+        if self.normal:
+            return sqrt(variance / count) * random.generator().standard_normal(shape)
+        return _symmetric(random, shape, sqrt(3 * variance / count))
+
+
+class Xavier(Scaled):
+    """Uniform in ±sqrt(3 gain² / fan), or normal with the standard deviation gain / sqrt(fan).
+
+    The fan is the average of fan-in and fan-out, unless said, so the ends are ±sqrt(6 / (fan_in + fan_out)). For a
+    convolution both count the cells of the window too. Glorot and Bengio, "Understanding the difficulty of training
+    deep feedforward neural networks", 2010. `fan="in"` is what Mocha.jl and Caffe call Xavier.
     """
 
-    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
-        window = prod(shape[2:])
-        fan_in, fan_out = prod(shape[1:]), shape[0] * window
-        return _symmetric(random, shape, sqrt(6 / (fan_in + fan_out)))
+    fan: Annotated[str, FAN, "which numbers are counted: those that go in, out, or their average"] = "average"
+    gain: Annotated[float, positive, "multiplies every value, such as 5/3 below a tanh"] = 1.0
+
+    def variance(self) -> float:
+        return self.gain**2
 
 
 class XavierFanIn(Initializer):
-    """Uniform in ±sqrt(3 / fan_in): what Mocha.jl and Caffe call Xavier."""
+    """Uniform in ±sqrt(3 / fan_in): what Mocha.jl and Caffe call Xavier, and `Xavier(fan="in")` too."""
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
-        return _symmetric(random, shape, sqrt(3 / prod(shape[1:])))
+        return _symmetric(random, shape, sqrt(3 / fan(shape, "in")))
+
+
+class He(Scaled):
+    """Normal with the standard deviation sqrt(2 / ((1 + slope²) fan)), or uniform with the same.
+
+    For layers below a ReLU, or with `slope` below a leaky one. He, Zhang, Ren and Sun, "Delving deep into rectifiers",
+    2015; Caffe's `msra` and PyTorch's `kaiming_normal_`, with `normal=False` its `kaiming_uniform_`.
+    """
+
+    normal: Annotated[bool, "normal, or uniform with the same variance"] = True
+    slope: Annotated[float, finite, "of the leaky ReLU above, below 0"] = 0.0
+
+    def variance(self) -> float:
+        return 2 / (1 + self.slope**2)
+
+
+class GaussianSqrtFanIn(Gaussian):
+    """`value` times a normal number, divided by sqrt(fan_in). After Apache SINGA's `kGaussianSqrtFanIn`."""
+
+    value: Annotated[float, finite, "multiplies every value"] = 1.0
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        demand_axes(self, shape, 2)
+        return self.value / sqrt(fan(shape, "in")) * super().values(random, shape)
+
+
+class UniformSqrtFanIn(Uniform):
+    """`value` times a uniform number, multiplied by sqrt(3 / fan_in). After Apache SINGA's `kUniformSqrtFanIn`."""
+
+    low: Annotated[float, finite, "the lower end"] = -1.0
+    high: Annotated[float, finite, "the upper end"] = 1.0
+    value: Annotated[float, finite, "multiplies every value"] = 1.0
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        demand_axes(self, shape, 2)
+        return self.value * sqrt(3 / fan(shape, "in")) * super().values(random, shape)
+
+
+class UniformSqrtFanInOut(Uniform):
+    """`value` times a uniform number, divided by sqrt(fan_in + outputs).
+
+    After the code of Apache SINGA's `kUniformSqrtFanInOut`, whose texts say otherwise: there is no sqrt(6) in it. With
+    `value` 6 ** 0.5 it is `Xavier`. The outputs are those of axis 0, without the window of a convolution.
+    """
+
+    low: Annotated[float, finite, "the lower end"] = -1.0
+    high: Annotated[float, finite, "the upper end"] = 1.0
+    value: Annotated[float, finite, "multiplies every value"] = 1.0
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        demand_axes(self, shape, 2)
+        return self.value / sqrt(fan(shape, "in") + shape[0]) * super().values(random, shape)
+
+
+class Orthogonal(Initializer):
+    """Rows at right angles to each other, each of the length `gain`; columns, where there are more rows than columns.
+
+    The rows are those of axis 0, read as vectors of all that is behind it. Drawn evenly from all such matrices. Saxe,
+    McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning", 2014; PyTorch's `orthogonal_`.
+    """
+
+    gain: Annotated[float, finite, "the length of a row, such as sqrt(2) below a ReLU"] = 1.0
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        import numpy as np
+
+        demand_axes(self, shape, 2)
+        rows, columns = shape[0], prod(shape[1:])
+        long, short = max(rows, columns), min(rows, columns)
+        columns_of, triangle = np.linalg.qr(random.generator().standard_normal((long, short)))
+        matrix = columns_of * np.where(np.diagonal(triangle) < 0, -1, 1)  # or its signs would not be even
+        return self.gain * (matrix.T if rows < columns else matrix).reshape(shape)
+
+
+class Bilinear(Initializer):
+    """Every filter is a pyramid: what a deconvolution needs to make pictures grow smoothly.
+
+    Along an axis of length K a cell x is 1 - |x / f - c| with f = ceil(K / 2) and c = (K - 1) / (2 f); a filter is the
+    product of its axes'. After Caffe's `bilinear`.
+    """
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        import numpy as np
+
+        demand_axes(self, shape, 3)
+        values = np.ones(shape)
+        for axis, length in enumerate(shape[2:], 2):
+            half = -(-length // 2)
+            along = 1 - np.abs(np.arange(length) / half - (length - 1) / (2 * half))
+            values *= along.reshape(-1, *[1] * (len(shape) - axis - 1))
+        return values
+
+
+class PositiveUnitball(Initializer):
+    """Uniform in [0, 1), and then divided so that the numbers of an output add up to 1. After Caffe's."""
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        values = 1 - random.generator().random(shape)  # in (0, 1]: no sum is 0
+        return values / values.sum(axis=tuple(range(1, len(shape))), keepdims=True)
+
+
+class Pretrained(Initializer):
+    """The value that a parameter has in a snapshot.
+
+    Raises:
+        SnapshotError: the snapshot cannot be read, or has no such parameter.
+        ConfigError: the parameter there has another shape.
+    """
+
+    snapshot: Annotated[Paths, exactly(1), "file of a snapshot, or its folder for the newest one"]
+    parameter: Annotated[str, "name of the parameter there, such as ip1/weight"]
+
+    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+        import numpy as np
+
+        from nacre.resume import PARAMETERS, below
+        from nacre.snapshot import load_snapshot
+
+        snapshot = load_snapshot(self.snapshot[0])
+        saved = below(snapshot, PARAMETERS)
+        name = snapshot.state.get("aliases", {}).get(self.parameter, self.parameter)
+        if name not in saved:
+            raise SnapshotError(
+                f"{self.snapshot[0]} has no parameter '{self.parameter}'{nearest(self.parameter, saved)}",
+                f"it has {', '.join(sorted(saved)) or 'none'}",
+            )
+        if saved[name].shape != shape:
+            raise ConfigError(
+                f"Pretrained: parameter '{self.parameter}' of {self.snapshot[0]} has the shape {saved[name].shape}, "
+                f"but {shape} is wanted"
+            )
+        return saved[name].astype(np.float64)
+
+
+def demand_axes(initializer: Initializer, shape: tuple[int, ...], count: int) -> None:
+    """Refuse a shape of fewer axes."""
+    if len(shape) < count:
+        raise ConfigError(
+            f"{type(initializer).__name__}: a parameter of shape {shape} has too few axes, {count} are needed"
+        )
 
 
 def _symmetric(random: Any, shape: tuple[int, ...], limit: float) -> Array:

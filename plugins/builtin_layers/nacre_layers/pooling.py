@@ -1,10 +1,12 @@
-"""Pooling: the maximum, the mean, or another summary of the windows of each channel."""
+"""Pooling: the maximum, the mean, or another summary of windows; of each channel, of channels, and in pyramids."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import Annotated, Any, ClassVar
 
 from nacre import (
@@ -16,12 +18,14 @@ from nacre import (
     LayerState,
     Names,
     Neuron,
+    Pair,
     Shape,
     Sizes,
     as_many_as,
     at_least,
     default,
     non_negative,
+    non_zero,
     one_of,
     positive,
     spread,
@@ -32,11 +36,13 @@ from nacre import (
 class Windows:
     """The windows of a blob: `cells[i]` is cell i of every window, of the top's shape, in row-major order.
 
-    `sizes[name]` is how many cells of each window lie in the "kernel", the "padded" image, and the "image".
+    `sizes[name]` is how many cells of each window lie in the "kernel", the "padded" image, and the "image". `draw`
+    fills a float32 array with uniform numbers, the same ones in forward and backward; None outside phase `train`.
     """
 
     cells: list[Array]
     sizes: dict[str, Array]
+    draw: Callable[[Array], None] | None
 
 
 class PoolingFunction(Component, kind="pooling"):
@@ -98,13 +104,75 @@ class Mean(PoolingFunction):
             backend.xp.add(gradient, part, out=gradient)
 
 
+class Stochastic(PoolingFunction):
+    """In phase `train` a cell drawn with a probability proportional to its value, else the mean weighted by the values.
+
+    Cells below 0 count as 0; of a window without any above 0 the summary is 0. Zeiler and Fergus, "Stochastic pooling
+    for regularization of deep convolutional neural networks", 2013. After Caffe's, which is for cells from 0 up.
+    """
+
+    def forward(self, backend: Any, windows: Windows, y: Array) -> None:
+        xp = backend.xp
+        if windows.draw is not None:
+            y[...] = 0
+            for wins, part in self._winners(backend, windows, y):
+                xp.multiply(part, wins, out=part)
+                xp.add(y, part, out=y)
+            return
+        total = self._total(backend, windows, y)
+        y[...] = 0
+        part = backend.scratch(y.shape, str(y.dtype), slot=5)
+        for cell in windows.cells:
+            xp.maximum(cell, 0, out=part)
+            xp.multiply(part, part, out=part)
+            xp.add(y, part, out=y)
+        xp.divide(y, total, out=y)
+
+    def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
+        xp = backend.xp
+        for gradient, (wins, part) in zip(gradients, self._winners(backend, windows, y), strict=True):
+            xp.multiply(dy, wins, out=part)
+            xp.add(gradient, part, out=gradient)
+
+    @staticmethod
+    def _total(backend: Any, windows: Windows, y: Array) -> Array:
+        """Add up the cells above 0; where there is none, give 1, to be divided by."""
+        xp, kind = backend.xp, str(y.dtype)
+        total, part = backend.scratch(y.shape, kind, slot=6), backend.scratch(y.shape, kind, slot=5)
+        total[...] = 0
+        for cell in windows.cells:
+            xp.add(total, xp.maximum(cell, 0, out=part), out=total)
+        xp.add(total, xp.equal(total, 0, out=backend.scratch(y.shape, "bool", slot=3)), out=total)
+        return total
+
+    def _winners(self, backend: Any, windows: Windows, y: Array) -> Iterator[tuple[Array, Array]]:
+        """Give for each cell of the windows where it is the one that was drawn, and its value, in scratch memory."""
+        xp, kind = backend.xp, str(y.dtype)
+        total, share = self._total(backend, windows, y), backend.scratch(y.shape, kind, slot=7)
+        uniform = backend.scratch(y.shape, "float32", slot=7)  # in float64 too: the same cells win
+        assert windows.draw is not None
+        windows.draw(uniform)
+        xp.multiply(uniform, total, out=share)
+        below, part = backend.scratch(y.shape, kind, slot=6), backend.scratch(y.shape, kind, slot=5)
+        below[...] = 0
+        wins, free = backend.scratch(y.shape, "bool", slot=3), backend.scratch(y.shape, "bool", slot=4)
+        free[...] = True
+        for cell in windows.cells:  # the first one that takes the sum above the share
+            xp.add(below, xp.maximum(cell, 0, out=part), out=below)
+            xp.greater(below, share, out=wins)
+            xp.logical_and(wins, free, out=wins)
+            xp.logical_xor(free, wins, out=free)
+            yield wins, part
+
+
 class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     """Pool every channel of every image on its own; one top for each bottom.
 
     Bottoms are (images, channels, rows, columns), with any number of axes behind the channels; `kernel`, `stride` and
     `pad` are one number for all of `axes`, or one for each, in pixels. The windows number ceil((length + 2 pad -
     kernel) / stride) + 1 along an axis, or floor(...) + 1 with `rounding="floor"`; a last window that misses the
-    image is dropped. After Mocha.jl's `PoolingLayer` and Caffe's, rounding included.
+    image is dropped. With `whole` there is one window, the image (Caffe's `global_pooling`). After Mocha.jl's
+    `PoolingLayer` and Caffe's, rounding included.
     """
 
     bottoms: Annotated[Names, at_least(1), "what is pooled"]
@@ -113,17 +181,68 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     stride: Annotated[Sizes, positive, "step between windows, in pixels"] = default((1,))
     pad: Annotated[Sizes, non_negative, "border of padding on each side, in pixels"] = default((0,))
     axes: Annotated[Shape, positive, "axes that are pooled; all behind the channels unless given"] = default(())
+    whole: Annotated[bool, "the window is the whole image, so kernel, stride and pad are not given"] = False
     rounding: Annotated[str, one_of("ceil", "floor"), "how a window that fits in part is counted"] = "ceil"
     pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        for name in ("kernel", "stride", "pad"):
+            if self.whole and name in self.given():
+                yield f"{name}={getattr(self, name)}, but with whole=True the window is the image: leave it out"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> PoolingState:
         return PoolingState(self, backend, inputs, diffs)
 
 
+class Ends(Pair):
+    """(front, tail); one number means the same at both ends."""
+
+    wants = "a whole number, or two: (front, tail)"
+
+
+class ChannelPoolingLayer(Layer, can_do_bp=True):
+    """Pool along one axis, as maxout does along the channels; one top for each bottom.
+
+    Bottoms have any number of axes. The windows number ceil((length + front + tail - kernel) / stride) + 1; a last one
+    that misses the blob is dropped. After Mocha.jl's `ChannelPoolingLayer`, whose mean is `Mean(divide_by="kernel")`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is pooled"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the pooled blobs"]
+    kernel: Annotated[int, positive, "window, in channels"] = 1
+    stride: Annotated[int, positive, "step between windows, in channels"] = 1
+    pad: Annotated[Ends, non_negative, "padding in front of the channels and behind them"] = default((0, 0))
+    axis: Annotated[int, non_zero, "the axis that is pooled; -1 is the last"] = 1
+    pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ChannelPoolingState:
+        return ChannelPoolingState(self, backend, inputs, diffs)
+
+
+class SPPLayer(Layer, can_do_bp=True):
+    """Spatial pyramid pooling: summaries of the image, its quarters, its sixteenths, ...; one top for each bottom.
+
+    Bottoms are (images, channels, rows, columns), with any number of axes behind the channels. Level l of the pyramid
+    cuts each of them into 2^l windows of ceil(length / 2^l) pixels, with what is missing as padding. Tops are (images,
+    numbers): the summaries of level 0, then those of level 1, and so on, each (channels, windows) in a row; there are
+    as many for images of any size. He, Zhang, Ren and Sun, "Spatial pyramid pooling in deep convolutional networks for
+    visual recognition", 2014. After Caffe's `SPP`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is pooled"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the summaries"]
+    pyramid_height: Annotated[int, positive, "levels of the pyramid"]
+    pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SPPState:
+        return SPPState(self, backend, inputs, diffs)
+
+
 @dataclass(frozen=True)
 class Axis:
-    """How one axis is pooled: where it stands, and the sizes along it."""
+    """How one axis is pooled: where it stands, and the sizes along it; `pad` lies in front, `tail` behind."""
 
     place: int
     length: int
@@ -131,28 +250,40 @@ class Axis:
     stride: int
     pad: int
     windows: int
+    tail: int
 
     @property
     def reach(self) -> int:
         """Cells from the first window's begin to the last one's end, or to the end of the padded image."""
-        return max((self.windows - 1) * self.stride + self.kernel, self.length + 2 * self.pad)
+        return max((self.windows - 1) * self.stride + self.kernel, self.pad + self.length + self.tail)
 
     def counts(self, what: str) -> list[int]:
         """Count the cells of each window inside the "kernel", the "padded" image or the "image"."""
         low, high = {"kernel": (-self.reach, 2 * self.reach), "image": (0, self.length)}.get(
-            what, (-self.pad, self.length + self.pad)
+            what, (-self.pad, self.length + self.tail)
         )
         starts = [number * self.stride - self.pad for number in range(self.windows)]
         return [min(start + self.kernel, high) - max(start, low) for start in starts]
 
 
-def window_count(length: int, kernel: int, stride: int, pad: int, rounding: str) -> int:
-    """Count the windows along an axis; a last one that misses the image is dropped."""
-    free = length + 2 * pad - kernel
-    count = (-(-free // stride) if rounding == "ceil" else free // stride) + 1
-    if (count - 1) * stride >= length + pad:
-        count -= 1
-    return count
+def make_axis(where: str, place: int, length: int, sizes: tuple[int, int, int, int], rounding: str) -> Axis:
+    """Make an axis of (kernel, stride, pad in front, pad behind); a last window that misses the image is dropped.
+
+    Raises:
+        ConfigError: the sizes do not fit the bottom.
+    """
+    kernel, stride, pad, tail = sizes
+    if max(pad, tail) >= kernel:
+        raise ConfigError(f"{where}: pad={max(pad, tail)} must be below kernel={kernel}, or a window has only padding")
+    free = length + pad + tail - kernel
+    windows = (-(-free // stride) if rounding == "ceil" else free // stride) + 1
+    if (windows - 1) * stride >= length + pad:
+        windows -= 1
+    if windows < 1:
+        raise ConfigError(
+            f"{where}: kernel={kernel} is larger than the padded image, {length + pad + tail} along axis {place}"
+        )
+    return Axis(place, length, kernel, stride, pad, windows, tail)
 
 
 def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
@@ -166,68 +297,158 @@ def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
         raise ConfigError(
             f"{layer.name}: the bottom of shape {tuple(shape)} has no axes {places or 'behind the channels'}"
         )
+    if layer.whole:
+        return [Axis(place, shape[place], shape[place], 1, 0, 1, 0) for place in places]
     sizes = [spread(getattr(layer, name), len(places), f"{layer.name}: {name}") for name in ("kernel", "stride", "pad")]
-    axes: list[Axis] = []
-    for place, kernel, stride, pad in zip(places, *sizes, strict=True):
-        if pad >= kernel:
-            raise ConfigError(f"{layer.name}: pad={pad} must be below kernel={kernel}, or a window has only padding")
-        windows = window_count(shape[place], kernel, stride, pad, layer.rounding)
-        if windows < 1:
-            padded = shape[place] + 2 * pad
-            raise ConfigError(
-                f"{layer.name}: kernel={kernel} is larger than the padded image, {padded} along axis {place}"
-            )
-        axes.append(Axis(place, shape[place], kernel, stride, pad, windows))
-    return axes
+    return [
+        make_axis(layer.name, place, shape[place], (kernel, stride, pad, pad), layer.rounding)
+        for place, kernel, stride, pad in zip(places, *sizes, strict=True)
+    ]
 
 
-class PoolingState(LayerState, reads="inputs blobs"):
-    """`PoolingLayer` on any backend: one strided view of the padded bottom for each cell of the window."""
+class Pools(LayerState, reads="inputs blobs"):
+    """What the states of these layers have in common: the work on each bottom, as `axes_of` gives it.
 
-    def __init__(self, layer: PoolingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+    A bottom is pooled in one way or, in a pyramid, in several.
+    """
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.axes = [pooled_axes(layer, one.shape) for one in inputs]
-        for one, axes in zip(inputs, self.axes, strict=True):
-            shape = list(one.shape)
-            for axis in axes:
-                shape[axis.place] = axis.windows
-            self.blobs.append(backend.blob(shape))
+        self.random = backend.random(layer.name)
+        self.axes = [self.axes_of(layer, one.shape) for one in inputs]
+        self.shapes = [
+            [pooled_shape(one.shape, axes) for axes in its] for one, its in zip(inputs, self.axes, strict=True)
+        ]
+        self.blobs = [backend.blob(self.top(shapes)) for shapes in self.shapes]
+
+    @staticmethod
+    def axes_of(layer: Any, shape: Sequence[int]) -> list[list[Axis]]:
+        """Give the pooled axes of a bottom, for each of the ways in which it is pooled."""
+        raise NotImplementedError
+
+    def top(self, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+        """Give the shape of the top, from those of the bottom's summaries."""
+        return shapes[0]
+
+    def parts(self, top: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+        """Give the views of a top that hold the summaries."""
+        return [top]
 
     def ready(self) -> None:
-        self.work: list[_Work] = [
-            _Work(self.backend, axes, y.shape, self.layer.pooling.fill)
-            for axes, y in zip(self.axes, self.blobs, strict=True)
+        numbers = itertools.count()
+        self.works = [
+            [
+                Work(self.backend, self.layer.pooling, axes, shape, self._draw(next(numbers)))
+                for axes, shape in zip(*both, strict=True)
+            ]
+            for both in zip(self.axes, self.shapes, strict=True)
         ]
 
+    def _draw(self, number: int) -> Callable[[Array], None] | None:
+        return partial(self.random.uniform, draw=number) if self.phase == "train" else None
+
     def forward(self, inputs: list[Array]) -> None:
-        for x, y, work in zip(inputs, self.blobs, self.work, strict=True):
-            self.backend.xp.copyto(work.padded[work.inside], x)
-            self.layer.pooling.forward(self.backend, work.windows, y)
+        for x, y, works, shapes in zip(inputs, self.blobs, self.works, self.shapes, strict=True):
+            for work, part in zip(works, self.parts(y, shapes), strict=True):
+                work.forward(x, part)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        for x, y, dy, dx, work in zip(inputs, self.blobs, self.blobs_diff, diffs, self.work, strict=True):
+        for place, (x, dx) in enumerate(zip(inputs, diffs, strict=True)):
             if dx is None:
                 continue
-            self.backend.xp.copyto(work.padded[work.inside], x)
-            work.gradient[...] = 0
-            self.layer.pooling.backward(self.backend, work.windows, y, dy, work.gradients)
-            self.backend.xp.copyto(dx, work.gradient[work.inside])
+            y, dy = (self.parts(one[place], self.shapes[place]) for one in (self.blobs, self.blobs_diff))
+            for number, work in enumerate(self.works[place]):
+                gradient = work.backward(x, y[number], dy[number])
+                if number == 0:
+                    self.backend.xp.copyto(dx, gradient)
+                else:
+                    self.backend.xp.add(dx, gradient, out=dx)
 
     def shutdown(self) -> None:
         """Nothing is held."""
 
 
-class _Work:
+class PoolingState(Pools, reads="inputs blobs"):
+    """`PoolingLayer` on any backend."""
+
+    @staticmethod
+    def axes_of(layer: PoolingLayer, shape: Sequence[int]) -> list[list[Axis]]:
+        return [pooled_axes(layer, shape)]
+
+
+class ChannelPoolingState(Pools, reads="inputs blobs"):
+    """`ChannelPoolingLayer` on any backend."""
+
+    @staticmethod
+    def axes_of(layer: ChannelPoolingLayer, shape: Sequence[int]) -> list[list[Axis]]:
+        place = layer.axis if layer.axis > 0 else len(shape) + layer.axis
+        if not 0 < place < len(shape):
+            raise ConfigError(
+                f"{layer.name}: axis={layer.axis}, but the bottom of shape {tuple(shape)} has only the axes 1 to "
+                f"{len(shape) - 1} behind the batch"
+            )
+        return [[make_axis(layer.name, place, shape[place], (layer.kernel, layer.stride, *layer.pad), "ceil")]]
+
+
+class SPPState(Pools, reads="inputs blobs"):
+    """`SPPLayer` on any backend."""
+
+    @staticmethod
+    def axes_of(layer: SPPLayer, shape: Sequence[int]) -> list[list[Axis]]:
+        if len(shape) < 3:
+            raise ConfigError(f"{layer.name}: the bottom of shape {tuple(shape)} has no axes behind the channels")
+        return [
+            [cut(layer, place, length, 2**level) for place, length in enumerate(shape[2:], 2)]
+            for level in range(layer.pyramid_height)
+        ]
+
+    def top(self, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+        return (shapes[0][0], sum(prod(shape[1:]) for shape in shapes))
+
+    def parts(self, top: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+        ends = list(itertools.accumulate(prod(shape[1:]) for shape in shapes))
+        return [
+            top[:, start:end].reshape(shape) for start, end, shape in zip([0, *ends[:-1]], ends, shapes, strict=True)
+        ]
+
+
+def cut(layer: SPPLayer, place: int, length: int, count: int) -> Axis:
+    """Cut an axis into `count` windows of one size, with what is missing as padding, more of it in front.
+
+    Raises:
+        ConfigError: a window would have only padding.
+    """
+    kernel = -(-length // count)
+    missing = kernel * count - length
+    pad = (missing + 1) // 2
+    if pad >= kernel:
+        raise ConfigError(
+            f"{layer.name}: pyramid_height={layer.pyramid_height} cuts axis {place} of length {length} into {count} "
+            f"windows, of which one would have only padding: take a smaller pyramid, or images of other sizes"
+        )
+    return Axis(place, length, kernel, kernel, pad, count, pad)
+
+
+def pooled_shape(shape: Sequence[int], axes: list[Axis]) -> tuple[int, ...]:
+    """Give the shape of the summaries of a bottom's windows."""
+    pooled = list(shape)
+    for axis in axes:
+        pooled[axis.place] = axis.windows
+    return tuple(pooled)
+
+
+class Work:
     """The padded bottom, its gradient, and the views of both."""
 
-    def __init__(self, backend: Any, axes: list[Axis], top: Sequence[int], fill: float) -> None:
+    def __init__(self, backend: Any, pooling: PoolingFunction, axes: list[Axis], top: Sequence[int], draw: Any) -> None:
+        self.backend, self.pooling = backend, pooling
         shape, inside = list(top), [slice(None)] * len(top)
         for axis in axes:
             shape[axis.place] = axis.reach
             inside[axis.place] = slice(axis.pad, axis.pad + axis.length)
         self.inside = tuple(inside)
         self.padded, self.gradient = backend.empty(shape), backend.empty(shape)
-        self.padded[...] = fill
+        self.padded[...] = pooling.fill
         cells, self.gradients = [], []
         for offsets in itertools.product(*(range(axis.kernel) for axis in axes)):
             place = [slice(None)] * len(top)
@@ -235,18 +456,28 @@ class _Work:
                 place[axis.place] = slice(offset, offset + (axis.windows - 1) * axis.stride + 1, axis.stride)
             cells.append(self.padded[tuple(place)])
             self.gradients.append(self.gradient[tuple(place)])
-        self.windows = Windows(
-            cells, {what: self._sizes(backend, axes, top, what) for what in ("kernel", "padded", "image")}
-        )
+        sizes = {what: self._sizes(axes, len(top), what) for what in ("kernel", "padded", "image")}
+        self.windows = Windows(cells, sizes, draw)
 
-    @staticmethod
-    def _sizes(backend: Any, axes: list[Axis], top: Sequence[int], what: str) -> Array:
+    def _sizes(self, axes: list[Axis], ndim: int, what: str) -> Array:
         import numpy as np
 
-        sizes = np.ones([1] * len(top))
+        sizes = np.ones([1] * ndim)
         for axis in axes:
-            along = np.array(axis.counts(what)).reshape([-1 if place == axis.place else 1 for place in range(len(top))])
+            along = np.array(axis.counts(what)).reshape([-1 if place == axis.place else 1 for place in range(ndim)])
             sizes = sizes * along
-        array = backend.empty(sizes.shape)
-        backend.from_host(sizes.astype(str(array.dtype)), array)
+        array = self.backend.empty(sizes.shape)
+        self.backend.from_host(sizes.astype(str(array.dtype)), array)
         return array
+
+    def forward(self, x: Array, y: Array) -> None:
+        """Write the summary of every window of x."""
+        self.backend.xp.copyto(self.padded[self.inside], x)
+        self.pooling.forward(self.backend, self.windows, y)
+
+    def backward(self, x: Array, y: Array, dy: Array) -> Array:
+        """Give the gradient of x, good until the next call."""
+        self.backend.xp.copyto(self.padded[self.inside], x)
+        self.gradient[...] = 0
+        self.pooling.backward(self.backend, self.windows, y, dy, self.gradients)
+        return self.gradient[self.inside]

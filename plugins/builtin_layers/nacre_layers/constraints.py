@@ -1,0 +1,30 @@
+"""Constraints: where a parameter may be, after an update."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Constraint, non_negative, positive
+
+
+class L2Norm(Constraint):
+    """No output has weights of a larger L2 norm than `threshold`: a longer vector is shortened to that.
+
+    A vector holds the weights of one output, a slice of axis 0 (for a weight that lies transposed, of `axis` 1); a
+    parameter of one axis, such as a bias, is one vector. After Mocha.jl's `L2Cons`.
+    """
+
+    threshold: Annotated[float, positive, "the largest norm"]
+    axis: Annotated[int, non_negative, "the axis that counts the outputs"] = 0
+
+    def constrain(self, backend: Any, value: Array) -> None:
+        xp, kind = backend.xp, str(value.dtype)
+        others = tuple(axis for axis in range(value.ndim) if axis != self.axis or value.ndim == 1)
+        shape = [1 if axis in others else length for axis, length in enumerate(value.shape)]
+        squares, factor = backend.scratch(value.shape, kind), backend.scratch(shape, kind, slot=1)
+        xp.multiply(value, value, out=squares)
+        xp.sum(squares, axis=others, keepdims=True, out=factor)
+        xp.sqrt(factor, out=factor)
+        xp.maximum(factor, self.threshold, out=factor)
+        xp.divide(self.threshold, factor, out=factor)  # 1, exactly, where nothing is too long
+        xp.multiply(value, factor, out=value)
