@@ -1,58 +1,251 @@
 """Activation layers: a neuron as a layer of its own."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
-from nacre import ConfigError
-from nacre.testing import Example, LayerTests
-from nacre_layers import ActivationLayer, ReLULayer, SigmoidLayer, TanhLayer
+from agreement import Agreement
+from nacre import ConfigError, InputLayer, Net
+from nacre.testing import Example, assert_close, check_net_gradients
+from nacre_layers import (
+    ActivationLayer,
+    BNLLLayer,
+    ElementWiseLayer,
+    ELULayer,
+    ExponentialLayer,
+    GELULayer,
+    IdentityLayer,
+    InnerProductLayer,
+    LReLULayer,
+    PoolingLayer,
+    ReLULayer,
+    SigmoidLayer,
+    SiLULayer,
+    SoftmaxLossLayer,
+    SoftplusLayer,
+    SplitLayer,
+    STanhLayer,
+    TanhLayer,
+)
 
 
-class TestActivation(LayerTests):
+class Elementwise:
+    """What the tests below have in common: the neuron is `function` of a number, and `torch_function` of a tensor."""
+
+    fields = st.just({})
+
+    def examples(self):
+        yield Example({}, [(3, 4)])
+
+    def strategy(self):
+        shapes = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
+        return st.builds(Example, self.fields, st.lists(shapes, min_size=1, max_size=2))
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        return [self.torch_function(torch, x, layer.neuron) for x in inputs]
+
+    def reference(self, layer, inputs, parameters):
+        return [np.vectorize(lambda x: self.function(x, layer.neuron))(x) for x in inputs]
+
+
+class TestActivation(Elementwise, Agreement):
     layer = ActivationLayer
+    fields = st.fixed_dictionaries({"neuron": st.sampled_from(["Identity", "Tanh", {"type": "ReLU", "epsilon": 0.25}])})
 
     def examples(self):
         yield Example({"neuron": "Tanh"}, [(3, 4)])
         yield Example({"neuron": {"type": "ReLU", "epsilon": 0.25}}, [(2, 3, 2, 2), (4, 3)], label="two bottoms")
+        yield Example({"neuron": "GELU"}, [(3, 4), (3, 2)], label="a gradient that reads the bottom")
         yield Example({"neuron": "Identity"}, [(3, 4)], label="identity")
 
-    def reference(self, layer, inputs, parameters):
-        name = type(layer.neuron).__name__
-        functions = {"Tanh": np.tanh, "ReLU": lambda x: np.maximum(x, 0.25), "Identity": lambda x: x}
-        return [functions[name](x) for x in inputs]
+    def torch_function(self, torch, x, neuron):
+        name = type(neuron).__name__
+        return {"Tanh": torch.tanh, "ReLU": lambda x: x.clamp_min(neuron.epsilon), "Identity": lambda x: x}[name](x)
+
+    def function(self, x, neuron):
+        functions = {
+            "Tanh": math.tanh,
+            "ReLU": lambda x: max(x, 0.25),
+            "Identity": float,
+            "GELU": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
+        }
+        return functions[type(neuron).__name__](x)
 
 
-class TestReLU(LayerTests):
+class TestIdentity(Elementwise, Agreement):
+    layer = IdentityLayer
+
+    def torch_function(self, torch, x, neuron):
+        return x
+
+    def function(self, x, neuron):
+        return float(x)
+
+
+class TestReLU(Elementwise, Agreement):
     layer = ReLULayer
 
     def examples(self):
         yield Example({}, [(3, 4)])
         yield Example({}, [(2, 3, 4, 4), (1, 5)], label="two bottoms")
 
-    def reference(self, layer, inputs, parameters):
-        return [np.where(x > 0, x, 0) for x in inputs]
+    def torch_function(self, torch, x, neuron):
+        return torch.relu(x)
+
+    def function(self, x, neuron):
+        return x if x > 0 else 0.0
 
 
-class TestSigmoid(LayerTests):
+class TestSigmoid(Elementwise, Agreement):
     layer = SigmoidLayer
 
-    def examples(self):
-        yield Example({}, [(3, 4)])
+    def torch_function(self, torch, x, neuron):
+        return torch.sigmoid(x)
 
-    def reference(self, layer, inputs, parameters):
-        return [1 / (1 + np.exp(-x)) for x in inputs]
+    def function(self, x, neuron):
+        return 1 / (1 + math.exp(-x))
 
 
-class TestTanh(LayerTests):
+class TestTanh(Elementwise, Agreement):
     layer = TanhLayer
 
-    def examples(self):
-        yield Example({}, [(3, 4)])
+    def torch_function(self, torch, x, neuron):
+        return torch.tanh(x)
 
-    def reference(self, layer, inputs, parameters):
-        return [(np.exp(x) - np.exp(-x)) / (np.exp(x) + np.exp(-x)) for x in inputs]
+    def function(self, x, neuron):
+        return (math.exp(x) - math.exp(-x)) / (math.exp(x) + math.exp(-x))
+
+
+class TestSTanh(Elementwise, Agreement):
+    layer = STanhLayer
+    fields = st.sampled_from([{}, {"neuron": {"type": "STanh", "outer": 0.5, "inner": 2}}])
+
+    def torch_function(self, torch, x, neuron):
+        return neuron.outer * torch.tanh(neuron.inner * x)
+
+    def function(self, x, neuron):
+        return neuron.outer * math.tanh(neuron.inner * x)
+
+
+class TestLReLU(Elementwise, Agreement):
+    layer = LReLULayer
+    fields = st.sampled_from(
+        [{}, {"neuron": {"type": "LReLU", "slope": 0.2}}, {"neuron": {"type": "LReLU", "slope": 3}}]
+    )
+
+    def torch_function(self, torch, x, neuron):
+        return torch.nn.functional.leaky_relu(x, neuron.slope)
+
+    def function(self, x, neuron):
+        return x if x > 0 else neuron.slope * x
+
+
+class TestELU(Elementwise, Agreement):
+    layer = ELULayer
+    fields = st.sampled_from([{}, {"neuron": {"type": "ELU", "alpha": 0.5}}])
+
+    def torch_function(self, torch, x, neuron):
+        return torch.nn.functional.elu(x, neuron.alpha)
+
+    def function(self, x, neuron):
+        return x if x > 0 else neuron.alpha * (math.exp(x) - 1)
+
+
+class TestGELU(Elementwise, Agreement):
+    layer = GELULayer
+    fields = st.sampled_from([{}, {"neuron": {"type": "GELU", "approximate": "tanh"}}])
+
+    def torch_function(self, torch, x, neuron):
+        return torch.nn.functional.gelu(x, approximate=neuron.approximate)
+
+    def function(self, x, neuron):
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return x / 2 * (1 + (math.tanh(inner) if neuron.approximate == "tanh" else math.erf(x / math.sqrt(2))))
+
+
+class TestSiLU(Elementwise, Agreement):
+    layer = SiLULayer
+    fields = st.sampled_from([{}, {"neuron": {"type": "SiLU", "beta": 2.5}}])
+
+    def torch_function(self, torch, x, neuron):
+        return x * torch.sigmoid(neuron.beta * x)
+
+    def function(self, x, neuron):
+        return x / (1 + math.exp(-neuron.beta * x))
+
+
+class TestSoftplus(Elementwise, Agreement):
+    layer = SoftplusLayer
+    fields = st.sampled_from([{}, {"neuron": {"type": "Softplus", "beta": 2.5}}])
+
+    def torch_function(self, torch, x, neuron):
+        return torch.nn.functional.softplus(x, neuron.beta)
+
+    def function(self, x, neuron):
+        return math.log(1 + math.exp(neuron.beta * x)) / neuron.beta
+
+
+class TestBNLL(Elementwise, Agreement):
+    layer = BNLLLayer
+
+    def torch_function(self, torch, x, neuron):
+        return torch.nn.functional.softplus(x)
+
+    def function(self, x, neuron):
+        return math.log(1 + math.exp(x))
+
+
+class TestExponential(Elementwise, Agreement):
+    layer = ExponentialLayer
+
+    def torch_function(self, torch, x, neuron):
+        return torch.exp(x)
+
+    def function(self, x, neuron):
+        return math.exp(x)
 
 
 def test_the_neuron_must_be_named():
     with pytest.raises(ConfigError, match="y: neuron is missing"):
         ActivationLayer(bottoms=["x"], tops=["y"])
+
+
+@pytest.mark.parametrize("neuron", ["ReLU", "Sigmoid", "ELU", "GELU", "SiLU", "Softplus"])
+def test_a_neuron_over_a_blob_that_others_read_leaves_it_alone(neuron):
+    """A layer of its own, and that of an in-place neuron's layer: both readers of `a` see it as it was."""
+    layers = [
+        InputLayer(tops=["x"], shape=3, batch_size=4),
+        InputLayer(tops=["label"], batch_size=4, dtype="int64"),
+        InnerProductLayer(bottoms=["x"], tops=["a"], output_dim=3, weight_init="Gaussian", neuron="Tanh"),
+        SplitLayer(name="split", bottoms=["a"], tops=["b", "c", "d"]),
+        ActivationLayer(bottoms=["b"], tops=["e"], neuron=neuron),
+        InnerProductLayer(bottoms=["c"], tops=["f"], output_dim=3, weight_init="Gaussian", neuron=neuron),
+        ElementWiseLayer(bottoms=["d", "e", "f"], tops=["y"], operation="Multiply", neuron=neuron),
+        SoftmaxLossLayer(bottoms=["y", "label"]),
+    ]
+    nets = [Net("n", layers, backend="numpy", dtype="float64", keep=keep) for keep in ((), "all")]
+    for net in nets:
+        net.write("x", np.random.default_rng(0).standard_normal((4, 3)))
+        net.write("label", [0, 1, 2, 0])
+    assert_close(nets[0].forward(), nets[1].forward(), tolerance=0.0)
+    assert max(error for _, error in check_net_gradients(nets[0])) < 1e-6
+
+
+def test_a_neuron_of_pooling_where_no_gradient_is_wanted():
+    """In Mocha.jl a neuron on a layer whose bottom wants no gradient fails in backward."""
+    layers = [
+        InputLayer(tops=["x"], shape=(1, 4, 4), batch_size=2),
+        InputLayer(tops=["label"], batch_size=2, dtype="int64"),
+        PoolingLayer(bottoms=["x"], tops=["a"], kernel=2, stride=2, neuron="Sigmoid"),
+        ActivationLayer(bottoms=["a"], tops=["b"], neuron="GELU"),
+        InnerProductLayer(bottoms=["b"], tops=["y"], output_dim=3, weight_init="Gaussian"),
+        SoftmaxLossLayer(bottoms=["y", "label"]),
+    ]
+    net = Net("n", layers, backend="numpy", dtype="float64")
+    net.write("x", np.random.default_rng(0).standard_normal((2, 1, 4, 4)))
+    net.write("label", [0, 2])
+    assert max(error for _, error in check_net_gradients(net)) < 1e-6

@@ -2,19 +2,26 @@
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
+from agreement import Agreement
 from nacre import ConfigError
 from nacre.testing import Example, LayerTests, Trial, assert_close
 from nacre_layers import DropoutLayer
 
 
-class TestDropout(LayerTests):
+class TestDropout(Agreement):
     layer = DropoutLayer
     is_random = True
 
     def examples(self):
         yield Example({}, [(5, 40)])
         yield Example({"ratio": 0.2, "auto_scale": False}, [(3, 4, 5, 5)], label="no scale")
+
+    def strategy(self):
+        fields = st.fixed_dictionaries({"ratio": st.floats(0, 0.99), "auto_scale": st.booleans()})
+        shape = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, shape)
 
     def reference(self, layer, inputs, parameters):
         if self.phase != "train":

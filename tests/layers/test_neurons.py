@@ -1,17 +1,54 @@
 """Neurons: activation functions, in place or not."""
 
+import math
+
 import numpy as np
 import pytest
 
-from nacre import Identity, Net, open_backend, registry
+from nacre import ConfigError, Identity, Net, open_backend, registry
 from nacre.testing import assert_close, backends, numerical_gradient, worst_error
-from nacre_layers import ReLU, Sigmoid, Tanh
+from nacre_layers import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
+from nacre_layers.error_function import erf
+
+erf_of = np.vectorize(math.erf)
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def normal(x):
+    """The standard normal distribution function."""
+    return (1 + erf_of(x / np.sqrt(2))) / 2
+
+
+def tanh_gelu(x):
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def slope_of(function, x):
+    """The slope of an analytic function, exact to the last digits: by a step in the imaginary direction."""
+    return np.imag(function(x + 1e-30j)) / 1e-30
+
 
 FORMULAS = {
-    Identity: (lambda x: x, lambda x: np.ones_like(x)),
-    ReLU: (lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float)),
-    Sigmoid: (lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2),
-    Tanh: (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
+    Identity(): (lambda x: x, lambda x: np.ones_like(x)),
+    ReLU(): (lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(float)),
+    Sigmoid(): (logistic, lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2),
+    Tanh(): (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
+    STanh(): (lambda x: 1.7159047 * np.tanh(2 * x / 3), lambda x: 1.7159047 * 2 / 3 / np.cosh(2 * x / 3) ** 2),
+    STanh(outer=2, inner=0.5): (lambda x: 2 * np.tanh(x / 2), lambda x: 1 / np.cosh(x / 2) ** 2),
+    LReLU(): (lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1, 0.01)),
+    LReLU(slope=2): (lambda x: np.where(x > 0, x, 2 * x), lambda x: np.where(x > 0, 1, 2)),
+    ELU(): (lambda x: np.where(x > 0, x, np.exp(x) - 1), lambda x: np.where(x > 0, 1, np.exp(x))),
+    ELU(alpha=0.5): (lambda x: np.where(x > 0, x, np.exp(x) / 2 - 0.5), lambda x: np.where(x > 0, 1, np.exp(x) / 2)),
+    GELU(): (lambda x: x * normal(x), lambda x: normal(x) + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)),
+    GELU(approximate="tanh"): (tanh_gelu, lambda x: slope_of(tanh_gelu, x)),
+    SiLU(): (lambda x: x * logistic(x), lambda x: logistic(x) * (1 + x * (1 - logistic(x)))),
+    SiLU(beta=-3): (lambda x: x * logistic(-3 * x), lambda x: slope_of(lambda z: z * logistic(-3 * z), x)),
+    Softplus(): (lambda x: np.log(1 + np.exp(x)), logistic),
+    Softplus(beta=3): (lambda x: np.log(1 + np.exp(3 * x)) / 3, lambda x: logistic(3 * x)),
+    Exponential(): (np.exp, np.exp),
 }
 X = np.array([[-3.0, -1.5, -0.25], [0.4, 1.7, 3.0]])
 
@@ -43,25 +80,25 @@ class Run:
 
 @pytest.mark.parametrize("backend", backends())
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("kind", FORMULAS, ids=lambda kind: kind.__name__)
-def test_formulas(kind, dtype, backend):
-    run, (function, slope) = Run(kind(), backend, dtype), FORMULAS[kind]
+@pytest.mark.parametrize("neuron", FORMULAS, ids=repr)
+def test_formulas(neuron, dtype, backend):
+    run, (function, slope) = Run(neuron, backend, dtype), FORMULAS[neuron]
     dy = np.arange(6.0).reshape(2, 3) - 2.5
     for in_place in (False, True):
         assert_close(run.forward(X, in_place=in_place), function(X))
         assert_close(run.backward(X, dy, in_place=in_place), dy * slope(X))
 
 
-@pytest.mark.parametrize("kind", FORMULAS, ids=lambda kind: kind.__name__)
-def test_gradients(kind):
-    run, dy = Run(kind(), "numpy", "float64"), np.arange(1.0, 7).reshape(2, 3)
+@pytest.mark.parametrize("neuron", FORMULAS, ids=repr)
+def test_gradients(neuron):
+    run, dy = Run(neuron, "numpy", "float64"), np.arange(1.0, 7).reshape(2, 3)
     places, slopes = numerical_gradient(lambda x: float((run.forward(x) * dy).sum()), X)
     assert worst_error(run.backward(X, dy), places, slopes)[0] < 1e-6
 
 
 def test_every_neuron_of_ours_has_its_formula_here():
     ours = {offer.name for offer in registry().offers("neuron") if offer.distribution == "nacre"}
-    assert ours == {kind.__name__ for kind in FORMULAS}
+    assert ours == {type(neuron).__name__ for neuron in FORMULAS}
 
 
 def test_relu_has_no_gradient_at_the_kink():
@@ -72,15 +109,62 @@ def test_relu_has_no_gradient_at_the_kink():
     assert_close(run.backward(np.array([0.4, 0.5, 0.6]), np.ones(3)), [0, 0, 1])
 
 
-@pytest.mark.parametrize("kind", [Sigmoid, Tanh, ReLU])
-def test_large_numbers_do_not_overflow(kind):
-    run = Run(kind(), "numpy", "float32")
-    with np.errstate(all="raise"):
-        y = run.forward(np.array([-1e30, 0, 1e30]))
-        dx = run.backward(np.array([-1e30, 0, 1e30]), np.ones(3))
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("neuron", [one for one in FORMULAS if type(one) is not Exponential], ids=repr)
+def test_large_numbers_do_not_overflow(neuron, dtype):
+    run, x = Run(neuron, "numpy", dtype), np.array([-1e30, -800, 0, 800, 1e30])
+    with np.errstate(all="raise", under="ignore"):
+        y, dx = run.forward(x), run.backward(x, np.ones(5))
     assert np.isfinite(y).all() and np.isfinite(dx).all()
+    far = neuron if not isinstance(neuron, SiLU) or neuron.beta > 0 else None  # that one is flat on the other side
+    assert far is None or (abs(dx[-1] - run.backward(np.array([20.0]), np.ones(1))) < 1e-4).all()
 
 
-@pytest.mark.parametrize("kind", [Sigmoid, Tanh, ReLU])
-def test_nan_stays_nan(kind):
-    assert np.isnan(Run(kind(), "numpy", "float64").forward(np.array([np.nan]))).all()
+def test_the_exponential_underflows_to_zero():
+    run = Run(Exponential(), "numpy", "float32")
+    assert_close(run.forward(np.array([-1e30, 0])), [0, 1])
+    assert_close(run.backward(np.array([-1e30, 0]), np.ones(2)), [0, 1])
+
+
+@pytest.mark.parametrize("neuron", FORMULAS, ids=repr)
+def test_nan_stays_nan(neuron):
+    assert np.isnan(Run(neuron, "numpy", "float64").forward(np.array([np.nan]))).all()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 3e-15), ("float32", 1e-6)])
+def test_the_error_function_has_all_digits(dtype, tolerance):
+    run = Run(GELU(), "numpy", dtype)
+    sizes = np.concatenate([np.geomspace(1e-30, 1, 2000), np.linspace(1, 7, 6001)])
+    x = run.put(np.concatenate([-sizes, sizes]))
+    exact = erf_of(x.astype(np.float64))
+    y = run.put(np.zeros(x.shape))
+    erf(run.view, x, y)
+    assert np.max(np.abs(y / exact - 1)) < tolerance
+    erf(run.view, x, x)  # in place
+    assert_close(x, y, tolerance=0.0)
+    ends = run.put(np.array([-np.inf, 0, np.inf]))
+    erf(run.view, ends, ends)
+    assert_close(ends, [-1, 0, 1], tolerance=1e-7)
+
+
+def test_singas_numbers_of_stanh():
+    run, x = Run(STanh(), "numpy", "float64"), np.array([1, 2, 0.5])
+    assert_close(run.forward(x), [1.00000000, 1.49294290, 0.55168522], tolerance=1e-8)
+    assert_close(run.backward(x, np.ones(3)), [0.75541451, 0.27796821, 1.02568725], tolerance=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LReLU(slope=0), "slope=0.0, but it must be above 0"),
+        (lambda: ELU(alpha=-1), "alpha=-1.0, but it must be above 0"),
+        (lambda: ELU(alpha=float("inf")), "alpha=inf, but it must be finite"),
+        (lambda: GELU(approximate="erf"), "approximate='erf', but it must be one of 'none', 'tanh'"),
+        (lambda: SiLU(beta=float("nan")), "beta=nan, but it must be finite"),
+        (lambda: Softplus(beta=0), "beta=0.0, but it must be above 0"),
+        (lambda: STanh(inner=0), "inner=0.0, but it must be above 0"),
+    ],
+)
+def test_bad_fields(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()

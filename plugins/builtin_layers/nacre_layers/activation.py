@@ -1,12 +1,12 @@
-"""Activation: a neuron as a layer of its own, also by the neuron's name (`ReLU`, `Sigmoid`, `Tanh`)."""
+"""Activation: a neuron as a layer of its own, also by the neuron's name (`ReLU`, `Sigmoid`, `GELU`, ...)."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Layer, LayerState, Names, Neuron, as_many_as, at_least
+from nacre import Array, Identity, Layer, LayerState, Names, Neuron, as_many_as, at_least
 
-from .neurons import ReLU, Sigmoid, Tanh
+from .neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
 
 
 class ActivationLayer(Layer, has_neuron=True, can_do_bp=True):
@@ -40,6 +40,12 @@ class ActivationState(LayerState, reads="", elementwise=True):
         """Nothing is held."""
 
 
+class IdentityLayer(ActivationLayer):
+    """y = x: a blob under another name, without a copy. After Mocha.jl's `IdentityLayer`."""
+
+    neuron: Annotated[Neuron, "the function"] = Identity()
+
+
 class ReLULayer(ActivationLayer):
     """y = max(0, x), element by element."""
 
@@ -56,3 +62,49 @@ class TanhLayer(ActivationLayer):
     """y = tanh(x), element by element."""
 
     neuron: Annotated[Neuron, "the function"] = Tanh()
+
+
+class STanhLayer(ActivationLayer):
+    """y = 1.7159047 · tanh(2/3 · x), element by element; other factors in a `neuron` given. After SINGA's."""
+
+    neuron: Annotated[Neuron, "the function"] = STanh()
+
+
+class LReLULayer(ActivationLayer):
+    """y = x where x > 0, else 0.01 · x, element by element; another slope in a `neuron` given."""
+
+    neuron: Annotated[Neuron, "the function"] = LReLU()
+
+
+class ELULayer(ActivationLayer):
+    """y = x where x > 0, else exp(x) - 1, element by element; another alpha in a `neuron` given."""
+
+    neuron: Annotated[Neuron, "the function"] = ELU()
+
+
+class GELULayer(ActivationLayer):
+    """y = x · Φ(x), element by element; the approximation by tanh in a `neuron` given."""
+
+    neuron: Annotated[Neuron, "the function"] = GELU()
+
+
+class SiLULayer(ActivationLayer):
+    """y = x · sigmoid(x), element by element; another beta in a `neuron` given. Caffe's `Swish`."""
+
+    neuron: Annotated[Neuron, "the function"] = SiLU()
+
+
+class SoftplusLayer(ActivationLayer):
+    """y = log(1 + exp(x)), element by element; another beta in a `neuron` given."""
+
+    neuron: Annotated[Neuron, "the function"] = Softplus()
+
+
+class BNLLLayer(SoftplusLayer):
+    """y = log(1 + exp(x)), element by element: `Softplus` under Caffe's name."""
+
+
+class ExponentialLayer(ActivationLayer):
+    """y = exp(x), element by element."""
+
+    neuron: Annotated[Neuron, "the function"] = Exponential()

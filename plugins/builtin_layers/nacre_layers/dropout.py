@@ -24,34 +24,37 @@ class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
 
 
 class DropoutState(LayerState, reads=""):
-    """`DropoutLayer` on any backend."""
+    """`DropoutLayer`, and every layer with its `ratio` and `auto_scale`, of any number of bottoms, on any backend."""
 
-    def __init__(self, layer: DropoutLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         acts = self.phase == "train"
-        self.blobs = [backend.blob(inputs[0].shape) if acts else backend.alias(inputs[0])]
+        self.blobs = [backend.blob(one.shape) if acts else backend.alias(one) for one in inputs]
         self.random = backend.random(layer.name)
         self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
 
     def ready(self) -> None:
         if self.phase == "train":
-            self.uniform = self.backend.empty(self.blobs[0].shape, "float32")
-            self.mask = self.backend.empty(self.blobs[0].shape)
+            self.uniforms = [self.backend.empty(one.shape, "float32") for one in self.blobs]
+            self.masks = [self.backend.empty(one.shape) for one in self.blobs]
 
     def forward(self, inputs: list[Array]) -> None:
         if self.phase != "train":
             return
         xp = self.backend.xp
-        self.random.uniform(self.uniform)
-        xp.greater_equal(self.uniform, self.layer.ratio, out=self.mask)
-        xp.multiply(self.mask, self.scale, out=self.mask)
-        xp.multiply(inputs[0], self.mask, out=self.blobs[0])
+        for draw, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
+            uniform, mask = self.uniforms[draw], self.masks[draw]
+            self.random.uniform(uniform, draw)
+            xp.greater_equal(uniform, self.layer.ratio, out=mask)
+            xp.multiply(mask, self.scale, out=mask)
+            xp.multiply(x, mask, out=y)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        if diffs[0] is None:
+        if self.phase != "train":
             return
-        if self.phase == "train":
-            self.backend.xp.multiply(self.blobs_diff[0], self.mask, out=diffs[0])
+        for mask, dy, dx in zip(self.masks, self.blobs_diff, diffs, strict=True):
+            if dx is not None:
+                self.backend.xp.multiply(dy, mask, out=dx)
 
     def shutdown(self) -> None:
         """Nothing is held."""

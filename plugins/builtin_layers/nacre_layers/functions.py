@@ -1,0 +1,192 @@
+"""Functions of one number as layers: AbsVal, Clip, Exp, Log, Power and Threshold, element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, finite, positive
+
+
+class FunctionLayer(Layer):
+    """y = f(x), element by element; one top for each bottom, of its shape.
+
+    `reads` says what `differentiate` reads, of "inputs" and "blobs".
+    """
+
+    reads: ClassVar[str] = "inputs"
+
+    bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the results"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> FunctionState:
+        return FunctionState(self, backend, inputs, diffs)
+
+    def compute(self, backend: Any, x: Array, y: Array) -> None:
+        """Write f(x) into y."""
+        raise NotImplementedError
+
+    def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
+        """Write dy f'(x) into dx."""
+        raise NotImplementedError
+
+
+class FunctionState(LayerState, elementwise=True):
+    """A `FunctionLayer` on any backend."""
+
+    def __init__(self, layer: FunctionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.reads = layer.reads
+        self.blobs = [backend.blob(one.shape) for one in inputs]
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, y in zip(inputs, self.blobs, strict=True):
+            self.layer.compute(self.backend, x, y)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for x, y, dy, dx in zip(inputs, self.blobs, self.blobs_diff, diffs, strict=True):
+            if dx is not None:
+                self.layer.differentiate(self.backend, x, y, dy, dx)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class AbsValLayer(FunctionLayer, can_do_bp=True):
+    """y = |x|; the gradient at 0 is 0. After Caffe's `AbsVal`."""
+
+    def compute(self, backend: Any, x: Array, y: Array) -> None:
+        backend.xp.absolute(x, out=y)
+
+    def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
+        backend.xp.sign(x, out=dx)
+        backend.xp.multiply(dx, dy, out=dx)
+
+
+class ClipLayer(FunctionLayer, can_do_bp=True):
+    """y = min(max(x, low), high); the gradient passes where low ≤ x ≤ high. After Caffe's `Clip`."""
+
+    low: Annotated[float, "the smallest output; -inf for none"]
+    high: Annotated[float, "the largest output; inf for none"]
+
+    def complaints(self) -> Iterator[str]:
+        """Check that there is room between the limits."""
+        yield from super().complaints()
+        if not self.low < self.high:
+            yield f"low={self.low}, but it must be below high={self.high}"
+
+    def compute(self, backend: Any, x: Array, y: Array) -> None:
+        backend.xp.clip(x, self.low, self.high, out=y)
+
+    def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
+        xp = backend.xp
+        passes, below = (backend.scratch(x.shape, "bool", slot=slot) for slot in (0, 1))
+        xp.greater_equal(x, self.low, out=passes)
+        xp.less_equal(x, self.high, out=below)
+        xp.logical_and(passes, below, out=passes)
+        xp.multiply(dy, passes, out=dx)
+
+
+class ExpLayer(FunctionLayer, can_do_bp=True):
+    """y = base ^ (scale · x + shift), with Euler's number for a base unless one is given. After Caffe's `Exp`."""
+
+    reads = "blobs"
+    base: Annotated[float | None, positive, finite, "what is raised; Euler's number unless given"] = None
+    scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
+    shift: Annotated[float, finite, "added behind that"] = 0.0
+
+    def compute(self, backend: Any, x: Array, y: Array) -> None:
+        xp, log = backend.xp, _log(self.base)
+        xp.multiply(x, self.scale * log, out=y)
+        xp.add(y, self.shift * log, out=y)
+        xp.exp(y, out=y)
+
+    def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
+        backend.xp.multiply(dy, y, out=dx)
+        backend.xp.multiply(dx, self.scale * _log(self.base), out=dx)
+
+
+class LogLayer(FunctionLayer, can_do_bp=True):
+    """y = logarithm of scale · x + shift to the base, which is Euler's number unless given. After Caffe's `Log`."""
+
+    base: Annotated[float | None, positive, finite, "base of the logarithm; Euler's number unless given"] = None
+    scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
+    shift: Annotated[float, finite, "added behind that"] = 0.0
+
+    def complaints(self) -> Iterator[str]:
+        """Check that there is a logarithm to that base."""
+        yield from super().complaints()
+        if self.base == 1:
+            yield "base=1.0, but there is no logarithm to the base 1"
+
+    def compute(self, backend: Any, x: Array, y: Array) -> None:
+        xp = backend.xp
+        _scaled(backend, self, x, y)
+        xp.log(y, out=y)
+        xp.multiply(y, 1 / _log(self.base), out=y)
+
+    def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
+        _scaled(backend, self, x, dx)
+        backend.xp.divide(dy, dx, out=dx)
+        backend.xp.multiply(dx, self.scale / _log(self.base), out=dx)
+
+
+class PowerLayer(FunctionLayer, can_do_bp=True):
+    """y = (scale · x + shift) ^ power, where 0 ^ 0 is 1.
+
+    The gradient is dy · scale · power · y / (scale · x + shift). Where scale · x + shift is 0, it is 0 for every power
+    above 1, and also for those between 0 and 1, where the slope is infinite. After Mocha.jl's `PowerLayer` and
+    Caffe's.
+    """
+
+    reads = "inputs blobs"
+    power: Annotated[float, finite, "the exponent"] = 1.0
+    scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
+    shift: Annotated[float, finite, "added behind that"] = 0.0
+
+    def complaints(self) -> Iterator[str]:
+        """Check that the outputs are numbers."""
+        yield from super().complaints()
+        if self.scale == 0 and self.shift == 0 and self.power < 0:
+            yield f"power={self.power}, but with scale=0 and shift=0 all outputs would be infinite"
+
+    def compute(self, backend: Any, x: Array, y: Array) -> None:
+        _scaled(backend, self, x, y)
+        if self.power == 2:
+            backend.xp.multiply(y, y, out=y)
+        elif self.power != 1:
+            backend.xp.power(y, self.power, out=y)
+
+    def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
+        xp, factor = backend.xp, self.scale * self.power
+        if factor == 0 or self.power == 1:
+            xp.multiply(dy, factor, out=dx)
+            return
+        base, zero = backend.scratch(x.shape, str(dx.dtype)), backend.scratch(x.shape, "bool")
+        _scaled(backend, self, x, base)
+        if self.power != 2:
+            xp.equal(base, 0, out=zero)
+            xp.copyto(base, 1, where=zero)  # there y is 0, and must not become 0 / 0
+            xp.divide(y, base, out=base)
+        xp.multiply(dy, base, out=dx)
+        xp.multiply(dx, factor, out=dx)
+
+
+class ThresholdLayer(FunctionLayer):
+    """y = 1 where x > threshold, else 0; there is no gradient. After Caffe's `Threshold`."""
+
+    threshold: Annotated[float, finite, "the largest x that gives 0"] = 0.0
+
+    def compute(self, backend: Any, x: Array, y: Array) -> None:
+        backend.xp.greater(x, self.threshold, out=y)
+
+
+def _log(base: float | None) -> float:
+    return 1.0 if base is None else math.log(base)
+
+
+def _scaled(backend: Any, layer: Any, x: Array, y: Array) -> None:
+    """Write scale · x + shift into y."""
+    backend.xp.multiply(x, layer.scale, out=y)
+    backend.xp.add(y, layer.shift, out=y)

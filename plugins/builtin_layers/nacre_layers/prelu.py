@@ -1,0 +1,96 @@
+"""PReLU: a rectifier whose slope below 0 is learned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import (
+    Array,
+    ConfigError,
+    Constraint,
+    Initializer,
+    Layer,
+    LayerState,
+    Names,
+    Parameter,
+    Regularizer,
+    as_many_as,
+    at_least,
+    non_negative,
+    non_zero,
+)
+
+from .classes import class_axis, split_shape
+from .initializers import Constant
+
+
+class PReLULayer(Layer, has_param=True, can_do_bp=True):
+    """y = x where x > 0, else slope · x, with a slope for each channel; one top for each bottom.
+
+    The parameter is `slope`, (channels,), or (1,) with `shared`; all bottoms have the same. He et al., "Delving deep
+    into rectifiers", 2015; after Caffe's `PReLU`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the results"]
+    param_key: Annotated[str, "layers of one key share their parameters"] = ""
+    axis: Annotated[int, non_zero, "axis of the channels"] = 1
+    shared: Annotated[bool, "whether all channels share one slope"] = False
+    slope_init: Annotated[Initializer, "first values of the slope"] = Constant(value=0.25)
+    slope_regu: Annotated[Regularizer | None, "regulariser of the slope"] = None
+    slope_cons: Annotated[Constraint | None, "constraint of the slope"] = None
+    slope_lr: Annotated[float, non_negative, "multiplies the learning rate of the slope"] = 1.0
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> PReLUState:
+        return PReLUState(self, backend, inputs, diffs)
+
+
+class PReLUState(LayerState, reads="inputs"):
+    """`PReLULayer` on any backend; arrays are read as (before the channels, channels, behind them)."""
+
+    def __init__(self, layer: PReLULayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.shapes = [split_shape(one.shape, class_axis(layer, one.shape)) for one in inputs]
+        self.axes = (0, 1, 2) if layer.shared else (0, 2)  # along which a slope's gradient is added up
+        channels = 1 if layer.shared else self.shapes[0][1]
+        for name, shape in zip(layer.bottoms, self.shapes, strict=True):
+            if not layer.shared and shape[1] != channels:
+                raise ConfigError(
+                    f"{layer.name}: bottom '{name}' has {shape[1]} channels, but '{layer.bottoms[0]}' has {channels}",
+                    "shared=True gives all channels one slope",
+                )
+        self.parameters = [Parameter.of(layer, "slope", (channels,))]
+        self.blobs = [backend.blob(one.shape) for one in inputs]
+
+    def forward(self, inputs: list[Array]) -> None:
+        xp, slope = self.backend.xp, self.parameters[0].blob.reshape(1, -1, 1)
+        for shape, bottom, top in zip(self.shapes, inputs, self.blobs, strict=True):
+            x, y, part = bottom.reshape(shape), top.reshape(shape), self.backend.scratch(shape)
+            xp.minimum(x, 0, out=part)
+            xp.multiply(part, slope, out=part)
+            xp.maximum(x, 0, out=y)
+            xp.add(y, part, out=y)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        xp, (slope,) = self.backend.xp, self.parameters
+        if slope.gradient is not None:
+            slope.gradient[...] = 0
+        for shape, bottom, top_diff, diff in zip(self.shapes, inputs, self.blobs_diff, diffs, strict=True):
+            x, dy, part = bottom.reshape(shape), top_diff.reshape(shape), self.backend.scratch(shape)
+            if slope.gradient is not None:
+                xp.minimum(x, 0, out=part)
+                xp.multiply(part, dy, out=part)
+                share = self.backend.scratch(slope.shape, slot=1)
+                xp.sum(
+                    part, axis=(0, 1, 2) if self.layer.shared else (0, 2), keepdims=True, out=share.reshape(1, -1, 1)
+                )
+                xp.add(slope.gradient, share, out=slope.gradient)
+            if diff is not None:
+                above = self.backend.scratch(shape, "bool")
+                xp.greater(x, 0, out=above)
+                xp.copyto(part, slope.blob.reshape(1, -1, 1))
+                xp.copyto(part, 1, where=above)
+                xp.multiply(dy, part, out=diff.reshape(shape))
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

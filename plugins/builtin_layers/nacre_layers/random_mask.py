@@ -1,0 +1,24 @@
+"""RandomMask: at random, some elements become 0, and the others stay as they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from nacre import Layer, Names, at_least, fraction
+
+from .dropout import DropoutState
+
+
+class RandomMaskLayer(Layer, can_do_bp=True, is_inplace=True):
+    """In phase `train` each element of every bottom becomes 0 with probability `ratio`; the others are left alone.
+
+    The bottoms, of any shapes, are changed in place, each with a mask of its own; a blob that is also needed whole is
+    split before. The noise of a denoising auto-encoder. After Mocha.jl's `RandomMaskLayer`.
+    """
+
+    auto_scale: ClassVar[bool] = False
+    bottoms: Annotated[Names, at_least(1), "what is masked"]
+    ratio: Annotated[float, fraction, "probability to become 0"] = 0.5
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> DropoutState:
+        return DropoutState(self, backend, inputs, diffs)
