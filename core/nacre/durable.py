@@ -42,6 +42,17 @@ def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreEr
         _sync_folder(path.parent)
 
 
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Give a file that is written to its end its name, in place of what had that; durable on return."""
+    file = _os.open(temporary, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    try:
+        _os.fsync(file)
+    finally:
+        os.close(file)
+    _os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and those above it, each durable in the one above."""
     if not path.is_dir():

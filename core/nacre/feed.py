@@ -26,6 +26,8 @@ class InputLayer(Layer, is_source=True):
 class InputState(SourceState):
     """The state of `InputLayer`: it leaves its blobs as they are."""
 
+    endless = True
+
     def __init__(self, layer: InputLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.rows = layer.batch_size

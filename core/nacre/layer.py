@@ -148,6 +148,7 @@ class LayerState:
     * `host_only`: the code wants NumPy arrays; on a device the net moves them there and back.
     * `capturable`: the calls of this state may be recorded and replayed without Python.
     * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself.
+    * `on_plain` (kernels): the code works on plain arrays, also where the backend has own blobs of these shapes.
     * `deterministic=False` (kernels): it gives other bits from run to run, so a deterministic net passes it over.
     """
 
@@ -157,6 +158,7 @@ class LayerState:
     capturable: ClassVar[bool] = False
     dtypes: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = True
+    on_plain: bool = False
     fuses: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(
@@ -168,6 +170,7 @@ class LayerState:
         capturable: bool | None = None,
         dtypes: tuple[str, ...] | None = None,
         deterministic: bool | None = None,
+        on_plain: bool | None = None,
         fuses: tuple[str, ...] | None = None,
     ) -> None:
         super().__init_subclass__()
@@ -178,6 +181,7 @@ class LayerState:
             "capturable": capturable,
             "dtypes": dtypes,
             "deterministic": deterministic,
+            "on_plain": on_plain,
             "fuses": fuses,
         }
         for name, value in said.items():
@@ -255,6 +259,8 @@ class SourceState(LayerState):
     """Real rows of the batch that `forward` gave last."""
     epoch: int = 0
     """How many passes over the data `forward` has ended."""
+    endless: ClassVar[bool] = False
+    """Whether there are no passes: what it gives has no end."""
 
     def rewind(self) -> None:
         """Begin a pass with the next batch."""

@@ -434,3 +434,14 @@ def test_a_small_file_that_declares_terabytes_is_refused(tmp_path: Path) -> None
         file.create_dataset("data", (4, 1 << 40), "u1", chunks=(1, 1 << 20))
     assert path.stat().st_size < 10_000
     raises(r"hdf5: .*a\.h5: dataset 'data': it declares 4,398,046,511,104 bytes, but the file can hold", path)
+
+
+@CACHES
+def test_files_are_shuffled_anew_in_each_pass(tmp_path: Path, cache_bytes: int) -> None:
+    """Mocha's HDF5Data shuffles the order of the files once, when it is set up."""
+    net = make(parts(tmp_path, [4, 4, 4]), 12, shuffle=True, cache_bytes=cache_bytes)
+    orders = set()
+    for _ in range(6):
+        net.feed()
+        orders.add(tuple(dict.fromkeys(label // 4 for label in net.blob("label").tolist())))
+    assert len(orders) > 1

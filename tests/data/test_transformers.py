@@ -1,15 +1,17 @@
 """Transformers: what they do to a batch, against naive references."""
 
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, InputLayer, Net
+from nacre import ConfigError, DataError, InputLayer, Net, config
 from nacre.random import Random
-from nacre_data import MemoryDataLayer, RandomShift, Scale
+from nacre_data import MemoryDataLayer, RandomShift, Scale, SubMean
 from nacre_layers import InnerProductLayer
 
 
@@ -132,3 +134,99 @@ def test_through_a_net_and_through_predict() -> None:
     plain.write("data", images / 16)
     plain.forward()
     np.testing.assert_allclose(net.predict(images, "ip"), plain.blob("ip"), rtol=1e-5, atol=1e-6)
+
+
+# SubMean
+
+
+IMAGES = np.random.default_rng(0).uniform(0, 255, (5, 3, 4, 2))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("phase", ["train", "validation", "test", "predict"])
+@pytest.mark.parametrize(
+    ("mean", "naive"),
+    [
+        (2.5, np.full((3, 4, 2), 2.5)),
+        ([7], np.full((3, 4, 2), 7)),
+        ([104, 117, 123.5], np.array([104, 117, 123.5]).repeat(8).reshape(3, 4, 2)),
+        (IMAGES.mean(0), IMAGES.mean(0)),
+        (IMAGES[:1], IMAGES[0]),
+    ],
+    ids=["one", "one in a list", "one for each channel", "an image", "an image as a batch"],
+)
+def test_sub_mean(mean: Any, naive: np.ndarray, phase: str, dtype: str) -> None:
+    batch = IMAGES.astype(dtype)
+    SubMean(mean=mean).transform(batch, random_at(0), phase)
+    np.testing.assert_allclose(batch, IMAGES - naive, rtol=1e-12 if dtype == "float64" else 1e-6, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2), (1, 3, 4, 2), (3,), (1,)])
+def test_sub_mean_of_a_file(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    mean = np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+    with h5py.File(tmp_path / "mean.h5", "w") as file:
+        file["mean"] = mean
+    batch, other = np.array([IMAGES, IMAGES])
+    SubMean(mean_file=tmp_path / "mean.h5").transform(batch, random_at(0), "train")
+    SubMean(mean=mean).transform(other, random_at(0), "train")
+    np.testing.assert_array_equal(batch, other)
+    assert not (batch == IMAGES).any()
+
+
+def test_sub_mean_of_features_and_of_batches_in_turn() -> None:
+    sub = SubMean(mean=[1, 2])
+    for shape in [(4, 2), (3, 2, 5), (1, 2), (4, 2)]:
+        batch = np.zeros(shape)
+        sub.transform(batch, random_at(0), "train")
+        assert (batch[:, 0] == -1).all()
+        assert (batch[:, 1] == -2).all()
+
+
+def test_sub_mean_through_a_net_and_back_from_its_file(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "mean.h5", "w") as file:
+        file["mean"], file["data"] = np.full(3, 5.0), IMAGES
+    text = """
+        [[layer]]
+        type = "HDF5Data"
+        tops = ["data"]
+        source = "mean.h5"
+        batch_size = 5
+        transformers = [["data", { type = "SubMean", mean_file = "mean.h5" }], ["data", { type = "SubMean", mean = 2 }]]
+    """
+    path = tmp_path / "net.toml"
+    for written in (text, None):
+        path.write_text(written or config.dumps(config.load(path)))
+        net = config.load(path).net(backend="numpy")
+        net.feed()
+        np.testing.assert_allclose(net.blob("data"), IMAGES - 7, rtol=1e-4, atol=1e-4)
+        net.shutdown()
+
+
+@pytest.mark.parametrize("fields", [{}, {"mean": 1, "mean_file": "a.h5"}, {"mean": 1, "mean_file": ["a", "b"]}])
+def test_sub_mean_wants_one_mean(fields: Any) -> None:
+    with pytest.raises(ConfigError, match=r"SubMean: mean=.* and mean_file=.*, but one mean must be given"):
+        SubMean(**fields)
+
+
+@pytest.mark.parametrize("mean", ["mean.h5", [[1, 2]], float("nan"), [1, float("inf")], [[1], [2, 3]]])
+def test_sub_mean_of_what_is_no_mean(mean: Any) -> None:
+    with pytest.raises(ConfigError, match=r"SubMean: mean=.*, but it must be a number, a list of numbers"):
+        SubMean(mean=mean)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("mean", np.ones(2), r"mean\.h5: a mean of shape \(2,\) does not fit records of shape \(3, 4, 2\)"),
+        ("other", np.ones(3), r"mean\.h5: dataset 'mean': there is none"),
+        ("mean", np.array([b"a"]), r"mean\.h5: dataset 'mean' holds \|S1, but it must hold"),
+        ("mean", np.full(3, np.nan), r"mean\.h5: dataset 'mean' holds numbers that are not finite"),
+    ],
+)
+def test_sub_mean_of_a_bad_file(tmp_path: Path, name: str, values: Any, words: str) -> None:
+    with h5py.File(tmp_path / "mean.h5", "w") as file:
+        file[name] = values
+    with pytest.raises(DataError, match=words):
+        SubMean(mean_file=tmp_path / "mean.h5").transform(IMAGES.copy(), random_at(0), "train")
+    with pytest.raises(DataError, match=r"none\.h5: no such file"):
+        SubMean(mean_file=tmp_path / "none.h5").transform(IMAGES.copy(), random_at(0), "train")

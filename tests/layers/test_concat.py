@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
+from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests
+from nacre.testing import Example
 from nacre_layers import ConcatLayer
 
 
-class TestConcat(LayerTests):
+class TestConcat(Agreement):
     layer = ConcatLayer
 
     def examples(self):
@@ -17,6 +19,23 @@ class TestConcat(LayerTests):
         yield Example({}, [(2, 1, 3, 2), (2, 2, 3, 2)], tops=1, label="channels")
         yield Example({"axis": 0}, [(2, 3), (4, 3)], tops=1, label="batch")
         yield Example({}, [(2, 3)], tops=1, label="one")
+        yield Example({}, [np.arange(6).reshape(3, 2), np.arange(3)[:, None]], tops=1, label="whole numbers")
+
+    def strategy(self):
+        def build(shape, lengths, axis, from_behind):
+            axis %= len(shape)
+            shapes = [(*shape[:axis], length, *shape[axis + 1 :]) for length in lengths]
+            return Example({"axis": axis - len(shape) if from_behind else axis}, shapes, tops=1)
+
+        sizes = st.lists(st.integers(1, 4), min_size=2, max_size=4)
+        return st.builds(
+            build, sizes, st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 3), st.booleans()
+        )
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        return [torch.cat(inputs, layer.axis)]
 
     def reference(self, layer, inputs, parameters):
         parts = [list(x.swapaxes(0, layer.axis)) for x in inputs]
@@ -27,7 +46,8 @@ class TestConcat(LayerTests):
     ("axis", "message"),
     [
         (1, r"y: bottom 'b' of shape \(1, 3, 5\) does not fit 'a' of shape \(1, 2, 4\) along axis 1"),
-        (3, "y: axis=3, but"),
+        (3, "y: axis=3, but the bottoms have 3 axes"),
+        (-4, "y: axis=-4, but the bottoms have 3 axes"),
     ],
 )
 def test_bottoms_that_do_not_fit(axis, message):
@@ -38,3 +58,14 @@ def test_bottoms_that_do_not_fit(axis, message):
     ]
     with pytest.raises(ConfigError, match=message):
         Net("n", layers, backend="numpy")
+
+
+@pytest.mark.parametrize(("dtypes", "expected"), [(["int64", "int64"], "int64"), (["int64", ""], "float32")])
+def test_whole_numbers_stay_whole_among_themselves(dtypes, expected):
+    sources = [InputLayer(tops=[f"x{n}"], shape=1, dtype=dtype) for n, dtype in enumerate(dtypes)]
+    net = Net("n", [*sources, ConcatLayer(bottoms=["x0", "x1"], tops=["y"])], backend="numpy")
+    net.write("x0", [[3]])
+    net.write("x1", [[4]])
+    net.forward()
+    assert net.blob("y").dtype == expected
+    assert net.blob("y").tolist() == [[3, 4]]

@@ -6,7 +6,7 @@ import pytest
 
 from nacre import InputLayer
 from nacre.testing import Example, LayerTests
-from nacre_data import HDF5DataLayer, MemoryDataLayer
+from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
 
 X = np.random.default_rng(0).standard_normal((5, 2, 3))
 LABEL = np.arange(5) % 3
@@ -45,17 +45,44 @@ class TestShuffledMemoryData(LayerTests):
         return [self.random.generator().permutation(50)[:30, None]]
 
 
+@pytest.fixture
+def five_records(tmp_path, monkeypatch):
+    """Make the working folder one with a file of the records above."""
+    monkeypatch.chdir(tmp_path)
+    with h5py.File("five.h5", "w") as file:
+        file["data"], file["label"] = X, LABEL
+
+
+@pytest.mark.usefixtures("five_records")
 class TestHDF5Data(LayerTests):
     layer = HDF5DataLayer
-
-    @pytest.fixture(autouse=True)
-    def _file(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        with h5py.File("five.h5", "w") as file:
-            file["data"], file["label"] = X, LABEL
 
     def examples(self):
         yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3})
 
     def reference(self, layer, inputs, parameters):
         return [X[:3], LABEL[:3]]
+
+
+@pytest.mark.usefixtures("five_records")
+class TestAsyncHDF5Data(LayerTests):
+    layer = AsyncHDF5DataLayer
+
+    def examples(self):
+        yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3, "chunk_size": 2})
+
+    def reference(self, layer, inputs, parameters):
+        return [X[:3], LABEL[:3]]
+
+
+class TestRandomNormal(LayerTests):
+    layer = RandomNormalLayer
+    is_random = True
+
+    def examples(self):
+        yield Example({"output_dims": [2, 3], "batch_size": 4}, tops=2)
+        yield Example({"batch_size": 5}, tops=1, label="single numbers")
+
+    def reference(self, layer, inputs, parameters):
+        shape = (layer.batch_size, *layer.output_dims)
+        return [self.random.generator(draw).standard_normal(shape) for draw in range(len(layer.tops))]

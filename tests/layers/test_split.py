@@ -1,19 +1,28 @@
 """Split: one blob under several names."""
 
 import numpy as np
+from hypothesis import strategies as st
 
+from agreement import Agreement
 from nacre import InputLayer, Net
-from nacre.testing import Example, LayerTests, Trial, assert_close
+from nacre.testing import Example, Trial, assert_close
 from nacre_layers import DropoutLayer, SplitLayer
 
 
-class TestSplit(LayerTests):
+class TestSplit(Agreement):
     layer = SplitLayer
 
     def examples(self):
         yield Example({}, [(3, 4)], tops=2)
         yield Example({}, [(2, 3, 2, 2)], tops=3, label="three")
         yield Example({}, [(3, 4)], tops=1, label="one")
+
+    def strategy(self):
+        shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+        return st.builds(lambda shape, tops: Example({}, [tuple(shape)], tops=tops), shapes, st.integers(1, 5))
+
+    def in_torch(self, layer, inputs, parameters):
+        return inputs * len(layer.tops)
 
     def reference(self, layer, inputs, parameters):
         return [inputs[0]] * len(layer.tops)

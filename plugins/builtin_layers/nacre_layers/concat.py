@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactly
@@ -11,7 +12,8 @@ from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactl
 class ConcatLayer(Layer, can_do_bp=True):
     """Put the bottoms one behind the other along `axis`; all other axes must agree.
 
-    After Mocha.jl's `ConcatLayer`; axis 1 is the channels.
+    Bottoms of one type make a top of that type, others one of the net's. After Mocha.jl's `ConcatLayer`; axis 1 is the
+    channels.
     """
 
     bottoms: Annotated[Names, at_least(1), "the parts"]
@@ -28,21 +30,18 @@ class ConcatState(LayerState, reads=""):
     def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         first = inputs[0].shape
-        axis = layer.axis + len(first) if layer.axis < 0 else layer.axis
-        if not 0 <= axis < len(first):
-            raise ConfigError(f"{layer.name}: axis={layer.axis}, but the bottoms have {len(first)} axes")
+        axis = whole_axis(layer, first)
         for name, one in zip(layer.bottoms, inputs, strict=True):
             if one.shape[:axis] + one.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
                 raise ConfigError(
                     f"{layer.name}: bottom '{name}' of shape {one.shape} does not fit "
                     f"'{layer.bottoms[0]}' of shape {first} along axis {axis}"
                 )
-        ends = [0]
-        for one in inputs:
-            ends.append(ends[-1] + one.shape[axis])
-        before = (slice(None),) * axis
-        self.parts = [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]
-        self.blobs = [backend.blob((*first[:axis], ends[-1], *first[axis + 1 :]))]
+        ends = list(itertools.accumulate((one.shape[axis] for one in inputs), initial=0))
+        self.parts = parts_along(axis, ends)
+        dtypes = {one.dtype for one in inputs}
+        dtype = inputs[0].dtype if len(dtypes) == 1 else None
+        self.blobs = [backend.blob((*first[:axis], ends[-1], *first[axis + 1 :]), dtype)]
 
     def forward(self, inputs: list[Array]) -> None:
         for x, part in zip(inputs, self.parts, strict=True):
@@ -55,3 +54,17 @@ class ConcatState(LayerState, reads=""):
 
     def shutdown(self) -> None:
         """Nothing is held."""
+
+
+def whole_axis(layer: Any, shape: tuple[int, ...]) -> int:
+    """Give the axis of a layer counted from the front; it may be the batch's."""
+    axis = layer.axis + len(shape) if layer.axis < 0 else layer.axis
+    if not 0 <= axis < len(shape):
+        raise ConfigError(f"{layer.name}: axis={layer.axis}, but the bottoms have {len(shape)} axes")
+    return axis
+
+
+def parts_along(axis: int, ends: Sequence[int]) -> list[tuple[slice, ...]]:
+    """Give the index of each part of a blob, from one end along an axis to the next."""
+    before = (slice(None),) * axis
+    return [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]

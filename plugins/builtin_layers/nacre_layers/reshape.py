@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Annotated, Any
 
-from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, as_many_as, at_least, every
+from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, as_many_as, at_least, every, non_zero
 
 
 class ReshapeLayer(Layer, can_do_bp=True):
     """Read every image under another shape; one top for each bottom, and nothing is copied.
 
-    `shape` is that of one image, without the batch; one -1 stands for what is left. After Mocha.jl's `ReshapeLayer`.
+    `shape` is that of one image, without the batch: 0 stands for the bottom's length at this place, one -1 for what is
+    left. With `axis` and `n_axes` it takes the place of these axes only: shape [2, -1] makes (5, 6, 7) of (5, 42), and
+    with axis=2 it makes (5, 3, 2, 4) of (5, 3, 8). With n_axes=0 axes of length 1 come in before `axis`, and a negative
+    axis is counted from behind the last. Raises ConfigError where the numbers of an image do not fit. After Mocha.jl's
+    `ReshapeLayer` and Caffe's `Reshape`.
     """
 
     bottoms: Annotated[Names, at_least(1), "what is reshaped"]
     tops: Annotated[Names, as_many_as("bottoms"), "the reshaped blobs"]
-    shape: Annotated[Shape, every(lambda n: n > 0 or n == -1, "above 0, or -1"), "shape of one image"]
+    shape: Annotated[Shape, every(lambda n: n >= -1, "above 0, or 0 to copy, or -1"), "shape of one image"]
+    axis: Annotated[int, non_zero, "first of the axes that `shape` takes the place of"] = 1
+    n_axes: Annotated[int, every(lambda n: n >= -1, "0 or more, or -1"), "how many they are; -1 is all behind"] = -1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ReshapeState:
-        return ReshapeState(self, backend, inputs, diffs)
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.shape.count(-1) > 1:
+            yield f"shape={self.shape}, but only one number can be -1"
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RenamingState:
+        return RenamingState(self, backend, inputs, diffs, [_filled(self, one.shape) for one in inputs])
 
 
-class ReshapeState(LayerState, reads=""):
-    """`ReshapeLayer` on any backend."""
+class RenamingState(LayerState, reads=""):
+    """Layers whose tops are the bottoms under other shapes, on any backend."""
 
-    def __init__(self, layer: ReshapeLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+    def __init__(
+        self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any], shapes: Sequence[tuple[int, ...]]
+    ) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.blobs = [backend.alias(one, (one.shape[0], *_filled(layer, one.shape[1:]))) for one in inputs]
+        self.blobs = [backend.alias(one, shape) for one, shape in zip(inputs, shapes, strict=True)]
 
     def forward(self, inputs: list[Array]) -> None:
         """The tops are the bottoms."""
@@ -39,10 +53,27 @@ class ReshapeState(LayerState, reads=""):
         """Nothing is held."""
 
 
-def _filled(layer: ReshapeLayer, image: tuple[int, ...]) -> tuple[int, ...]:
-    known = prod(length for length in layer.shape if length > 0)
-    rest = prod(image) // known
-    shape = tuple(rest if length == -1 else length for length in layer.shape)
-    if layer.shape.count(-1) > 1 or prod(shape) != prod(image):
-        raise ConfigError(f"{layer.name}: shape={layer.shape}, but an image has {prod(image)} numbers: {image}")
-    return shape
+def _filled(layer: ReshapeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the shape of a top."""
+    first = layer.axis + len(shape) + 1 if layer.axis < 0 else layer.axis
+    behind = len(shape) if layer.n_axes == -1 else first + layer.n_axes
+    if not 0 < first <= behind <= len(shape):
+        raise ConfigError(
+            f"{layer.name}: axis={layer.axis} and n_axes={layer.n_axes}, but the bottom of shape {shape} has the axes "
+            f"1 to {len(shape) - 1}"
+        )
+    copied = [place for place, length in enumerate(layer.shape) if length == 0]
+    if copied and first + copied[-1] >= len(shape):
+        raise ConfigError(
+            f"{layer.name}: shape={layer.shape} copies the length of axis {first + copied[-1]}, which the bottom of "
+            f"shape {shape} has not"
+        )
+    new = [length or shape[first + place] for place, length in enumerate(layer.shape)]
+    rest = prod(shape[first:behind]) // prod(length for length in new if length > 0)
+    new = [rest if length == -1 else length for length in new]
+    if prod(new) != prod(shape[first:behind]):
+        what = "an image has" if first == 1 and behind == len(shape) else "the axes that it replaces have"
+        raise ConfigError(
+            f"{layer.name}: shape={layer.shape}, but {what} {prod(shape[first:behind])} numbers: {shape[first:behind]}"
+        )
+    return (*shape[:first], *new, *shape[behind:])

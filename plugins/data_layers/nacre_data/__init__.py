@@ -9,30 +9,40 @@ from nacre import hookimpl, lazy
 if TYPE_CHECKING:
     from nacre.feed import InputLayer as InputLayer
 
+    from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
     from .csv_table import CsvReader as CsvReader
     from .csv_table import CsvWriter as CsvWriter
     from .hdf5_data import HDF5DataLayer as HDF5DataLayer
+    from .hdf5_output import HDF5OutputLayer as HDF5OutputLayer
     from .hdf5_records import HDF5Reader as HDF5Reader
     from .hdf5_records import HDF5Writer as HDF5Writer
     from .hdf5_store import HDF5Store as HDF5Store
     from .memory_data import MemoryDataLayer as MemoryDataLayer
+    from .memory_output import MemoryOutputLayer as MemoryOutputLayer
     from .npy import NpyReader as NpyReader
     from .npy import NpyWriter as NpyWriter
     from .npy import NpzWriter as NpzWriter
     from .picture import PictureReader as PictureReader
+    from .random_normal import RandomNormalLayer as RandomNormalLayer
     from .transformers import RandomShift as RandomShift
     from .transformers import Scale as Scale
+    from .transformers import SubMean as SubMean
 
 nacre_api = "1"
 
 LAYERS = {
+    "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
+    "HDF5Output": "nacre_data.hdf5_output:HDF5OutputLayer",
     "Input": "nacre.feed:InputLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
+    "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",
+    "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",
 }
 TRANSFORMERS = {
     "RandomShift": "nacre_data.transformers:RandomShift",
     "Scale": "nacre_data.transformers:Scale",
+    "SubMean": "nacre_data.transformers:SubMean",
 }
 STORES = {"HDF5": "nacre_data.hdf5_store:HDF5Store"}
 PICTURES = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")

@@ -104,6 +104,55 @@ class ArrayRecords(Records):
                 np.copyto(out, staged, casting="unsafe")
 
 
+class Passes:
+    """Which records come next, pass by pass; see `RecordSourceState`.
+
+    `position` is the place in the order of this pass at which the next batch begins, `epoch` how many have ended.
+    """
+
+    def __init__(self, layer: Any, backend: Any, count: int) -> None:
+        self.count = count
+        self.shuffle: bool = layer.shuffle
+        self.trains = backend.phase == "train"
+        self.rank, self.ranks = backend.rank, backend.ranks
+        self.random = Random(backend.seed, layer.name, lambda: self.epoch)
+        self.position = self.rank
+        self.epoch = 0
+        self.order: np.ndarray | None = None
+        self.shuffled = -1
+
+    def choose(self, batch: np.ndarray) -> int:
+        """Fill `batch` with the numbers of the next records; give how many of them are real."""
+        filled = 0
+        while filled < len(batch):
+            part = self._order()[self.position :: self.ranks][: len(batch) - filled]
+            batch[filled : filled + len(part)] = part
+            filled += len(part)
+            self.position += len(part) * self.ranks
+            if self.position >= self.count:
+                self.epoch += 1
+                if not self.trains:
+                    self.position = self.rank
+                    batch[filled:] = part[-1]
+                    break
+                self.position -= self.count  # so that all ranks together miss none
+        return filled
+
+    def _order(self) -> np.ndarray:
+        """Give the order of this pass."""
+        if self.order is None:
+            self.order = np.arange(self.count)
+        if self.shuffle and self.shuffled != self.epoch:
+            self.arrange(self.order, self.random.generator())
+            self.shuffled = self.epoch
+        return self.order
+
+    def arrange(self, order: np.ndarray, generator: np.random.Generator) -> None:
+        """Bring the records into the order of a shuffled pass: what `Generator.permutation` gives, in this memory."""
+        order.sort()
+        generator.shuffle(order)
+
+
 class RecordSourceState(SourceState, host_only=True):
     """A source over records, on any backend.
 
@@ -120,15 +169,15 @@ class RecordSourceState(SourceState, host_only=True):
         DataError: the batch is larger than the data.
     """
 
-    def __init__(self, layer: Any, backend: Any, records: Records) -> None:
+    def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
         super().__init__(layer, backend, [], [])
         self.records = records
-        self.rank, self.ranks = backend.rank, backend.ranks
-        if layer.batch_size * self.ranks > records.count:
-            ranks = f" on each of {self.ranks} ranks" if self.ranks > 1 else ""
+        self.passes = passes or Passes(layer, backend, records.count)
+        if layer.batch_size * backend.ranks > records.count:
+            ranks = f" on each of {backend.ranks} ranks" if backend.ranks > 1 else ""
             raise DataError(
                 f"{layer.name}: batch_size={layer.batch_size}{ranks}, but the data have only {records.count} records",
-                f"a batch_size of {max(1, records.count // self.ranks)} or less would do",
+                f"a batch_size of {max(1, records.count // backend.ranks)} or less would do",
             )
         changed = {top for top, _ in layer.transformers}
         for top, shape, kind in zip(layer.tops, records.shapes, records.dtypes, strict=True):
@@ -140,54 +189,27 @@ class RecordSourceState(SourceState, host_only=True):
             random = backend.random(f"{layer.name}/{top}/{numbers[top]}")
             self.changes.append((layer.tops.index(top), transformer, random))
             numbers[top] += 1
-        self.random = Random(backend.seed, layer.name, lambda: self.epoch)
-        self.position = self.rank
-        self.order: np.ndarray | None = None
-        self.shuffled = -1
 
     def ready(self) -> None:
-        if self.order is None:
-            self.order = np.arange(self.records.count)
-            self.batch = np.empty(self.layer.batch_size, np.intp)
+        self.batch = np.empty(self.layer.batch_size, np.intp)
 
     def forward(self, inputs: list[Any]) -> None:
-        self.rows = self._choose(self.batch)
+        self.rows = self.passes.choose(self.batch)
+        self.epoch = self.passes.epoch
         self.records.read(self.batch, self.blobs)
+        self.transform()
+
+    def transform(self) -> None:
+        """Let the transformers change the batch."""
         for place, transformer, random in self.changes:
             transformer.transform(self.blobs[place], random, self.phase)
 
-    def _choose(self, batch: np.ndarray) -> int:
-        """Fill `batch` with the numbers of the next records; give how many of them are real."""
-        filled = 0
-        while filled < len(batch):
-            part = self._order()[self.position :: self.ranks][: len(batch) - filled]
-            batch[filled : filled + len(part)] = part
-            filled += len(part)
-            self.position += len(part) * self.ranks
-            if self.position >= self.records.count:
-                self.epoch += 1
-                if self.phase != "train":
-                    self.position = self.rank
-                    batch[filled:] = part[-1]
-                    break
-                self.position -= self.records.count  # so that all ranks together miss none
-        return filled
-
-    def _order(self) -> np.ndarray:
-        """Give the order of this pass: with `shuffle` what `Generator.permutation` gives, in the same memory."""
-        assert self.order is not None
-        if self.layer.shuffle and self.shuffled != self.epoch:
-            self.order.sort()
-            self.random.generator().shuffle(self.order)
-            self.shuffled = self.epoch
-        return self.order
-
     def rewind(self) -> None:
         """Begin this pass again with the next batch: `epoch`, and with it the order, stays as it is."""
-        self.position = self.rank
+        self.passes.position = self.passes.rank
 
     def memory(self) -> dict[str, int]:
-        return {"position": self.position, "epoch": self.epoch, "count": self.records.count}
+        return {"position": self.passes.position, "epoch": self.epoch, "count": self.records.count}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Go on behind the batch after which `memory` was made.
@@ -203,7 +225,8 @@ class RecordSourceState(SourceState, host_only=True):
                 f"{self.records.count}",
                 "train on with the same data, or start a new training from the snapshot's parameters",
             )
-        self.position, self.epoch = int(memory["position"]), int(memory["epoch"])
+        self.passes.position, self.passes.epoch = int(memory["position"]), int(memory["epoch"])
+        self.epoch = self.passes.epoch
 
     def shutdown(self) -> None:
         self.records.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from nacre import ConfigError, Transformer, finite, non_negative
+from nacre import ConfigError, Converted, DataError, Transformer, default, finite, non_negative
+from nacre.checks import Paths
 
 
 class Scale(Transformer):
@@ -17,6 +19,82 @@ class Scale(Transformer):
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
         np.multiply(batch, self.scale, out=batch)
+
+
+Given = float | Sequence[float] | np.ndarray
+Read = tuple[float, ...] | np.ndarray
+
+
+class Means(Converted[Given, Read]):
+    """What is subtracted: numbers, or an array of the shape of a record."""
+
+    wants = "a number, a list of numbers (one for each channel), or an array"
+
+    @staticmethod
+    def convert(value: Any) -> Read:
+        mean = np.asarray(value, np.float64)
+        if not np.isfinite(mean).all():
+            raise ValueError
+        if hasattr(value, "__array__"):
+            return mean
+        if mean.ndim > 1:
+            raise ValueError
+        return tuple(mean.reshape(-1).tolist())
+
+
+class SubMean(Transformer):
+    """Subtracts a mean, in every phase: `mean`, or the dataset "mean" of the HDF5 file `mean_file`.
+
+    The mean is a number, has one number for each channel (axis 1 of the batch), or the shape of a record, with or
+    without a batch axis of length 1. Raises DataError with the first batch, if it does not fit or the file cannot be
+    read. After Mocha.jl's `DataTransformers.SubMean`, and Caffe's `mean_file` and `mean_value`.
+    """
+
+    mean: Annotated[Means, "the mean: a number, one for each channel, or an array"] = default(())
+    mean_file: Annotated[Paths, "HDF5 file with the mean, relative to the net file"] = default(())
+
+    def _complete(self) -> None:
+        object.__setattr__(self, "_fitted", {})  # the mean for the last shape that was seen; nothing else is kept
+
+    def complaints(self) -> Iterator[str]:
+        if bool(np.size(self.mean)) + len(self.mean_file) != 1:
+            yield f"mean={self.mean!r} and mean_file={self.mean_file}, but one mean must be given"
+
+    def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
+        fitted: dict[Any, np.ndarray] = vars(self)["_fitted"]
+        key = batch.shape[1:], batch.dtype
+        if key not in fitted:
+            mean = self._fit(batch.shape[1:]).astype(batch.dtype)
+            fitted.clear()
+            fitted[key] = mean
+        np.subtract(batch, fitted[key], out=batch)
+
+    def _fit(self, record: tuple[int, ...]) -> np.ndarray:
+        """Give the mean in a shape that is subtracted from records of this shape."""
+        mean = self._read() if self.mean_file else np.asarray(self.mean, np.float64)
+        if mean.shape == (1, *record):
+            return mean[0]
+        if mean.shape == record or mean.size == 1:
+            return mean if mean.shape == record else mean.reshape(())
+        if mean.ndim == 1 and mean.shape == record[:1]:
+            return mean.reshape(-1, *[1] * (len(record) - 1))
+        where = f"{self.mean_file[0]}: " if self.mean_file else ""
+        raise DataError(f"SubMean: {where}a mean of shape {mean.shape} does not fit records of shape {record}")
+
+    def _read(self) -> np.ndarray:
+        from .hdf5_checks import open_hdf5, readable
+        from .source import check_entries
+
+        path = self.mean_file[0]
+        with open_hdf5(path) as file:
+            dataset = file.dataset("mean")
+            where = f"{path}: dataset 'mean'"
+            check_entries(where, dataset.shape, dataset.dtype)
+            with readable(where):
+                mean = np.asarray(dataset[()], np.float64)
+        if not np.isfinite(mean).all():
+            raise DataError(f"{where} holds numbers that are not finite")
+        return mean
 
 
 class RandomShift(Transformer):

@@ -1,0 +1,170 @@
+"""Crop: a window of each image, of a size of its own or of another blob's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import (
+    Array,
+    ConfigError,
+    Layer,
+    LayerState,
+    Names,
+    Pair,
+    Shape,
+    as_many_as,
+    at_least,
+    default,
+    exactly,
+    non_negative,
+    non_zero,
+    positive,
+    spread,
+)
+
+from .classes import class_axis
+
+
+class CropLayer(Layer, can_do_bp=True):
+    """Cut a window of `crop_size` out of each image; one top for each bottom, of its type.
+
+    Bottoms are (images, channels, rows, columns). The window lies in the middle, ((rows - crop rows) // 2, (columns -
+    crop columns) // 2). In phase `train`, with `random_crop` it lies anywhere, and with `random_mirror` half of the
+    windows are turned left to right; every image has draws of its own, those of number i in all bottoms the same (a
+    picture and its mask are cut alike). With the Philox uniforms u (`nacre.random`, float32, of shape (3, images))
+    image i begins at row floor(u[0, i] (rows - crop rows + 1)), column floor(u[1, i] (columns - crop columns + 1)), and
+    is mirrored where u[2, i] < 0.5. Gradients of pixels outside are 0. Raises ConfigError where an image is too small.
+    After Mocha.jl's `CropLayer`, which cuts all images of a batch alike, in every phase.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "the images"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the windows"]
+    crop_size: Annotated[Pair, positive, "size of a window: (rows, columns), in pixels"]
+    random_crop: Annotated[bool, "in phase train, let the windows lie anywhere"] = False
+    random_mirror: Annotated[bool, "in phase train, turn half of them left to right"] = False
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerState:
+        cuts = [self._middle(name, one.shape) for name, one in zip(self.bottoms, inputs, strict=True)]
+        acts = backend.phase == "train" and (self.random_crop or self.random_mirror)
+        return (RandomCropState if acts else CropState)(self, backend, inputs, diffs, cuts)
+
+    def _middle(self, name: str, shape: tuple[int, ...]) -> tuple[slice, ...]:
+        """Give the window in the middle of the images of a bottom."""
+        if len(shape) != 4:
+            raise ConfigError(
+                f"{self.name}: bottom '{name}' of shape {shape} must be (images, channels, rows, columns)"
+            )
+        places = [slice(None), slice(None)]
+        for length, crop in zip(shape[2:], self.crop_size, strict=True):
+            if crop > length:
+                raise ConfigError(
+                    f"{self.name}: crop_size={self.crop_size} is larger than the images of bottom '{name}', {shape[2:]}"
+                )
+            places.append(slice((length - crop) // 2, (length - crop) // 2 + crop))
+        return tuple(places)
+
+
+class CropLikeLayer(Layer, can_do_bp=True):
+    """Cut out of the first bottom what has the second one's lengths, along `axis` and all axes behind it.
+
+    The top is x[..., offset : offset + length, ...]; `offset` is one number for all these axes, or one for each. The
+    second bottom only gives its shape. Raises ConfigError where the first is too small. After Caffe's `Crop`.
+    """
+
+    bottoms: Annotated[Names, exactly(2), "what is cut, and what has the lengths"]
+    tops: Annotated[Names, exactly(1), "the part"]
+    axis: Annotated[int, non_zero, "first of the axes that are cut"] = 2
+    offset: Annotated[Shape, non_negative, "where the part begins, along these axes"] = default(0)
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CropState:
+        shape, like = inputs[0].shape, inputs[1].shape
+        axis = class_axis(self, shape)
+        if len(like) != len(shape):
+            raise ConfigError(
+                f"{self.name}: bottom '{self.bottoms[1]}' of shape {like} must have as many axes as "
+                f"'{self.bottoms[0]}' of shape {shape}"
+            )
+        offsets = spread(self.offset, len(shape) - axis, f"{self.name}: offset")
+        for place, offset in enumerate(offsets, axis):
+            if offset + like[place] > shape[place]:
+                raise ConfigError(
+                    f"{self.name}: a part of shape {like} at offset={self.offset} does not fit into "
+                    f"'{self.bottoms[0]}' of shape {shape}, along axis {place}"
+                )
+        parts = (slice(offset, offset + like[place]) for place, offset in enumerate(offsets, axis))
+        return CropState(self, backend, inputs, diffs, [(*(slice(None),) * axis, *parts)])
+
+
+class CropState(LayerState, reads=""):
+    """Layers whose tops are fixed windows of the first bottoms, on any backend."""
+
+    def __init__(
+        self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any], cuts: Sequence[tuple[slice, ...]]
+    ) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.cuts = cuts
+        for one, cut in zip(inputs, cuts, strict=False):
+            lengths = [len(range(length)[part]) for length, part in zip(one.shape, cut, strict=True)]
+            self.blobs.append(backend.blob(lengths, one.dtype))
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, y, cut in zip(inputs, self.blobs, self.cuts, strict=False):
+            self.backend.xp.copyto(y, x[cut])
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for dx in diffs:
+            if dx is not None:
+                dx[...] = 0
+        for dy, dx, cut in zip(self.blobs_diff, diffs, self.cuts, strict=False):
+            if dx is not None:
+                self.backend.xp.copyto(dx[cut], dy)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class RandomCropState(CropState, reads=""):
+    """`CropLayer` with a window of its own for every image: `drawn` holds those of each bottom."""
+
+    def __init__(
+        self, layer: CropLayer, backend: Any, inputs: list[Any], diffs: list[Any], cuts: Sequence[tuple[slice, ...]]
+    ) -> None:
+        super().__init__(layer, backend, inputs, diffs, cuts)
+        self.random = backend.random(layer.name)
+        self.drawn: list[list[tuple[slice, ...]]] = [[] for _ in inputs]
+
+    def forward(self, inputs: list[Array]) -> None:
+        for place, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
+            self.drawn[place] = self._draw(x.shape)
+            for image, window, cut in zip(x, y, self.drawn[place], strict=True):
+                self.backend.xp.copyto(window, image[cut])
+
+    def _draw(self, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
+        """Draw where the windows lie in images of this shape."""
+        images, _, *lengths = shape
+        uniform = self.random.generator().random((3, images), np.float32).astype(np.float64)  # so that u n is exact
+        starts: list[list[int]] = []
+        for length, crop, chance in zip(lengths, self.layer.crop_size, uniform, strict=False):
+            anywhere = (chance * (length - crop + 1)).astype(int)  # rounds down
+            starts.append(anywhere.tolist() if self.layer.random_crop else [(length - crop) // 2] * images)
+        mirrored = (uniform[2] < 0.5).tolist() if self.layer.random_mirror else [False] * images
+        height, width = self.layer.crop_size
+        return [
+            (slice(None), slice(row, row + height), _turned(column, width) if turn else slice(column, column + width))
+            for row, column, turn in zip(*starts, mirrored, strict=True)
+        ]
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for dy, dx, drawn in zip(self.blobs_diff, diffs, self.drawn, strict=True):
+            if dx is not None:
+                dx[...] = 0
+                for image, window, cut in zip(dx, dy, drawn, strict=True):
+                    self.backend.xp.copyto(image[cut], window)
+
+
+def _turned(start: int, length: int) -> slice:
+    """Give a window from its last column to its first."""
+    return slice(start + length - 1, start - 1 if start else None, -1)

@@ -1,0 +1,86 @@
+"""Embedding: a vector of its own for every word."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Any
+
+from nacre import Array, LayerState, Names, Parameter, as_many_as, at_least, positive
+
+from .classes import whole_numbers
+from .weights import Weighted
+
+
+class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
+    """y = weight[x] + bias: every number of a bottom stands for a row of the weight.
+
+    Bottoms are whole numbers from 0 to input_dim - 1, of any type and shape (images, ...); tops are (images, ...,
+    output_dim). `weight` is (input_dim, output_dim), `bias` (output_dim). The gradient of a row is the sum over all
+    places where its number stands; bottoms have none. In rows that do not count any number is taken for 0. Raises
+    DataError where a number is out of range. After Caffe's `Embed`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "the numbers, such as those of words"]
+    tops: Annotated[Names, as_many_as("bottoms"), "their vectors"]
+    input_dim: Annotated[int, positive, "how many different numbers there are"]
+    output_dim: Annotated[int, positive, "length of a vector"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> EmbeddingState:
+        return EmbeddingState(self, backend, inputs, diffs)
+
+
+class EmbeddingState(LayerState, reads=""):
+    """`EmbeddingLayer` on any backend."""
+
+    def __init__(self, layer: EmbeddingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.sizes = [prod(one.shape) for one in inputs]
+        self.parameters = [Parameter.of(layer, "weight", (layer.input_dim, layer.output_dim))]
+        if layer.bias:
+            self.parameters.append(Parameter.of(layer, "bias", (layer.output_dim,)))
+        self.blobs = [backend.blob((*one.shape, layer.output_dim)) for one in inputs]
+
+    def ready(self) -> None:
+        self.numbers = [self.backend.empty((size,), "int64") for size in self.sizes]
+
+    def forward(self, inputs: list[Array]) -> None:
+        xp, layer = self.backend.xp, self.layer
+        for x, y, numbers in zip(inputs, self.blobs, self.numbers, strict=True):
+            count = x.size // x.shape[0] * min(self.backend.rows, x.shape[0])
+            remedy = "check the data, and input_dim"
+            numbers[:count] = whole_numbers(
+                layer, self.backend, x, count, layer.input_dim, what="number", remedy=remedy
+            )
+            numbers[count:] = 0
+            y = y.reshape(-1, layer.output_dim)
+            xp.take(self.parameters[0].blob, numbers, axis=0, out=y, mode="clip")
+            if layer.bias:
+                xp.add(y, self.parameters[1].blob, out=y)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for parameter in self.parameters:
+            if parameter.gradient is not None:
+                parameter.gradient[...] = 0
+        for numbers, dy in zip(self.numbers, self.blobs_diff, strict=True):
+            dy = dy.reshape(-1, self.layer.output_dim)
+            if self.parameters[0].gradient is not None:
+                self._add_rows(self.parameters[0].gradient, numbers, dy)
+            if self.layer.bias and self.parameters[1].gradient is not None:
+                bias = self.parameters[1].gradient
+                bias += self.backend.xp.sum(dy, axis=0)
+        for dx in diffs:
+            if dx is not None:
+                dx[...] = 0
+
+    def _add_rows(self, total: Array, numbers: Array, rows: Array) -> None:
+        """Add each row to the row of `total` that its number names: equal numbers are brought together first."""
+        xp = self.backend.xp
+        order = xp.argsort(numbers, kind="stable")
+        ranked = numbers[order]
+        begins = xp.ones(ranked.shape, bool)
+        xp.not_equal(ranked[1:], ranked[:-1], out=begins[1:])
+        starts = xp.flatnonzero(begins)
+        total[ranked[starts]] += xp.add.reduceat(rows[order], starts, axis=0)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,37 @@
+"""Flatten: several axes as one."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Any
+
+from nacre import ConfigError, Layer, Names, as_many_as, at_least, non_zero
+
+from .classes import class_axis
+from .reshape import RenamingState
+
+
+class FlattenLayer(Layer, can_do_bp=True):
+    """Read the axes from `axis` to `end_axis` as one; one top for each bottom, and nothing is copied.
+
+    A bottom (2, 3, 4, 5) becomes (2, 60), or with axis=2 (2, 3, 20). After Caffe's `Flatten`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is flattened"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the flat blobs"]
+    axis: Annotated[int, non_zero, "first of the axes that become one"] = 1
+    end_axis: Annotated[int, non_zero, "last of them"] = -1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RenamingState:
+        return RenamingState(self, backend, inputs, diffs, [_flat(self, one.shape) for one in inputs])
+
+
+def _flat(layer: FlattenLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
+    first = class_axis(layer, shape)
+    last = layer.end_axis + len(shape) if layer.end_axis < 0 else layer.end_axis
+    if not first <= last < len(shape):
+        raise ConfigError(
+            f"{layer.name}: end_axis={layer.end_axis}, but it must be from axis={first} to {len(shape) - 1} "
+            f"for a bottom of shape {shape}"
+        )
+    return (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])

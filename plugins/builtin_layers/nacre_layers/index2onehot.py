@@ -1,0 +1,62 @@
+"""Index2Onehot: class numbers as vectors with a single 1."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, ConfigError, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
+
+from .classes import Classes, class_axis
+
+
+class Index2OnehotLayer(Layer):
+    """y[..., c, ...] is 1 where c is the class number, and 0 elsewhere; classes are counted from 0.
+
+    Bottoms are labels of any type, with `axis` of length 1, or (N,) for (N, 1); tops have `n_class` along `axis`, and
+    are of the net's type. Rows that do not count are all 0. Raises DataError where a label is no class. There is no
+    gradient. After Mocha.jl's `Index2OnehotLayer`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "the class numbers"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the vectors"]
+    axis: Annotated[int, non_zero, "axis of the classes"] = 1
+    n_class: Annotated[int, positive, "how many classes there are"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> Index2OnehotState:
+        return Index2OnehotState(self, backend, inputs, diffs)
+
+
+class Index2OnehotState(LayerState, reads=""):
+    """`Index2OnehotLayer` on any backend; tops are read as (before the axis, classes, behind it)."""
+
+    def __init__(self, layer: Index2OnehotLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.classes: list[Classes] = []
+        for name, one in zip(layer.bottoms, inputs, strict=True):
+            labels = (*one.shape, 1) if len(one.shape) == 1 else one.shape
+            axis = class_axis(layer, labels)
+            if labels[axis] != 1:
+                raise ConfigError(
+                    f"{layer.name}: bottom '{name}' of shape {one.shape} must have the length 1 along axis {axis}"
+                )
+            shape = (*labels[:axis], layer.n_class, *labels[axis + 1 :])
+            self.classes.append(Classes(layer, backend, shape, labels))
+            self.blobs.append(backend.blob(shape))
+
+    def ready(self) -> None:
+        self.numbers = self.backend.empty((1, self.layer.n_class, 1), "int64")
+        self.numbers[0, :, 0] = self.backend.xp.arange(self.layer.n_class)
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, y, classes in zip(inputs, self.blobs, self.classes, strict=True):
+            behind = classes.shape[2]
+            y = y.reshape(classes.shape)
+            label = classes.labels(x, classes.count).reshape(-1, 1, behind)
+            self.backend.xp.equal(label, self.numbers, out=y[: len(label)])
+            y[len(label) :] = 0
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        """A class number has no gradient."""
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

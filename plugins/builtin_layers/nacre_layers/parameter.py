@@ -1,0 +1,63 @@
+"""Parameter: a learned blob."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import (
+    Array,
+    Constraint,
+    Initializer,
+    Layer,
+    LayerState,
+    Names,
+    Parameter,
+    Regularizer,
+    Shape,
+    default,
+    exactly,
+    non_negative,
+    positive,
+)
+
+from .initializers import Xavier
+from .regularizers import L2
+
+
+class ParameterLayer(Layer, has_param=True, can_do_bp=True):
+    """y = weight: a blob that is learned, and fed to other layers like any other.
+
+    There are no bottoms. The top and `weight` have the given shape; for layers above, its first axis counts the images.
+    After Caffe's `Parameter`.
+    """
+
+    bottoms: Annotated[Names, exactly(0), "none"] = default(())
+    tops: Annotated[Names, exactly(1), "the learned blob"]
+    shape: Annotated[Shape, positive, "its shape, first axis included"]
+    param_key: Annotated[str, "layers of one key share their parameters"] = ""
+    weight_init: Annotated[Initializer, "first values of the weight"] = Xavier()
+    weight_regu: Annotated[Regularizer | None, "regulariser of the weight"] = L2()
+    weight_cons: Annotated[Constraint | None, "constraint of the weight"] = None
+    weight_lr: Annotated[float, non_negative, "multiplies the learning rate of the weight"] = 1.0
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ParameterState:
+        return ParameterState(self, backend, inputs, diffs)
+
+
+class ParameterState(LayerState, reads=""):
+    """`ParameterLayer` on any backend."""
+
+    def __init__(self, layer: ParameterLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.parameters = [Parameter.of(layer, "weight", layer.shape)]
+        self.blobs = [backend.blob(layer.shape)]
+
+    def forward(self, inputs: list[Array]) -> None:
+        self.backend.xp.copyto(self.blobs[0], self.parameters[0].blob)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        if self.parameters[0].gradient is not None:
+            self.backend.xp.copyto(self.parameters[0].gradient, self.blobs_diff[0])
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

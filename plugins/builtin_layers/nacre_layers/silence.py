@@ -1,0 +1,39 @@
+"""Silence: an end for blobs that nobody reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Layer, LayerState, Names, at_least
+
+
+class SilenceLayer(Layer, is_sink=True, can_do_bp=True):
+    """Take blobs, and give them no gradient: for a top of a layer that is trained, where nothing else reads that top.
+
+    Without it such a top is an error, since it is mostly a mistake. After Caffe's `Silence`.
+
+    Example:
+        [[layer]]
+        type = "Silence"
+        bottoms = ["unused"]  # (8, 10)
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what nobody reads"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SilenceState:
+        return SilenceState(self, backend, inputs, diffs)
+
+
+class SilenceState(LayerState, reads="", elementwise=True):
+    """`SilenceLayer` on any backend."""
+
+    def forward(self, inputs: list[Array]) -> None:
+        """Nothing is made of them."""
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for dx in diffs:
+            if dx is not None:
+                dx[...] = 0
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

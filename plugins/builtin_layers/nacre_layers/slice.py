@@ -1,0 +1,71 @@
+"""Slice: a blob cut into parts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, at_least, default, exactly, positive
+
+from .concat import parts_along, whole_axis
+
+
+class SliceLayer(Layer, can_do_bp=True):
+    """Cut the bottom along `axis` into parts, one for each top: top i is x[..., points[i - 1] : points[i], ...].
+
+    `points` are where the second part and those behind it begin, one less than there are tops; without them all parts
+    are of one length. The inverse of Concat. Raises ConfigError where a part would be empty. After Caffe's `Slice`.
+    """
+
+    bottoms: Annotated[Names, exactly(1), "the whole"]
+    tops: Annotated[Names, at_least(1), "the parts"]
+    axis: Annotated[int, "axis along which it is cut"] = 1
+    points: Annotated[Shape, positive, "where the parts behind the first begin; equal parts unless given"] = default(())
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.points and len(self.points) != len(self.tops) - 1:
+            yield f"points={self.points}, but {len(self.tops)} tops need {len(self.tops) - 1}"
+        if any(one >= other for one, other in itertools.pairwise(self.points)):
+            yield f"points={self.points}, but each must be above the one before it"
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SliceState:
+        return SliceState(self, backend, inputs, diffs)
+
+
+class SliceState(LayerState, reads=""):
+    """`SliceLayer` on any backend."""
+
+    def __init__(self, layer: SliceLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        shape = inputs[0].shape
+        axis = whole_axis(layer, shape)
+        length = shape[axis]
+        if not layer.points and length % len(layer.tops):
+            raise ConfigError(
+                f"{layer.name}: axis {axis} of length {length} cannot be cut into {len(layer.tops)} equal parts",
+                "say where with points",
+            )
+        if layer.points and layer.points[-1] >= length:
+            raise ConfigError(f"{layer.name}: points={layer.points}, but axis {axis} has the length {length}")
+        each = length // len(layer.tops)
+        ends = [0, *layer.points, length] if layer.points else range(0, length + 1, each)
+        self.parts = parts_along(axis, ends)
+        self.blobs = [
+            backend.blob((*shape[:axis], end - start, *shape[axis + 1 :]), inputs[0].dtype)
+            for start, end in itertools.pairwise(ends)
+        ]
+
+    def forward(self, inputs: list[Array]) -> None:
+        for y, part in zip(self.blobs, self.parts, strict=True):
+            self.backend.xp.copyto(y, inputs[0][part])
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        if diffs[0] is None:
+            return
+        for dy, part in zip(self.blobs_diff, self.parts, strict=True):
+            self.backend.xp.copyto(diffs[0][part], dy)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,52 @@
+"""Tile: a blob several times over."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Any
+
+from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
+
+from .classes import class_axis
+
+
+class TileLayer(Layer, can_do_bp=True):
+    """Put every bottom `tiles` times one behind the other along `axis`; the gradients of the tiles are added up.
+
+    A bottom (2, 3, 4) becomes (2, 3 tiles, 4); one top for each bottom, of its type. After Caffe's `Tile`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is repeated"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the repeated blobs"]
+    axis: Annotated[int, non_zero, "axis along which it is repeated"] = 1
+    tiles: Annotated[int, positive, "how many times"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> TileState:
+        return TileState(self, backend, inputs, diffs)
+
+
+class TileState(LayerState, reads=""):
+    """`TileLayer` on any backend: a tile is all from `axis` on, and tops are read as (before, tiles, tile)."""
+
+    def __init__(self, layer: TileLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.shapes: list[tuple[int, int, int]] = []
+        for one in inputs:
+            axis = class_axis(layer, one.shape)
+            self.shapes.append((prod(one.shape[:axis]), layer.tiles, prod(one.shape[axis:])))
+            shape = (*one.shape[:axis], layer.tiles * one.shape[axis], *one.shape[axis + 1 :])
+            self.blobs.append(backend.blob(shape, one.dtype))
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, y, shape in zip(inputs, self.blobs, self.shapes, strict=True):
+            before, _, tile = shape
+            self.backend.xp.copyto(y.reshape(shape), x.reshape(before, 1, tile))
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for dy, dx, shape in zip(self.blobs_diff, diffs, self.shapes, strict=True):
+            if dx is not None:
+                before, _, tile = shape
+                self.backend.xp.sum(dy.reshape(shape), axis=1, out=dx.reshape(before, tile))
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

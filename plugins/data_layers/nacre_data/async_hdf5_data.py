@@ -1,0 +1,227 @@
+"""AsyncHDF5Data: records from HDF5 files, read ahead by a thread."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from queue import SimpleQueue
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import at_least, positive
+from nacre.checks import Paths
+
+from .hdf5_data import HDF5Records
+from .source import ArrayRecords, Passes, Records, RecordSourceLayer, RecordSourceState
+
+AHEAD = 3  # batches: one that is taken, one that is ready, one that is being read
+
+
+class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
+    """Feed the records of HDF5 files as HDF5Data does, but let a thread read them chunk by chunk, ahead of their use.
+
+    A chunk is `chunk_size` records one behind the other in a file; at no time is more than one in memory. With
+    `shuffle` the files of each pass are in a new random order, the chunks of each file are, and the records of each
+    chunk: a function of the seed, the layer's name and the pass. For data that do not fit into memory, in compressed
+    files above all, where single records are slow to reach. Transformers are applied when a batch is used. After
+    Mocha.jl's `AsyncHDF5DataLayer`.
+    """
+
+    source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]
+    chunk_size: Annotated[int, positive, "records that are read at a time"] = 1024
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AsyncState:
+        """Look into the files for shapes and types; the thread starts with the first batch.
+
+        Raises:
+            DataError: a file cannot be read, does not fit the others, or there are fewer records than in a batch.
+        """
+        records = ChunkRecords(self.name, self.tops, self.source, self.chunk_size)
+        return AsyncState(self, backend, records, ChunkPasses(self, backend, records))
+
+
+class ChunkRecords(HDF5Records):
+    """The records of HDF5 files, in chunks of which one is in memory.
+
+    `chunks` are the numbers of the first records of all chunks, and of the end; a chunk lies in one file.
+    """
+
+    def __init__(self, where: str, tops: Sequence[str], source: Sequence[str], chunk_size: int) -> None:
+        super().__init__(where, tops, source, cache_bytes=0)
+        files = pairwise(self.starts)
+        self.chunks = np.array([*(start for file in files for start in range(*file, chunk_size)), self.count])
+        self.held: ArrayRecords | None = None
+        self.number = -1
+        self.memory: list[np.ndarray] = []
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        chunks = np.searchsorted(self.chunks, records, "right") - 1
+        for first, last in pairwise([0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(records)]):
+            chunk = int(chunks[first])
+            held = self._held(chunk)
+            held.read(records[first:last] - self.chunks[chunk], [array[first:last] for array in arrays])
+
+    def _held(self, chunk: int) -> ArrayRecords:
+        """Give the records of a chunk; read it if it is another than before."""
+        if self.held is None or self.number != chunk:
+            self.held = None
+            self.memory = self.memory or self._empty(int(np.diff(self.chunks).max()))
+            first, last = self.chunks[chunk : chunk + 2].tolist()
+            file = int(np.searchsorted(self.starts, first, "right")) - 1
+            part = slice(0, last - first)
+            self._read_part(file, np.arange(first, last) - self.starts[file], self.memory, part)
+            self.held, self.number = ArrayRecords([array[part] for array in self.memory]), chunk
+        return self.held
+
+    def close(self) -> None:
+        super().close()
+        self.held, self.memory = None, []
+
+
+class ChunkPasses(Passes):
+    """Passes whose random order keeps the records of a chunk together, and the chunks of a file."""
+
+    def __init__(self, layer: Any, backend: Any, records: ChunkRecords) -> None:
+        super().__init__(layer, backend, records.count)
+        chunks = list(pairwise(records.chunks.tolist()))
+        files = pairwise(records.starts)
+        self.files = [[chunk for chunk in chunks if start <= chunk[0] < end] for start, end in files]
+
+    def arrange(self, order: np.ndarray, generator: np.random.Generator) -> None:
+        place = 0
+        for file in generator.permutation(len(self.files)):
+            for chunk in generator.permutation(len(self.files[file])):
+                first, last = self.files[file][chunk]
+                part = order[place : place + last - first]
+                part[:] = np.arange(first, last)
+                generator.shuffle(part)
+                place += last - first
+
+
+@dataclass
+class Batch:
+    """A batch that was read ahead, and where the pass stands behind it."""
+
+    records: np.ndarray
+    arrays: list[np.ndarray]
+    rows: int = 0
+    position: int = 0
+    epoch: int = 0
+
+
+def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
+    """Fill a batch with the next records."""
+    batch.rows = passes.choose(batch.records)
+    batch.position, batch.epoch = passes.position, passes.epoch
+    records.read(batch.records, batch.arrays)
+
+
+class ReadAhead:
+    """A thread that fills batches before they are asked for, in the order in which they are given back.
+
+    It ends with `stop`, with an error, which `take` then raises, or when nobody holds the object any more.
+    """
+
+    def __init__(self, fill: Callable[[Batch], None], batches: Sequence[Batch]) -> None:
+        self.free: SimpleQueue[Batch | None] = SimpleQueue()
+        self.full: SimpleQueue[Batch | BaseException] = SimpleQueue()
+        for batch in batches:
+            self.free.put(batch)
+        stopped = threading.Event()
+        self.thread = threading.Thread(
+            target=_fill, args=(fill, self.free, self.full, stopped), name="nacre reads ahead", daemon=True
+        )
+        self.stop = weakref.finalize(self, _stop, self.thread, stopped, self.free)
+        self.thread.start()
+
+    def take(self) -> Batch:
+        """Wait for the next batch."""
+        batch = self.full.get()
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
+
+
+def _fill(
+    fill: Callable[[Batch], None],
+    free: SimpleQueue[Batch | None],
+    full: SimpleQueue[Batch | BaseException],
+    stopped: threading.Event,
+) -> None:
+    """Run in the thread; without the `ReadAhead`, which would live as long as it."""
+    try:
+        while (batch := free.get()) is not None and not stopped.is_set():
+            fill(batch)
+            full.put(batch)
+    except BaseException as error:
+        full.put(error)
+
+
+def _stop(thread: threading.Thread, stopped: threading.Event, free: SimpleQueue[Batch | None]) -> None:
+    stopped.set()
+    free.put(None)
+    thread.join()
+
+
+class AsyncState(RecordSourceState, host_only=True):
+    """`AsyncHDF5DataLayer` on any backend: `passes` and `records` are the thread's while it runs.
+
+    `position` and `epoch` are those behind the batch that was used last, so a snapshot knows nothing of the batches
+    that are only read.
+    """
+
+    def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes) -> None:
+        super().__init__(layer, backend, records, passes)
+        self.position = passes.position
+        self.ahead: ReadAhead | None = None
+
+    def ready(self) -> None:
+        self._stop()
+        self.batches = [
+            Batch(np.empty(self.layer.batch_size, np.intp), [np.empty_like(blob) for blob in self.blobs])
+            for _ in range(AHEAD)
+        ]
+
+    def forward(self, inputs: list[Any]) -> None:
+        if self.ahead is None:
+            self.ahead = ReadAhead(partial(read_batch, self.passes, self.records), self.batches)
+        try:
+            batch = self.ahead.take()
+        except BaseException:
+            self._stop()  # so that the next call begins where this one did
+            raise
+        for blob, array in zip(self.blobs, batch.arrays, strict=True):
+            np.copyto(blob, array)
+        self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
+        self.ahead.free.put(batch)
+        self.transform()
+
+    def _stop(self) -> None:
+        """End the thread, and forget what it has read."""
+        if self.ahead is not None:
+            self.ahead.stop()
+            self.ahead = None
+            self.passes.position, self.passes.epoch = self.position, self.epoch
+
+    def rewind(self) -> None:
+        if self.position != self.passes.rank:  # else the batches that are read begin the pass
+            self._stop()
+            super().rewind()
+            self.position = self.passes.position
+
+    def memory(self) -> dict[str, int]:
+        return {**super().memory(), "position": self.position}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self._stop()
+        super().remember(memory)
+        self.position = self.passes.position
+
+    def shutdown(self) -> None:
+        self._stop()
+        super().shutdown()

@@ -1,0 +1,89 @@
+"""HDF5Output: blobs written to an HDF5 file, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from nacre import DataError, Layer, LayerState, Names, at_least, default
+from nacre.checks import Paths, exactly
+from nacre.durable import put_in_place, told
+
+
+class HDF5OutputLayer(Layer, is_sink=True):
+    """Append every bottom to a dataset of an HDF5 file after each forward pass: the rows that count.
+
+    The file has its name when the net is shut down, and then it is complete; until then it is `.NAME.tmp` beside it.
+    Nothing is written where there was no pass. Raises DataError where the file is there already, unless
+    `force_overwrite`, and where it cannot be written. After Mocha.jl's `HDF5OutputLayer`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is written"]
+    filename: Annotated[Paths, exactly(1), "the HDF5 file, relative to the net file"]
+    datasets: Annotated[Names, "names of the datasets, one for each bottom; the bottoms' unless given"] = default(())
+    force_overwrite: Annotated[bool, "replace a file that is there"] = False
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.datasets and len(self.datasets) != len(self.bottoms):
+            yield f"datasets={self.datasets}, but there must be as many as bottoms, {len(self.bottoms)}"
+        if len(set(self.datasets)) != len(self.datasets):
+            yield f"datasets={self.datasets}, but each must have a name of its own"
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HDF5OutputState:
+        return HDF5OutputState(self, backend, inputs, diffs)
+
+
+class HDF5OutputState(LayerState, reads="", host_only=True):
+    """`HDF5OutputLayer` on any backend."""
+
+    def __init__(self, layer: HDF5OutputLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.path = Path(layer.filename[0])
+        self.temporary = self.path.with_name(f".{self.path.name}.tmp")
+        self.file: Any = None
+        self.datasets: list[Any] = []
+        self._check_free()
+
+    def _check_free(self) -> None:
+        if self.path.exists() and not self.layer.force_overwrite:
+            raise DataError(
+                f"{self.layer.name}: {self.path} is there already", "take another name, or set force_overwrite"
+            )
+
+    def forward(self, inputs: list[Any]) -> None:
+        with self._writing():
+            if self.file is None:
+                self._create(inputs)
+            for x, dataset in zip(inputs, self.datasets, strict=True):
+                start, rows = len(dataset), min(self.backend.rows, len(x))
+                dataset.resize(start + rows, axis=0)
+                dataset[start:] = x[:rows]
+
+    def _create(self, inputs: list[Any]) -> None:
+        import h5py
+
+        self.file = h5py.File(self.temporary, "w")
+        self.datasets = [
+            self.file.create_dataset(name, (0, *x.shape[1:]), x.dtype, maxshape=(None, *x.shape[1:]), chunks=True)
+            for name, x in zip(self.layer.datasets or self.layer.bottoms, inputs, strict=True)
+        ]
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        with told(self.path, f"cannot be written by layer '{self.layer.name}'", DataError):
+            yield
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        """What is written has no gradient."""
+
+    def shutdown(self) -> None:
+        if self.file is None:
+            return
+        file, self.file, self.datasets = self.file, None, []
+        with self._writing():
+            file.close()
+            self._check_free()
+            put_in_place(self.temporary, self.path)

@@ -1,0 +1,46 @@
+"""MemoryOutput: blobs kept in memory, batch by batch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import Layer, LayerState, Names, at_least
+
+
+class MemoryOutputLayer(Layer, is_sink=True):
+    """Keep a copy of every bottom after each forward pass: the rows that count.
+
+    `net.node_ops[name].state.outputs` has one list for each bottom, with one NumPy array for each pass;
+    `reset_outputs()` empties them. They grow until then. After Mocha.jl's `MemoryOutputLayer`.
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is kept"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> MemoryOutputState:
+        return MemoryOutputState(self, backend, inputs, diffs)
+
+
+class MemoryOutputState(LayerState, reads="", host_only=True):
+    """`MemoryOutputLayer` on any backend."""
+
+    outputs: list[list[np.ndarray]]
+
+    def __init__(self, layer: MemoryOutputLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.reset_outputs()
+
+    def reset_outputs(self) -> None:
+        """Forget what was kept."""
+        self.outputs = [[] for _ in self.layer.bottoms]
+
+    def forward(self, inputs: list[Any]) -> None:
+        for x, kept in zip(inputs, self.outputs, strict=True):
+            kept.append(x[: self.backend.rows].copy())
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        """What is kept has no gradient."""
+
+    def shutdown(self) -> None:
+        """What was kept stays for whoever reads it."""

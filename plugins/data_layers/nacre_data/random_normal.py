@@ -1,0 +1,63 @@
+"""RandomNormal: noise without end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import Layer, Names, Shape, SourceState, at_least, default, positive
+from nacre.random import Random
+
+
+class RandomNormalLayer(Layer, is_source=True):
+    """Fill every top with numbers of the normal distribution of mean 0 and variance 1, new ones in each batch.
+
+    Tops are (batch_size, *output_dims), of the net's type. Batch number i is a function of the seed, the layer's name
+    and i, in every phase: NumPy's `standard_normal` of `nacre.random` in float64, draw t for top t. It has no end, so
+    passes (epochs) are those of the other sources. After Mocha.jl's `RandomNormalLayer`; tops of another batch size
+    come from another layer.
+    """
+
+    tops: Annotated[Names, at_least(1), "names of the blobs"]
+    output_dims: Annotated[Shape, positive, "shape of one record"] = default(())
+    batch_size: Annotated[int, positive, "records in a batch"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RandomNormalState:
+        return RandomNormalState(self, backend)
+
+
+class RandomNormalState(SourceState, host_only=True):
+    """`RandomNormalLayer` on any backend. Of several ranks, each takes every `ranks`-th batch."""
+
+    endless = True
+
+    def __init__(self, layer: RandomNormalLayer, backend: Any) -> None:
+        super().__init__(layer, backend, [], [])
+        self.rows = layer.batch_size
+        self.blobs = [backend.blob((layer.batch_size, *layer.output_dims)) for _ in layer.tops]
+        self.batches = 0
+        rank, ranks = backend.rank, backend.ranks
+        self.random = Random(backend.seed, layer.name, lambda: self.batches * ranks + rank)
+
+    def ready(self) -> None:
+        self.exact = [np.empty(blob.shape) for blob in self.blobs]  # float64: the same noise in every type
+
+    def forward(self, inputs: list[Any]) -> None:
+        for draw, (blob, exact) in enumerate(zip(self.blobs, self.exact, strict=True)):
+            self.random.generator(draw).standard_normal(out=exact)
+            np.copyto(blob, exact, casting="same_kind")
+        self.batches += 1
+
+    def rewind(self) -> None:
+        """It has no beginning."""
+
+    def memory(self) -> dict[str, int]:
+        return {"batches": self.batches}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self.batches = int(memory.get("batches", 0))
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

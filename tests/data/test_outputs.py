@@ -1,0 +1,179 @@
+"""HDF5Output and MemoryOutput: the rows that count, of every pass, and a file that is complete or not there."""
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from nacre import ConfigError, DataError, InputLayer, Net
+from nacre.testing import Example, LayerTests
+from nacre_data import HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
+
+X = np.arange(15, dtype=np.float32).reshape(5, 3)
+LABEL = np.arange(5)
+
+
+class TestMemoryOutput(LayerTests):
+    layer = MemoryOutputLayer
+
+    def examples(self):
+        yield Example({}, [(3, 2), (2, 1, 2, 2)])
+        yield Example({}, [np.arange(4)], label="whole numbers")
+
+    def reference(self, layer, inputs, parameters):
+        return []
+
+
+class TestHDF5Output(LayerTests):
+    layer = HDF5OutputLayer
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder, self.made = tmp_path, 0
+
+    def make(self, example):
+        self.made += 1  # the tests have several at a time
+        return HDF5OutputLayer(
+            name="tested", bottoms=["bottom0", "bottom1"], filename=self.folder / f"{self.made}.h5", **example.fields
+        )
+
+    def examples(self):
+        yield Example({}, [(3, 2), np.arange(4)])
+        yield Example({"datasets": ["a", "b"]}, [(2, 1, 2, 2), (3,)], label="other names")
+
+    def reference(self, layer, inputs, parameters):
+        return []
+
+
+def make(sink: Any, phase: str = "test") -> Net:
+    source = MemoryDataLayer(name="d", tops=["x", "label"], data=[X, LABEL], batch_size=2)
+    return Net("t", [source, sink], backend="numpy", phase=phase)
+
+
+def to_file(path: Path, **fields: Any) -> HDF5OutputLayer:
+    return HDF5OutputLayer(**{"name": "out", "bottoms": ["x", "label"], "filename": path, **fields})
+
+
+# MemoryOutput
+
+
+def test_memory_keeps_a_copy_of_the_rows_that_count() -> None:
+    net = make(MemoryOutputLayer(name="out", bottoms=["x", "label"]))
+    state = net.node_ops["out"].state
+    for _ in range(2):
+        net.forward_epoch()
+        x, label = state.outputs
+        assert [one.tolist() for one in label] == [[0, 1], [2, 3], [4]]
+        assert [one.shape for one in x] == [(2, 3), (2, 3), (1, 3)]
+        np.testing.assert_array_equal(np.concatenate(x), X)
+        state.reset_outputs()
+        assert state.outputs == [[], []]
+
+
+def test_memory_is_there_after_shutdown() -> None:
+    net = make(MemoryOutputLayer(name="out", bottoms="label"))
+    net.forward()
+    net.shutdown()
+    assert net.node_ops["out"].state.outputs[0][0].tolist() == [0, 1]
+
+
+def test_nothing_to_keep() -> None:
+    with pytest.raises(ConfigError, match=r"out: bottoms=.*, but at least 1 must be given"):
+        MemoryOutputLayer(name="out", bottoms=[])
+
+
+# HDF5Output
+
+
+@pytest.mark.parametrize("names", [(), ("scores", "a-label")])
+def test_a_file_has_the_rows_that_count(tmp_path: Path, names: Any) -> None:
+    path = tmp_path / "out.h5"
+    with make(to_file(path, datasets=names)) as net:
+        net.forward_epoch()
+    with h5py.File(path) as file:
+        assert list(file) == sorted(names or ("x", "label"))
+        x, label = (file[name] for name in names or ("x", "label"))
+        assert (x.dtype, label.dtype) == ("float32", "int64")
+        np.testing.assert_array_equal(x, X)
+        np.testing.assert_array_equal(label, LABEL)
+
+
+def test_fewer_rows_are_written_by_hand(tmp_path: Path) -> None:
+    layers = [InputLayer(tops="x", shape=3, batch_size=4), to_file(tmp_path / "a.h5", bottoms="x")]
+    with Net("t", layers, backend="numpy") as net:
+        for rows in (4, 1, 3):
+            net.write("x", np.full((rows, 3), rows))
+            net.forward()
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert file["x"][:, 0].tolist() == [4] * 4 + [1] + [3] * 3
+
+
+def test_the_file_has_its_name_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "out.h5"
+    path.write_bytes(b"what was there")
+    net = make(to_file(path, force_overwrite=True))
+    net.forward()
+    net.forward()
+    assert path.read_bytes() == b"what was there"
+    net.shutdown()
+    with h5py.File(path) as file:
+        assert file["label"][:].tolist() == [0, 1, 2, 3]
+    assert list(tmp_path.iterdir()) == [path]
+    net.shutdown()
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_net_that_never_ran_writes_nothing(tmp_path: Path, runs: bool) -> None:
+    net = make(to_file(tmp_path / "out.h5"))
+    if runs:
+        net.forward()
+    net.shutdown()
+    assert (tmp_path / "out.h5").exists() == runs
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out.h5"
+    path.write_bytes(b"precious")
+    with pytest.raises(DataError, match=r"out: .*out\.h5 is there already\n.*force_overwrite"):
+        make(to_file(path))
+    assert path.read_bytes() == b"precious"
+
+
+def test_a_file_that_came_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out.h5"
+    net = make(to_file(path))
+    net.forward()
+    path.write_bytes(b"precious")
+    with pytest.raises(DataError, match=r"out: .*out\.h5 is there already"):
+        net.shutdown()
+    assert path.read_bytes() == b"precious"
+
+
+def test_two_nets_do_not_write_one_file(tmp_path: Path) -> None:
+    sink = to_file(tmp_path / "out.h5", force_overwrite=True)
+    with make(sink) as one, make(sink, "validation") as other:
+        one.forward()
+        with pytest.raises(DataError, match=r"out\.h5: cannot be written by layer 'out'"):
+            other.forward()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    net = make(to_file(tmp_path / "none/out.h5"))
+    with pytest.raises(DataError, match=r"none/out\.h5: cannot be written by layer 'out': .*\n.*folder"):
+        net.forward()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"bottoms": []}, "out: bottoms=.*, but at least 1 must be given"),
+        ({"filename": ["a", "b"]}, "out: filename=.*, but exactly 1 must be given"),
+        ({"datasets": ["a"]}, r"out: datasets=\('a',\), but there must be as many as bottoms, 2"),
+        ({"datasets": ["a", "a"]}, "out: datasets=.*, but each must have a name of its own"),
+    ],
+)
+def test_bad_fields(fields: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        to_file(Path("out.h5"), **fields)

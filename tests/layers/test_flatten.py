@@ -1,0 +1,65 @@
+"""Flatten: several axes as one."""
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from agreement import Agreement
+from nacre import ConfigError, InputLayer, Net
+from nacre.testing import Example
+from nacre_layers import FlattenLayer
+
+
+class TestFlatten(Agreement):
+    layer = FlattenLayer
+
+    def examples(self):
+        yield Example({}, [(2, 3, 2, 2), (3, 4)], label="two bottoms")
+        yield Example({"axis": 2}, [(2, 3, 2, 4)], label="rows and columns")
+        yield Example({"axis": -3, "end_axis": 2}, [(2, 3, 2, 4)], label="channels and rows")
+
+    def strategy(self):
+        def build(shape, first, last, from_behind):
+            first = 1 + first % (len(shape) - 1)
+            last = first + last % (len(shape) - first)
+            behind = len(shape) * from_behind
+            return Example({"axis": first - behind, "end_axis": last - behind}, [tuple(shape)])
+
+        shapes = st.lists(st.integers(1, 4), min_size=2, max_size=5)
+        return st.builds(build, shapes, st.integers(0, 4), st.integers(0, 4), st.booleans())
+
+    def in_torch(self, layer, inputs, parameters):
+        return [x.flatten(layer.axis, layer.end_axis) for x in inputs]
+
+    def reference(self, layer, inputs, parameters):
+        tops = []
+        for x in inputs:
+            shape = list(x.shape)
+            first, last = (axis % x.ndim for axis in (layer.axis, layer.end_axis))
+            length = 1
+            for _ in range(first, last + 1):
+                length *= shape.pop(first)
+            tops.append(np.array(list(x.flat)).reshape([*shape[:first], length, *shape[first:]]))
+        return tops
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"axis": 3}, r"y: axis=3, but the bottom of shape \(1, 2, 3\) has the axes 1 to 2"),
+        ({"axis": 2, "end_axis": 1}, "y: end_axis=1, but it must be from axis=2 to 2"),
+        ({"end_axis": 3}, r"y: end_axis=3, but it must be from axis=1 to 2 for a bottom of shape \(1, 2, 3\)"),
+        ({"axis": 0}, "y: axis=0, but it must be different from 0"),
+    ],
+)
+def test_axes_that_are_none(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        Net("n", [InputLayer(tops="x", shape=(2, 3)), FlattenLayer(bottoms="x", tops="y", **fields)], backend="numpy")
+
+
+def test_nothing_is_copied():
+    layers = [InputLayer(tops="x", shape=(2, 3), dtype="int64"), FlattenLayer(bottoms="x", tops="y")]
+    net = Net("n", layers, backend="numpy", phase="predict")
+    op = net.node_ops["y"]
+    assert np.shares_memory(op.state.blobs[0], op.input_arrays[0])
+    assert op.state.blobs[0].dtype == "int64"
