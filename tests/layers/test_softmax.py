@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
+from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests, Trial, assert_close
+from nacre.testing import Example, Trial, assert_close
 from nacre_layers import SoftmaxLayer
 
 
-class TestSoftmax(LayerTests):
+class TestSoftmax(Agreement):
     layer = SoftmaxLayer
 
     def examples(self):
@@ -16,6 +18,14 @@ class TestSoftmax(LayerTests):
         yield Example({"axis": -1}, [(2, 3, 4)], label="last axis")
         yield Example({}, [(2, 3, 2, 2), (3, 2)], label="two bottoms")
         yield Example({"axis": 3}, [(2, 1, 2, 3, 2)], label="five axes")
+
+    def strategy(self):
+        shape = st.tuples(*[st.integers(1, 4)] * 3) | st.tuples(*[st.integers(1, 4)] * 5)
+        fields = st.fixed_dictionaries({"axis": st.sampled_from([1, 2, -1])})
+        return st.builds(Example, fields, st.lists(shape, min_size=1, max_size=2))
+
+    def in_torch(self, layer, inputs, parameters):
+        return [x.softmax(layer.axis) for x in inputs]
 
     def reference(self, layer, inputs, parameters):
         tops = []

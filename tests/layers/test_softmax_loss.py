@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from agreement import Agreement
+from losses import NORMALIZE, WEIGHT, class_weights, loss_and_gradients, places, scores_and_labels
 from nacre import ConfigError, DataError, InputLayer, Net
-from nacre.testing import Example, LayerTests, assert_close
+from nacre.testing import Example, assert_close
 from nacre_layers import SoftmaxLossLayer
 
 
-class TestSoftmaxLoss(LayerTests):
+class TestSoftmaxLoss(Agreement):
     layer = SoftmaxLossLayer
 
     def examples(self):
@@ -18,16 +20,32 @@ class TestSoftmaxLoss(LayerTests):
         yield Example({"weight": 0.3}, [(4, 3), np.array([[0.0], [2], [1], [2]])], wanted=[0], label="floating labels")
         spatial = np.arange(2 * 2 * 3).reshape(2, 1, 2, 3) % 4
         yield Example({}, [(2, 4, 2, 3), spatial.astype("uint8")], label="images")
-        yield Example({"axis": -1}, [(3, 2, 4), np.array([[0, 1], [2, 3], [3, 0]], "int32")], label="last axis")
+        last = np.array([[0, 1], [2, 255], [3, 0]], "int32")
+        yield Example(
+            {"axis": -1, "ignore_label": 255, "weights": [1, 2, 0, 1]}, [(3, 2, 4), last], label="last axis, options"
+        )
+
+    def strategy(self):
+        return scores_and_labels(weighted=True, weight=WEIGHT, normalize=NORMALIZE)
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        x, labels = inputs
+        rows, used, divisor = places(layer, x.detach().numpy(), labels.numpy())
+        log = x.movedim(layer.axis, -1).reshape(rows.shape).log_softmax(-1)
+        weights = torch.tensor(class_weights(layer, tuple(x.shape)))
+        parts = [weights[place, label] * log[place, label] for place, label in used]
+        return -layer.weight / divisor * (sum(parts) + 0 * x.sum())
 
     def reference(self, layer, inputs, parameters):
-        x = np.moveaxis(inputs[0], layer.axis, -1)
-        rows = x.reshape(-1, x.shape[-1])
+        rows, used, divisor = places(layer, *inputs)
+        weights = class_weights(layer, inputs[0].shape)
         losses = [
-            -math.log(math.exp(row[int(label)]) / sum(math.exp(value) for value in row))
-            for row, label in zip(rows, inputs[1].reshape(-1), strict=True)
+            -weights[place][label] * math.log(math.exp(rows[place][label]) / sum(math.exp(one) for one in rows[place]))
+            for place, label in used
         ]
-        return layer.weight * sum(losses) / len(losses)
+        return layer.weight * sum(losses) / divisor
 
 
 def loss_net(scores, labels, **fields):
@@ -141,3 +159,103 @@ def test_losses_add_up():
     net.backward()
     alone.backward()
     assert_close(net.gradient("x"), 1.5 * alone.gradient("x"))
+
+
+def test_golden_numbers_with_weights():
+    fields = {"weights": [1, 2, 3], "normalize_weights": "local"}
+    loss, gradient, _ = loss_and_gradients(SoftmaxLossLayer, np.array([[1.0, 2, 3]]), np.array([2]), **fields)
+    assert_close(loss, 0.611408947, tolerance=1e-9)
+    assert_close(gradient, [[0.13504586, 0.36709271, -0.50213857]], tolerance=1e-8)
+
+
+@pytest.mark.parametrize("how", ["local", "global", "no"])
+@pytest.mark.parametrize("shape", [(3,), (3, 2, 2), (2, 3, 2, 2)])
+def test_equal_weights_are_none_unless_taken_as_they_are(how, shape):
+    scores, labels = np.random.default_rng(0).standard_normal((2, 3, 2, 2)), np.arange(8).reshape(2, 2, 2) % 3
+    plain = loss_and_gradients(SoftmaxLossLayer, scores, labels)
+    weighted = loss_and_gradients(SoftmaxLossLayer, scores, labels, weights=np.full(shape, 5.0), normalize_weights=how)
+    factor = 5 if how == "no" else 1
+    assert_close(weighted[0], factor * plain[0])
+    assert_close(weighted[1], factor * plain[1])
+
+
+def test_against_torch_with_weights_and_ignored_labels():
+    """PyTorch divides by the weights of the labels, so its sum is compared."""
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(2)
+    scores, labels = random.standard_normal((4, 5, 3)), random.integers(0, 5, (4, 3))
+    weights = random.uniform(0.5, 2, 5)
+    x = torch.tensor(scores, requires_grad=True)
+    fields = {"weight": torch.tensor(weights), "ignore_index": 2, "reduction": "sum"}
+    expected = torch.nn.functional.cross_entropy(x, torch.tensor(labels), **fields)
+    expected.backward()
+    fields = {"weights": weights, "normalize_weights": "no", "ignore_label": 2, "normalize": "none"}
+    loss, gradient, _ = loss_and_gradients(SoftmaxLossLayer, scores, labels, **fields)
+    assert_close(loss, expected.item())
+    assert_close(gradient, x.grad.numpy())
+
+
+@pytest.mark.parametrize(("normalize", "divisor"), [("valid", 5), ("full", 8), ("batch", 2), ("none", 1)])
+def test_what_the_sum_is_divided_by(normalize, divisor):
+    scores, labels = np.zeros((2, 4, 2, 2)), np.array([0, 1, 255, 3, 255, 255, 1, 2]).reshape(2, 2, 2)
+    fields = {"normalize": normalize, "ignore_label": 255}
+    loss, gradient, _ = loss_and_gradients(SoftmaxLossLayer, scores, labels, **fields)
+    assert_close(loss, 5 * math.log(4) / divisor)
+    assert_close(gradient[0, :, 0, 0], np.array([-0.75, 0.25, 0.25, 0.25]) / divisor)
+    assert not gradient[0, :, 1, 0].any(), "an ignored label has no gradient"
+
+
+def test_a_batch_of_ignored_labels_has_no_loss():
+    loss, gradient, _ = loss_and_gradients(SoftmaxLossLayer, (2, 3), np.array([-1, -1]), ignore_label=-1)
+    assert loss == 0
+    assert not gradient.any()
+
+
+def test_a_label_that_is_not_quite_the_ignored_one_is_told():
+    with pytest.raises(DataError, match=r"tested: label 255 of record 1"):
+        loss_and_gradients(SoftmaxLossLayer, (2, 3), np.array([-1, 255]), ignore_label=-1)
+
+
+def test_labels_have_a_gradient_of_zero():
+    _, _, gradient = loss_and_gradients(SoftmaxLossLayer, (2, 3), np.array([1.0, 2.0]))
+    assert_close(gradient, np.zeros(2))
+
+
+def test_the_loss_of_many_labels_is_accurate_in_float32():
+    """Mocha's kernels add up losses in float32, one by one, so that the sum drowns its own terms."""
+    scores, labels = np.zeros((1, 2, 1 << 20)), np.zeros((1, 1 << 20), int)
+    scores[0, 0] = np.random.default_rng(0).uniform(-2, 2, 1 << 20)
+    scores = scores.astype(np.float32)
+    coarse, _, _ = loss_and_gradients(SoftmaxLossLayer, scores, labels, dtype="float32")
+    exact = np.log1p(np.exp(-scores[0, 0].astype(float))).mean()
+    assert abs(coarse - exact) < 1e-6 * exact
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"weights": [1, -2, 3]}, r"loss: weights=\(1.0, -2.0, 3.0\), but every number must be 0 or more"),
+        ({"weights": ["a"]}, "weights=.*, but it must be a list of finite numbers"),
+        ({"weights": 3.0}, "weights=3.0, but it must be a list of finite numbers"),
+        ({"weights": [[1, 2], [3]]}, "weights=.*, but it must be a list of finite numbers"),
+        ({"weights": [1, math.nan]}, "weights=.*, but it must be a list of finite numbers"),
+        ({"normalize_weights": "some"}, "normalize_weights='some', but it must be one of 'local', 'global', 'no'"),
+        ({"normalize": "some"}, "normalize='some', but it must be one of 'valid', 'full', 'batch', 'none'"),
+        ({"ignore_label": 1.5}, "ignore_label=1.5, but it must be a whole number"),
+    ],
+)
+def test_bad_fields(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        SoftmaxLossLayer(name="loss", bottoms=["x", "label"], **fields)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2], r"weights have the shape \(2,\), but \(3,\), \(3, 2\) or \(4, 3, 2\) is needed for scores \(4, 3, 2"),
+        ([0, 0, 0], r"weights add up to 0 over axes \(1,\), so normalize_weights='local' cannot scale them"),
+    ],
+)
+def test_weights_that_do_not_fit(weights, message):
+    with pytest.raises(ConfigError, match=f"loss: {message}"):
+        loss_net(np.zeros((4, 3, 2)), np.zeros((4, 2), int), weights=weights)

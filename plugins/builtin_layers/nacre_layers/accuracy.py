@@ -1,49 +1,47 @@
-"""Accuracy: the share of records whose highest score is the label's."""
+"""Accuracy: the share of labels that are among the highest scores."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Layer, LayerState, Names, exactly, non_zero
+from nacre import Array, ConfigError, Layer, LayerState, Names, exactly, non_zero, positive
 
 from .classes import Classes
 
 
 class AccuracyLayer(Layer, is_sink=True, has_stats=True):
-    """The share of labels that the highest score hits; of equal scores the first one wins.
+    """The share of labels whose score is one of the `top_k` highest.
 
-    Bottoms are the scores and the labels, as for SoftmaxLoss. The statistic `accuracy` is a mean over all rows that
-    count since the last reset, `error` is 1 - accuracy. After Mocha.jl's `AccuracyLayer`.
+    Equal scores count against the label: it is a hit if at most `top_k` scores, its own among them, are as high as its
+    own or higher. So a net that gives all classes the same score has no hits. Bottoms are the scores and the labels, as
+    for SoftmaxLoss. The statistic `accuracy` is a mean over all labels of rows that count since the last reset,
+    `records` is their number, `error` is 1 - accuracy, and `class_0`, `class_1`, ... are the accuracies of the labels
+    of each class, 0 where there were none. After Mocha.jl's `AccuracyLayer` and Caffe's.
+
+    Example:
+        [[layer]]
+        type = "Accuracy"
+        bottoms = ["score", "label"]  # (8, 10), (8,)
+        top_k = 5
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
+    top_k: Annotated[int, positive, "among how many of the highest scores the label must be"] = 1
+    ignore_label: Annotated[int | None, "labels of this value count for nothing"] = None
     report_error: Annotated[bool, "give the statistic `error` too"] = False
+    per_class: Annotated[bool, "give the accuracy of each class too"] = False
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AccuracyState:
         return AccuracyState(self, backend, inputs, diffs)
 
 
-class AccuracyState(LayerState, reads=""):
-    """`AccuracyLayer` on any backend."""
+class ShareState(LayerState, reads=""):
+    """Counts hits: what layers that report an accuracy have in common."""
 
-    def __init__(self, layer: AccuracyLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
-        self.hits: Any = 0
-        self.total = 0
-
-    def forward(self, inputs: list[Array]) -> None:
-        xp = self.backend.xp
-        before, _, behind = self.classes.shape
-        count = self.classes.count
-        label = self.classes.labels(inputs[1], count)
-        winner = self.backend.scratch((before, behind), "int64")
-        xp.argmax(inputs[0].reshape(self.classes.shape), axis=1, out=winner)
-        hit = self.backend.scratch((count,), "bool")
-        xp.equal(winner.reshape(-1)[:count], label, out=hit)
-        self.hits = self.hits + xp.count_nonzero(hit)
-        self.total += count
+        self.reset_statistics()
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """A statistic has no gradient."""
@@ -54,7 +52,63 @@ class AccuracyState(LayerState, reads=""):
         return {**statistics, "error": 1 - accuracy} if self.layer.report_error else statistics
 
     def reset_statistics(self) -> None:
-        self.hits, self.total = 0, 0
+        self.hits: Any = 0
+        self.total = 0
 
     def shutdown(self) -> None:
         """Nothing is held."""
+
+
+class AccuracyState(ShareState, reads=""):
+    """`AccuracyLayer` on any backend."""
+
+    def __init__(self, layer: AccuracyLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
+        self.shape = self.classes.shape
+        super().__init__(layer, backend, inputs, diffs)
+        if layer.top_k > self.shape[1]:
+            raise ConfigError(f"{layer.name}: top_k={layer.top_k}, but there are {self.shape[1]} classes")
+
+    def ready(self) -> None:
+        self.classes.ready()
+
+    def forward(self, inputs: list[Array]) -> None:
+        xp, scratch, classes = self.backend.xp, self.backend.scratch, self.classes
+        picked, count = classes.pick(inputs[1]), classes.count
+        real = (count // self.shape[2], *self.shape[1:])
+        x = inputs[0].reshape(self.shape)[: real[0]]
+        own = scratch((real[0], 1, real[2]), str(x.dtype))
+        xp.take(inputs[0].reshape(-1), picked, out=own.reshape(-1), mode="clip")
+        reaches, rivals = scratch(real, "bool"), scratch((real[0], real[2]), "int64")
+        xp.greater_equal(x, own, out=reaches)
+        xp.sum(reaches, axis=1, out=rivals)
+        hit, other = scratch((count,), "bool", slot=1), scratch((count,), "bool", slot=2)
+        xp.less_equal(rivals.reshape(-1), self.layer.top_k, out=hit)
+        xp.greater(rivals.reshape(-1), 0, out=other)  # a label whose score is NaN reaches not even itself
+        xp.logical_and(hit, other, out=hit)
+        if classes.ignored is not None:
+            xp.logical_not(classes.ignored, out=other)
+            xp.logical_and(hit, other, out=hit)
+        self.hits = self.hits + xp.count_nonzero(hit)
+        self.total += classes.used()
+        if self.layer.per_class:
+            self._count_classes(inputs[1], hit)
+
+    def _count_classes(self, label: Array, hit: Array) -> None:
+        xp, classes = self.backend.xp, self.shape[1]
+        labels = self.classes.labels(label, self.classes.count)
+        used = xp.ones(labels.shape) if self.classes.ignored is None else ~self.classes.ignored
+        self.class_hits = self.class_hits + xp.bincount(labels, weights=hit, minlength=classes)
+        self.class_totals = self.class_totals + xp.bincount(labels, weights=used, minlength=classes)
+
+    def dump_statistics(self) -> dict[str, float]:
+        statistics = super().dump_statistics()
+        for place in range(self.shape[1] if self.layer.per_class else 0):
+            hits, total = (float(one[place]) if self.total else 0.0 for one in (self.class_hits, self.class_totals))
+            statistics[f"class_{place}"] = hits / total if total else 0.0
+        return statistics
+
+    def reset_statistics(self) -> None:
+        super().reset_statistics()
+        self.class_hits: Any = 0
+        self.class_totals: Any = 0

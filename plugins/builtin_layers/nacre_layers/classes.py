@@ -5,13 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from nacre import Array, ConfigError, DataError
 
 
 class Classes:
-    """What a layer over scores and labels knows of its bottoms: the axis of the classes, and how many labels count.
+    """What a layer over scores and labels knows of its bottoms: the axis of the classes, and which labels count.
 
-    `shape` is that of the scores, read as (before the axis, classes, behind it).
+    `shape` is that of the scores, read as (before the axis, classes, behind it). Labels that equal the layer's
+    `ignore_label`, if it has one, are free: after `labels` or `pick`, `ignored` says which they are.
     """
 
     def __init__(self, layer: Any, backend: Any, scores: tuple[int, ...], labels: tuple[int, ...]) -> None:
@@ -21,38 +24,104 @@ class Classes:
         self.backend = backend
         self.images = scores[0]
         self.shape = split_shape(scores, axis)
+        self.ignore_label: int | None = getattr(layer, "ignore_label", None)
+        self.ignored: Array = None
+
+    def ready(self) -> None:
+        """Make the arrays that live from call to call."""
+        before, classes, behind = self.shape
+        # the flat index of the score of class 0 at each label's place
+        starts = np.arange(before)[:, None] * (classes * behind) + np.arange(behind)
+        self._starts, self._picked = (self.backend.empty((before * behind,), "int64") for _ in range(2))
+        self.backend.from_host(starts.reshape(-1).astype(np.int64), self._starts)
+        if self.ignore_label is not None:
+            self._ignored = self.backend.empty((before * behind,), "bool")
+
+    @property
+    def rows(self) -> int:
+        """How many records are real."""
+        return min(self.backend.rows, self.images)
 
     @property
     def count(self) -> int:
         """How many labels belong to rows that are real."""
         before, _, behind = self.shape
-        return before * behind * min(self.backend.rows, self.images) // self.images
+        return before * behind * self.rows // self.images
 
     def labels(self, label: Array, count: int) -> Array:
-        """Give the first `count` labels as a flat array of int64, checked.
+        """Give the first `count` labels as a flat array of int64, checked; those that are ignored are 0.
 
         Raises:
             DataError: a label is not a whole number from 0 to classes - 1; the message names the record.
         """
-        xp, scratch, classes = self.backend.xp, self.backend.scratch, self.shape[1]
-        flat = label.reshape(-1)[:count]
-        whole = scratch((count,), "int64", slot=7)
-        right, below = (scratch((count,), "bool", slot=slot) for slot in (7, 8))
-        xp.greater_equal(flat, 0, out=right)  # false for NaN
-        xp.less(flat, classes, out=below)
-        xp.logical_and(right, below, out=right)
-        if bool(xp.all(right)):
-            xp.copyto(whole, flat, casting="unsafe")
-            xp.equal(whole, flat, out=right)
-            if bool(xp.all(right)):
-                return whole
-        place = int(xp.argmin(right))
-        record = place // (label.size // label.shape[0])  # a record may have many labels
-        raise DataError(
-            f"{self.layer.name}: label {float(flat[place]):g} of record {record} of the batch "
-            f"is not a whole number from 0 to {classes - 1}",
-            "check the label file, and the number of outputs of the layer below",
+        if self.ignore_label is not None:
+            self.ignored = self._ignored[:count]
+            self.backend.xp.equal(label.reshape(-1)[:count], self.ignore_label, out=self.ignored)
+        return whole_numbers(
+            self.layer,
+            self.backend,
+            label,
+            count,
+            self.shape[1],
+            free=self.ignored,
+            remedy="check the label file, and the number of outputs of the layer below",
         )
+
+    def pick(self, label: Array) -> Array:
+        """Give the flat place of every label's own score among the scores, as int64; good until the next `pick`."""
+        xp, count = self.backend.xp, self.count
+        picked = self._picked[:count]
+        xp.multiply(self.labels(label, count), self.shape[2], out=picked)
+        xp.add(picked, self._starts[:count], out=picked)
+        return picked
+
+    def used(self) -> int:
+        """Count the labels that are not ignored."""
+        return self.count if self.ignored is None else self.count - int(self.backend.xp.count_nonzero(self.ignored))
+
+
+def whole_numbers(
+    layer: Any,
+    backend: Any,
+    given: Array,
+    count: int,
+    limit: int,
+    *,
+    free: Array | None = None,
+    what: str = "label",
+    remedy: str = "",
+) -> Array:
+    """Give the first `count` numbers of an array as a flat array of int64, good until the end of the call.
+
+    Where `free` is true any finite number will do; it becomes 0.
+
+    Raises:
+        DataError: one of them is not a whole number from 0 to `limit` - 1; the message names the record.
+    """
+    xp, scratch = backend.xp, backend.scratch
+    flat = given.reshape(-1)[:count]
+    whole = scratch((count,), "int64", slot=7)
+    right, below = (scratch((count,), "bool", slot=slot) for slot in (7, 8))
+    xp.greater_equal(flat, 0, out=right)  # false for NaN
+    xp.less(flat, limit, out=below)
+    xp.logical_and(right, below, out=right)
+    if free is not None:
+        xp.logical_or(right, free, out=right)
+    if bool(xp.all(right)):
+        xp.copyto(whole, flat, casting="unsafe")
+        xp.equal(whole, flat, out=right)
+        if bool(xp.all(right)):
+            if free is not None:
+                xp.logical_not(free, out=below)
+                xp.multiply(whole, below, out=whole)
+            return whole
+    place = int(xp.argmin(right))
+    record = place // (given.size // given.shape[0])  # a record may have many
+    raise DataError(
+        f"{layer.name}: {what} {float(flat[place]):g} of record {record} of the batch "
+        f"is not a whole number from 0 to {limit - 1}",
+        remedy,
+    )
 
 
 def class_axis(layer: Any, shape: tuple[int, ...]) -> int:

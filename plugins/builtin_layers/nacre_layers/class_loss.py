@@ -1,0 +1,152 @@
+"""What losses over classes have in common: the labels that are ignored, the weights of classes, the divisor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import Array, ConfigError, LayerState, default, non_zero, one_of
+
+from .classes import Classes, class_axis
+from .losses import FLOOR, NORMALIZERS, Loss, divisor
+from .number_lists import NumberLists
+
+
+class ClassLoss(Loss):
+    """A loss over classes."""
+
+    axis: Annotated[int, non_zero, "axis of the classes"] = 1
+    normalize: Annotated[
+        str, NORMALIZERS, "what the sum is divided by: the labels not ignored, all labels, the records, or 1"
+    ] = "valid"
+    ignore_label: Annotated[int | None, "labels of this value count for nothing"] = None
+
+
+class WeightedClassLoss(ClassLoss):
+    """A loss over classes that may have weights of their own."""
+
+    weights: Annotated[
+        NumberLists, "one number for each class, or an array of the shape of one record's scores, or of a batch's"
+    ] = default(())
+    normalize_weights: Annotated[
+        str,
+        one_of("local", "global", "no"),
+        "whether weights are scaled so that their mean is 1: over the classes, over a record, or not",
+    ] = "local"
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.weights and np.min(self.weights) < 0:
+            yield f"weights={self.weights}, but every number must be 0 or more"
+
+
+def class_weights(layer: WeightedClassLoss, scores: tuple[int, ...]) -> np.ndarray:
+    """Give the weight of each score, were it the label's.
+
+    Raises:
+        ConfigError: the weights do not fit the scores, or cannot be scaled because they are all 0.
+    """
+    axis, weights = class_axis(layer, scores), np.array(layer.weights)
+    if weights.shape == (scores[axis],):
+        weights = weights.reshape([-1 if place == axis else 1 for place in range(len(scores))])
+    elif weights.shape not in (scores[1:], scores):
+        raise ConfigError(
+            f"{layer.name}: weights have the shape {weights.shape}, but {(scores[axis],)}, {scores[1:]} or {scores} "
+            f"is needed for scores {scores}"
+        )
+    weights = np.broadcast_to(weights, scores)
+    if layer.normalize_weights == "no":
+        return weights
+    over = (axis,) if layer.normalize_weights == "local" else tuple(range(1, len(scores)))
+    total = weights.sum(axis=over, keepdims=True)
+    if not total.all():
+        raise ConfigError(
+            f"{layer.name}: weights add up to 0 over axes {over}, so normalize_weights='{layer.normalize_weights}' "
+            "cannot scale them",
+            "normalize_weights='no' takes them as they are",
+        )
+    return weights * (prod(scores[place] for place in over) / total)
+
+
+def class_divisor(layer: ClassLoss, classes: Classes) -> int:
+    """Give what a loss over classes is divided by, after its labels were read."""
+    return divisor(layer.normalize, valid=classes.used(), full=classes.count, batch=classes.rows)
+
+
+class ClassLossState(LayerState, reads=""):
+    """loss = -weight / M · Σ ω log p, with the probability p of each label's class and the weight ω of that class.
+
+    A subclass gives the probabilities, and the gradient.
+    """
+
+    floor: float = FLOOR
+
+    def __init__(self, layer: WeightedClassLoss, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
+        self.shape = self.classes.shape
+        self.weights = class_weights(layer, inputs[0].shape) if layer.weights else None
+        self.loss: Any = 0.0
+
+    def ready(self) -> None:
+        empty, labels = self.backend.empty, self.shape[0] * self.shape[2]
+        self.classes.ready()
+        self.chosen, self.share = empty((labels,)), empty((labels,))
+        if self.weights is not None:
+            self.weight_of = empty(self.shape)
+            host = self.weights.reshape(self.shape).astype(self.backend.dtype)
+            self.backend.from_host(host, self.weight_of)
+
+    def probabilities(self, x: Array) -> Array:
+        """Give the probabilities of the classes, of the bottom as (before, classes, behind)."""
+        raise NotImplementedError
+
+    def forward(self, inputs: list[Array]) -> None:
+        xp, layer = self.backend.xp, self.layer
+        self.picked = self.classes.pick(inputs[1])
+        self.count = count = self.classes.count
+        chosen = self.chosen[:count]
+        probabilities = self.probabilities(inputs[0].reshape(self.shape))
+        xp.take(probabilities.reshape(-1), self.picked, out=chosen, mode="clip")
+        log = self.backend.scratch(chosen.shape)
+        xp.maximum(chosen, self.floor, out=log)
+        xp.log(log, out=log)
+        self.shares = self._shares(count)
+        if self.shares is not None:
+            xp.multiply(log, self.shares, out=log)
+        self.factor = layer.weight / class_divisor(layer, self.classes)
+        self.loss = -self.factor * xp.sum(log)
+
+    def _shares(self, count: int) -> Array | None:
+        """Give what each label counts; None where all count 1."""
+        xp, ignored = self.backend.xp, self.classes.ignored
+        if self.weights is None and ignored is None:
+            return None
+        share = self.share[:count]
+        if self.weights is None:
+            share[...] = 1
+        else:
+            xp.take(self.weight_of.reshape(-1), self.picked, out=share, mode="clip")
+        if ignored is not None:
+            used = self.backend.scratch((count,), "bool")
+            xp.logical_not(ignored, out=used)
+            xp.multiply(share, used, out=share)
+        return share
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        dx, dlabel = diffs
+        if dx is not None:
+            self.gradient(dx)
+            dx[self.classes.rows :] = 0
+        if dlabel is not None:
+            dlabel[...] = 0
+
+    def gradient(self, dx: Array) -> None:
+        """Write the gradient of the bottom; rows that do not count do not matter."""
+        raise NotImplementedError
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

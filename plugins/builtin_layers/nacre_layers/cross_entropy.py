@@ -1,0 +1,128 @@
+"""Cross-entropies of yes-or-no targets: of probabilities, and of scores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Names, exactly
+
+from .losses import FLOOR, NORMALIZERS, Loss, PairLossState, divisor
+from .neurons import Sigmoid
+
+SIGMOID = Sigmoid()
+
+
+class BinaryCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = -weight / N · Σ (t log p + (1 - t) log(1 - p)), over the N rows that count.
+
+    Bottoms are probabilities p (behind a Sigmoid, say) and targets t, both from 0 to 1 and of one shape; axes of length
+    1 may differ. Both have a gradient. In the logarithms and below the fractions of the gradient, p and 1 - p are at
+    least 1e-20, so all is finite where a prediction is 0 or 1. After Mocha.jl's `BinaryCrossEntropyLossLayer`.
+
+    Example:
+        [[layer]]
+        type = "BinaryCrossEntropyLoss"
+        bottoms = ["prob", "target"]  # (8, 3), (8, 3)
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the probabilities and the targets"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BinaryCrossEntropyLossState:
+        return BinaryCrossEntropyLossState(self, backend, inputs, diffs)
+
+
+class BinaryCrossEntropyLossState(PairLossState, reads="inputs"):
+    """`BinaryCrossEntropyLossLayer` on any backend."""
+
+    def terms(self, a: Array, b: Array, out: Array) -> None:
+        xp, other, part = self.backend.xp, self.backend.scratch(a.shape, slot=1), self.backend.scratch(a.shape, slot=2)
+        self._logarithms(a, out, other)
+        xp.multiply(out, b, out=out)
+        xp.subtract(1.0, b, out=part)
+        xp.multiply(other, part, out=other)
+        xp.add(out, other, out=out)
+        xp.negative(out, out=out)
+
+    def _logarithms(self, p: Array, out: Array, other: Array) -> None:
+        """Write log p into `out`, and log(1 - p) into `other`."""
+        xp = self.backend.xp
+        xp.subtract(1.0, p, out=other)
+        for x, log in ((p, out), (other, other)):
+            xp.maximum(x, FLOOR, out=log)
+            xp.log(log, out=log)
+
+    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
+        xp, other = self.backend.xp, self.backend.scratch(a.shape, slot=1)
+        if place == 1:
+            self._logarithms(a, out, other)
+            xp.subtract(other, out, out=out)
+            return
+        # (1 - t) / (1 - p) - t / p: apart, since (p - t) / (p (1 - p)) is 0 / 0 where a hit is certain
+        part = self.backend.scratch(a.shape)
+        xp.subtract(1.0, a, out=other)
+        xp.maximum(other, FLOOR, out=other)
+        xp.subtract(1.0, b, out=part)
+        xp.divide(part, other, out=other)
+        xp.maximum(a, FLOOR, out=part)
+        xp.divide(b, part, out=out)
+        xp.subtract(other, out, out=out)
+
+
+class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = -weight / M · Σ (t log σ(x) + (1 - t) log(1 - σ(x))) with σ(x) = 1 / (1 + exp(-x)).
+
+    Bottoms are scores x and targets t from 0 to 1, of one shape; axes of length 1 may differ. Both have a gradient.
+    Computed from the scores, so nothing overflows. M is chosen by `normalize`: the rows that count ("batch"), the
+    targets in them ("full"), those of them that are not ignored ("valid"), or 1 ("none"). After Caffe's
+    `SigmoidCrossEntropyLoss`.
+
+    Example:
+        [[layer]]
+        type = "SigmoidCrossEntropyLoss"
+        bottoms = ["score", "target"]  # (8, 3), (8, 3)
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the scores and the targets"]
+    normalize: Annotated[str, NORMALIZERS, "what the sum is divided by"] = "batch"
+    ignore_label: Annotated[int | None, "targets of this value count for nothing"] = None
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SigmoidCrossEntropyLossState:
+        return SigmoidCrossEntropyLossState(self, backend, inputs, diffs)
+
+
+class SigmoidCrossEntropyLossState(PairLossState, reads="inputs"):
+    """`SigmoidCrossEntropyLossLayer` on any backend."""
+
+    def terms(self, a: Array, b: Array, out: Array) -> None:
+        # log(1 + exp(-|x|)) + max(x, 0) - x t
+        xp, part = self.backend.xp, self.backend.scratch(a.shape, slot=1)
+        xp.abs(a, out=out)
+        xp.negative(out, out=out)
+        xp.exp(out, out=out)
+        xp.log1p(out, out=out)
+        xp.maximum(a, 0.0, out=part)
+        xp.add(out, part, out=out)
+        xp.multiply(a, b, out=part)
+        xp.subtract(out, part, out=out)
+        self.valid = self.full = out.size
+        if self.layer.ignore_label is not None:
+            self.valid = int(xp.count_nonzero(self._clear(b, out)))
+
+    def divisor(self, rows: int) -> int:
+        return divisor(self.layer.normalize, valid=self.valid, full=self.full, batch=rows)
+
+    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
+        if place == 0:
+            SIGMOID.forward(self.backend, a, out)
+            self.backend.xp.subtract(out, b, out=out)
+        else:
+            self.backend.xp.negative(a, out=out)
+        if self.layer.ignore_label is not None:
+            self._clear(b, out)
+
+    def _clear(self, targets: Array, out: Array) -> Array:
+        """Write 0 into `out` where the target is ignored; give where it is not."""
+        used = self.backend.scratch(targets.shape, "bool")
+        self.backend.xp.not_equal(targets, self.layer.ignore_label, out=used)
+        self.backend.xp.multiply(out, used, out=out)
+        return used

@@ -1,0 +1,50 @@
+"""GaussianKLLoss: how far normal distributions are from the standard one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Names, default, exactly
+
+from .losses import Loss, PairLossState
+
+
+class GaussianKLLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = weight / 2N · Σ (μ² + σ² - 2 log σ - 1), over the N rows that count.
+
+    That is the Kullback-Leibler divergence of normal distributions with mean μ and standard deviation σ (above 0, not
+    its logarithm, nor the variance) from the standard normal one. Bottoms are two blobs of one shape, one number for
+    each distribution; both have a gradient. After Mocha.jl's `GaussianKLLossLayer`.
+
+    Example:
+        [[layer]]
+        type = "GaussianKLLoss"
+        bottoms = ["mu", "sigma"]  # (8, 5), (8, 5)
+        weight = 0.5
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the means and the standard deviations"] = default(("mu", "sigma"))
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> GaussianKLLossState:
+        return GaussianKLLossState(self, backend, inputs, diffs)
+
+
+class GaussianKLLossState(PairLossState, reads="inputs"):
+    """`GaussianKLLossLayer` on any backend."""
+
+    def terms(self, a: Array, b: Array, out: Array) -> None:
+        xp, part = self.backend.xp, self.backend.scratch(a.shape, slot=1)
+        xp.multiply(a, a, out=out)
+        xp.multiply(b, b, out=part)
+        xp.add(out, part, out=out)
+        xp.subtract(out, 1.0, out=out)
+        xp.multiply(out, 0.5, out=out)
+        xp.log(b, out=part)
+        xp.subtract(out, part, out=out)
+
+    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
+        if place == 0:
+            self.backend.xp.copyto(out, a)
+        else:
+            self.backend.xp.divide(-1.0, b, out=out)
+            self.backend.xp.add(out, b, out=out)

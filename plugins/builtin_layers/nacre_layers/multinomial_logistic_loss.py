@@ -1,0 +1,45 @@
+"""MultinomialLogisticLoss: the cross-entropy of probabilities and labels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Names, exactly
+
+from .class_loss import ClassLossState, WeightedClassLoss
+
+
+class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = -weight / M · Σ ω[label] log p[label], over the labels of the rows that count.
+
+    Bottoms are probabilities, behind a Softmax for example, and labels as for SoftmaxLoss, which does both in one and
+    is more exact. A probability below 1e-20 counts as 1e-20, also below the fraction of the gradient. `weights`,
+    `normalize` and `ignore_label` are those of SoftmaxLoss. After Mocha.jl's `MultinomialLogisticLossLayer`, which has
+    no gradient, and Caffe's.
+
+    Example:
+        [[layer]]
+        type = "MultinomialLogisticLoss"
+        bottoms = ["prob", "label"]  # (8, 10), (8,)
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the probabilities and the labels"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> MultinomialLogisticLossState:
+        return MultinomialLogisticLossState(self, backend, inputs, diffs)
+
+
+class MultinomialLogisticLossState(ClassLossState, reads=""):
+    """`MultinomialLogisticLossLayer` on any backend."""
+
+    def probabilities(self, x: Array) -> Array:
+        return x
+
+    def gradient(self, dx: Array) -> None:
+        xp, slope = self.backend.xp, self.backend.scratch((self.count,))
+        xp.maximum(self.chosen[: self.count], self.floor, out=slope)
+        xp.divide(-self.factor, slope, out=slope)
+        if self.shares is not None:
+            xp.multiply(slope, self.shares, out=slope)
+        dx[...] = 0
+        dx.reshape(-1)[self.picked] = slope

@@ -1,0 +1,171 @@
+"""Cross-entropies of softmax probabilities and a weight for each class: given ones, or rows of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import Array, ConfigError, LayerState, Names, default, exactly, non_zero
+from nacre.checks import Paths
+from nacre.records import reader_of
+
+from .class_loss import ClassLoss, class_divisor
+from .classes import Classes, class_axis, split_shape
+from .losses import Loss, check_alike
+from .number_lists import NumberLists
+from .softmax import log_softmax
+
+
+class SoftlabelSoftmaxLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = -weight / M · Σ q log softmax(x), over the M places in the rows that count: all numbers but `axis`.
+
+    Bottoms are the scores x and, of the same shape, a distribution q over the classes; it need not add up to 1. Both
+    have a gradient. After Mocha.jl's `SoftlabelSoftmaxLossLayer`.
+
+    Example:
+        [[layer]]
+        type = "SoftlabelSoftmaxLoss"
+        bottoms = ["score", "target"]  # (8, 10), (8, 10)
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the scores and the distributions"]
+    axis: Annotated[int, non_zero, "axis of the classes"] = 1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SoftlabelSoftmaxLossState:
+        check_alike(self, inputs)
+        return SoftlabelSoftmaxLossState(self, backend, inputs, diffs)
+
+
+class SoftlabelSoftmaxLossState(LayerState, reads="inputs"):
+    """`SoftlabelSoftmaxLossLayer` on any backend."""
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.images = inputs[0].shape[0]
+        self.shape = split_shape(inputs[0].shape, class_axis(layer, inputs[0].shape))
+        self.loss: Any = 0.0
+
+    def ready(self) -> None:
+        self.log = self.backend.empty(self.shape)
+
+    @property
+    def real(self) -> int:
+        """How many places before the classes belong to rows that count."""
+        return self.shape[0] * min(self.backend.rows, self.images) // self.images
+
+    def targets(self, inputs: list[Array]) -> Array:
+        """Give q as (before, classes, behind), where the rows count; good until the end of `backward`."""
+        return inputs[1].reshape(self.shape)[: self.real]
+
+    def divisor(self) -> int:
+        """Give M; called after `targets`."""
+        return self.real * self.shape[2]
+
+    def forward(self, inputs: list[Array]) -> None:
+        xp = self.backend.xp
+        log_softmax(self.backend, inputs[0].reshape(self.shape), self.log)
+        self.q = self.targets(inputs)
+        self.factor = self.layer.weight / self.divisor()
+        part = self.backend.scratch(self.q.shape)
+        xp.multiply(self.log[: self.real], self.q, out=part)
+        self.loss = -self.factor * xp.sum(part)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        xp, real = self.backend.xp, self.real
+        log = self.log[:real]
+        if diffs[0] is not None:
+            # softmax · Σ q - q
+            dx, total = diffs[0].reshape(self.shape), self.backend.scratch((real, 1, self.shape[2]))
+            xp.sum(self.q, axis=1, keepdims=True, out=total)
+            xp.exp(log, out=dx[:real])
+            xp.multiply(dx[:real], total, out=dx[:real])
+            xp.subtract(dx[:real], self.q, out=dx[:real])
+            xp.multiply(dx[:real], self.factor, out=dx[:real])
+            dx[real:] = 0
+        if diffs[1] is not None:
+            self.label_gradient(diffs[1], log)
+
+    def label_gradient(self, diff: Array, log: Array) -> None:
+        """Write the gradient of the second bottom."""
+        dq = diff.reshape(self.shape)
+        self.backend.xp.multiply(log, -self.factor, out=dq[: self.real])
+        dq[self.real :] = 0
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = -weight / M · Σ_label Σ_k H[label, k] log softmax(x)[k], over the labels of the rows that count.
+
+    Bottoms are the scores and the labels, as for SoftmaxLoss; M is chosen by `normalize` as there. H has a row for each
+    label and a column for each class, and says what each prediction is worth where that label is true; the identity
+    makes this SoftmaxLoss. It is `matrix`, or the dataset "matrix" of the HDF5 file `source` (a file .npy or .csv will
+    do too). After Caffe's `InfogainLoss`.
+
+    Example:
+        [[layer]]
+        type = "InfogainLoss"
+        bottoms = ["score", "label"]  # (8, 3), (8,)
+        matrix = [[1, 0, 0], [0, 1, 0.5], [0, 0.5, 1]]  # 1 for 2, or 2 for 1, is half right
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
+    matrix: Annotated[NumberLists, "H, as a list of rows"] = default(())
+    source: Annotated[Paths, "file that holds H, if `matrix` does not give it"] = default(())
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if len(self.source) + bool(self.matrix) != 1:
+            yield "one matrix is needed: give `matrix`, or one file as `source`"
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InfogainLossState:
+        """Read the matrix.
+
+        Raises:
+            ConfigError: it has not one row and one column for each class.
+            DataError: the file cannot be read.
+        """
+        return InfogainLossState(self, backend, inputs, diffs)
+
+
+class InfogainLossState(SoftlabelSoftmaxLossState, reads=""):
+    """`InfogainLossLayer` on any backend: the distributions are rows of the matrix."""
+
+    def __init__(self, layer: InfogainLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
+        if layer.source:
+            self.host = reader_of(Path(layer.source[0])).read(Path(layer.source[0]), "matrix", None)
+        else:
+            self.host = np.array(layer.matrix)
+        needed = (self.shape[1], self.shape[1])
+        if self.host.shape != needed:
+            raise ConfigError(f"{layer.name}: the matrix has the shape {self.host.shape}, but {needed} is needed")
+
+    def ready(self) -> None:
+        super().ready()
+        before, classes, behind = self.shape
+        self.classes.ready()
+        self.matrix = self.backend.empty((classes, classes))
+        self.backend.from_host(self.host.astype(self.backend.dtype), self.matrix)
+        self.taken = self.backend.empty((before * behind, classes))
+
+    def targets(self, inputs: list[Array]) -> Array:
+        xp, count, (_, classes, behind) = self.backend.xp, self.classes.count, self.shape
+        taken = self.taken[:count]
+        xp.take(self.matrix, self.classes.labels(inputs[1], count), axis=0, out=taken, mode="clip")
+        if self.classes.ignored is not None:
+            used = self.backend.scratch((count, 1), "bool")
+            xp.logical_not(self.classes.ignored.reshape(-1, 1), out=used)
+            xp.multiply(taken, used, out=taken)
+        return taken.reshape(-1, behind, classes).transpose(0, 2, 1)
+
+    def divisor(self) -> int:
+        return class_divisor(self.layer, self.classes)
+
+    def label_gradient(self, diff: Array, log: Array) -> None:
+        diff[...] = 0

@@ -1,0 +1,41 @@
+"""SquareLoss: half the squared distance."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Names, exactly
+
+from .losses import Loss, PairLossState
+
+
+class SquareLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = weight / 2N · Σ (x - t)², over the N rows that count.
+
+    Bottoms are two blobs of one shape; axes of length 1 may differ, so labels (N,) fit a prediction (N, 1). Both have a
+    gradient. After Mocha.jl's `SquareLossLayer` and Caffe's `EuclideanLoss`.
+
+    Example:
+        [[layer]]
+        type = "SquareLoss"
+        bottoms = ["prediction", "target"]  # (8, 3), (8, 3)
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the prediction and the target"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SquareLossState:
+        return SquareLossState(self, backend, inputs, diffs)
+
+
+class SquareLossState(PairLossState, reads="inputs"):
+    """`SquareLossLayer` on any backend."""
+
+    def terms(self, a: Array, b: Array, out: Array) -> None:
+        xp = self.backend.xp
+        xp.subtract(a, b, out=out)
+        xp.multiply(out, out, out=out)
+        xp.multiply(out, 0.5, out=out)
+
+    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
+        first, second = (a, b) if place == 0 else (b, a)
+        self.backend.xp.subtract(first, second, out=out)
