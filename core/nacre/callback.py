@@ -21,6 +21,8 @@ class Callback(Component, kind="callback"):
     """
 
     runs_last: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
+    """Whether it reports "validation", with a loss and statistics, of the phase that its field `phase` names."""
     outputs: ClassVar[tuple[str, ...]] = ()
     """Fields that say where it writes, relative to the working folder: whoever runs the training may set them."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
+from .checks import positive
 from .configured import Configured
 from .errors import ConfigError, ContractError, RegistryError
 
@@ -126,6 +127,8 @@ class Regularizer(Component, kind="regularizer"):
 
 class Constraint(Component, kind="constraint"):
     """Moves a parameter back to where it may be, after an update."""
+
+    every_n_iter: Annotated[int, positive, "do it after every so many updates"] = 1
 
     def constrain(self, backend: Any, value: Array) -> None:
         """Change `value`, of the parameter's shape, in place."""

@@ -128,7 +128,14 @@ def _span(run: Sequence[Slot]) -> Span:
 
 
 class Method(Component, kind="solver"):
-    """A rule that updates parameters: SGD, Adam, ..."""
+    """A rule that updates parameters: SGD, Adam, ...
+
+    On the class: `has_momentum = False` says that it has no use for a momentum policy; `decoupled = True` that a
+    regulariser moves the parameters themselves, by the learning rate, and leaves their gradients alone.
+    """
+
+    has_momentum: ClassVar[bool] = True
+    decoupled: ClassVar[bool] = False
 
     def setup(self, backend: View, spans: Sequence[Span]) -> MethodState:
         """Make the state of this method for the spans of a net."""
@@ -159,6 +166,9 @@ class MethodState:
         """Make the arrays of a history, filled with zeros."""
         self.histories[name] = [self.backend.empty(span.value.shape) for span in self.spans]
         return self.histories[name]
+
+    def advance(self) -> None:
+        """Write into `backend.scalars` what differs in the next update beside rate and momentum: called before it."""
 
     def update(self) -> None:
         """Change the values of all spans by their gradients."""

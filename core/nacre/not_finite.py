@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .component import Array
@@ -10,6 +10,7 @@ from .placement import Slot
 from .values import Op, Value, plain_space
 
 if TYPE_CHECKING:
+    from .method import Span
     from .net import Net
 
 
@@ -33,8 +34,19 @@ def first_bad_parameter(net: Net, slots: Iterable[Slot]) -> str:
     slots = list(slots)
     for what in ("gradient", "value"):
         for slot in slots:
-            if _bad(net, slot.gradient if what == "gradient" else slot.storage.array):
+            array = slot.gradient if what == "gradient" else slot.storage.array
+            if array is not None and _bad(net, array):
                 return f"the {what} of parameter '{slot.name}' of layer '{slot.layer}'"
+    return ""
+
+
+def first_bad_history(net: Net, spans: Sequence[Span], histories: Mapping[str, Sequence[Array]]) -> str:
+    """Name the first history of a method, by parameter, that holds such a number; "" if none does."""
+    for name, arrays in histories.items():
+        for span, array in zip(spans, arrays, strict=True):
+            for part, start, size in span.parts:
+                if _bad(net, array[start : start + size]):
+                    return f"the history '{name}' of parameter '{part}'"
     return ""
 
 

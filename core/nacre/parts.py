@@ -18,7 +18,7 @@ from .tables import type_name
 if TYPE_CHECKING:
     from .net import Net
     from .placement import Slot
-    from .solver import Training
+    from .solver import Solver, Training
 
 Part = dict[str, str]
 """`type`, `distribution` and `version` of a thing, `file` where it has no version; of its kernel `kernel` (the class),
@@ -56,7 +56,7 @@ def net_parts(net: Net) -> dict[str, Part]:
     return parts
 
 
-def component_choices(net: Net, slots: Iterable[Slot], regu_coef: float) -> Choices:
+def component_choices(net: Net, slots: Iterable[Slot], solver: Solver) -> Choices:
     """Choose the kernels of the parameters' regularisers and constraints: {"regularizer.ip1/weight": (it, choice)}.
 
     A regulariser whose coefficient is zero does not work, so it is left out.
@@ -64,11 +64,16 @@ def component_choices(net: Net, slots: Iterable[Slot], regu_coef: float) -> Choi
     chosen: Choices = {}
     for slot in slots:
         regularizer, constraint = slot.parameters[0].regu, slot.parameters[0].cons
-        used = regularizer is not None and regu_coef * getattr(regularizer, "coef", 1.0) != 0
-        for component in (regularizer if used else None, constraint):
-            if component is not None:
-                name = f"{component.nacre_kind}.{slot.name}"
-                chosen[name] = (component, choose_kernel(net, component, [slot.storage]))
+        if regularizer is not None and solver.regu_coef * getattr(regularizer, "coef", 1.0) != 0:
+            choice = choose_kernel(net, regularizer, [slot.storage])
+            if solver.method.decoupled:
+                choice = Choice(choice.thing, net.backend.name, "its coefficient is another in every iteration")
+            chosen[f"regularizer.{slot.name}"] = (regularizer, choice)
+        if constraint is not None:
+            choice = choose_kernel(net, constraint, [slot.storage])
+            if constraint.every_n_iter > 1:
+                choice = Choice(choice.thing, net.backend.name, "it is not called in every iteration")
+            chosen[f"constraint.{slot.name}"] = (constraint, choice)
     return chosen
 
 

@@ -6,9 +6,8 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from .backend import open_backend
@@ -32,11 +31,10 @@ from .not_finite import first_bad_blob, first_bad_parameter
 from .parts import component_choices
 from .resume import load_parameters as load_parameters
 from .resume import make_snapshot, restore
-from .schedule import Step
 from .states import choose_kernel
+from .updates import batch_and_update_steps
 
 if TYPE_CHECKING:
-    from .backend import Backend, View
     from .net import Net
     from .snapshot import Snapshot
 
@@ -49,6 +47,11 @@ class Solver(Configured):
     """Trains a net: method, policies, regularisation, constraints, callbacks, and the algorithm of a batch.
 
     `Solver(SGD(), max_iter=1000, lr_policy=0.01, momentum_policy=0.9).solve(net)`.
+
+    An iteration is one update: the gradients of `n_accumulate` batches, and of these their mean, as of one larger batch
+    whose loss is a mean; every number of it clipped to `clip_value`; all of it shrunk where its norm is above
+    `clip_norm` (by clip_norm / (norm + 1e-6), as PyTorch does; Caffe clips before it divides by the number of batches);
+    regularisation; the update; constraints.
     """
 
     method: Annotated[Method, "the rule that updates parameters"]
@@ -57,11 +60,19 @@ class Solver(Configured):
     lr_policy: Annotated[LrPolicy, "learning rate of an iteration"] = default(0.01)
     momentum_policy: Annotated[MomentumPolicy, "momentum of an iteration"] = default(0.0)
     regu_coef: Annotated[float, non_negative, "multiplies every regulariser's own coefficient"] = 0.0
+    n_accumulate: Annotated[int, positive, "batches of an iteration: one update, by their mean gradient"] = 1
+    clip_value: Annotated[float, non_negative, "largest number that a gradient may hold, up or down; 0 any"] = 0.0
+    clip_norm: Annotated[float, non_negative, "largest L2 norm that all gradients may have together; 0 any"] = 0.0
     callbacks: Annotated[Callbacks, "what is done between iterations"] = default(())
     check_finite: Annotated[bool, "stop where a loss, a gradient or a parameter is not finite"] = True
 
     def __init__(self, method: Method | str, **fields: Any) -> None:
         cast("Any", super()).__init__(method=method, **fields)
+
+    def complaints(self) -> Iterator[str]:
+        if not self.method.has_momentum and "momentum_policy" in self.given():
+            method = type(self.method).__name__
+            yield f"momentum_policy={self.momentum_policy!r}, but {method} has no momentum that a policy could give"
 
     def start(self, net: Net, reports: Sequence[Report] = ()) -> Training:
         """Make a training of `net`: `run` runs it to the end, `step` one iteration. To be shut down (`with` does it).
@@ -72,10 +83,18 @@ class Solver(Configured):
         """
         return Training(self, net, reports)
 
-    def solve(self, net: Net, *, resume: Snapshot | None = None, reports: Sequence[Report] = ()) -> Training:
+    def solve(
+        self,
+        net: Net,
+        *,
+        resume: Snapshot | None = None,
+        reset_solver: bool = False,
+        reports: Sequence[Report] = (),
+    ) -> Training:
         """Train a net to the end, or until SIGINT, SIGTERM or SIGHUP; give the training, whose fields tell how it went.
 
         A signal lets the iteration and the callbacks finish, and then gives a warning where nobody listens to reports.
+        For `resume` and `reset_solver` see `Training.restore`.
 
         Raises:
             TopologyError: back-propagation cannot go through the net.
@@ -84,7 +103,7 @@ class Solver(Configured):
         """
         with self.start(net, reports) as training:
             if resume is not None:
-                training.restore(resume)
+                training.restore(resume, reset_solver=reset_solver)
             training.run()
         if training.interrupted and not reports:  # else whoever listens was told
             saved = f"; the snapshot is {training.snapshot_path}" if training.snapshot_path else ""
@@ -113,6 +132,9 @@ class Training:
         score: how good the net was found to be; decides which snapshot is the best.
         snapshot_path: the file saved last, or "".
         info: what whoever runs the training wants to be known: `command`; and what callbacks tell it: `curve`.
+        listeners: policies and callbacks that are told of each event, before those who only report it. An event
+            "validation" with `final=True` comes at the end alone: nothing of the training may hang on it, or one that
+            goes on from there would not be the same.
     """
 
     def __init__(self, solver: Solver, net: Net, reports: Sequence[Report] = ()) -> None:
@@ -131,6 +153,7 @@ class Training:
         self.score: Score | None = None
         self.snapshot_path = ""
         self.info: dict[str, Any] = {}
+        self.listeners: list[Report] = []
         self._reports = list(reports)
         self._loss: float | None = None
         self._epoch = net.epoch
@@ -143,14 +166,10 @@ class Training:
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)
         self.momentum = solver.momentum_policy.start(self)
-        self.choices = component_choices(net, self.slots, solver.regu_coef)
-        steps = [
-            *batch,
-            *self._regularise(),
-            Step("update", type(solver.method).__name__, self.method.update, self._backend),
-            *self._constrain(),
-        ]
-        self._call = net.compile(steps)
+        self.choices = component_choices(net, self.slots, solver)
+        lists = batch_and_update_steps(self, batch)
+        calls = {id(steps): net.compile(steps) for steps in lists}  # most batches of many have the same list
+        self._calls = [calls[id(steps)] for steps in lists]
         net.trainings.add(self)
         self._losses: list[Any] = [op.state for op in net.ops if op.neuron is None and op.layer.has_loss]
         self._storages = [slot.storage for slot in self.slots]
@@ -166,49 +185,25 @@ class Training:
         net, method = self.net, self.solver.method
         self.choice = choose_kernel(net, method, self.spans)
         if self.choice.kernel is None:
-            self._backend = None  # plain Python, for every backend
+            self.method_backend = None  # plain Python, for every backend
             return method.setup(net.view(net.backend), self.spans)
-        self._backend = open_backend(self.choice.ancestor)
-        return self.choice.kernel(method, net.view(self._backend), self.spans)
-
-    def _worker(self, name: str) -> tuple[Any, View, Backend | None]:
-        """Give what does a component's work on a parameter: its kernel or itself, the view, and whose step it is."""
-        component, choice = self.choices[name]
-        if choice.kernel is None:
-            return component, self.net.view(self.net.backend), None
-        backend = open_backend(choice.ancestor)
-        view = self.net.view(backend)
-        return choice.kernel(component, view), view, backend
-
-    def _regularise(self) -> list[Step]:
-        steps: list[Step] = []
-        for slot in self.slots:
-            if (name := f"regularizer.{slot.name}") in self.choices:
-                worker, view, own = self._worker(name)
-                coefficient = self.solver.regu_coef * getattr(self.choices[name][0], "coef", 1.0)
-                shape = (slot.storage.size,)
-                value, gradient = view.backend.view(slot.storage.array, shape), view.backend.view(slot.gradient, shape)
-                call = partial(worker.add_gradient, view, value, gradient, coefficient)
-                steps.append(Step("regularise", slot.name, call, own))
-        return steps
-
-    def _constrain(self) -> list[Step]:
-        steps: list[Step] = []
-        for slot in self.slots:
-            if (name := f"constraint.{slot.name}") in self.choices:
-                worker, view, own = self._worker(name)
-                call = partial(worker.constrain, view, slot.storage.array)
-                steps.append(Step("constrain", slot.name, call, own))
-        return steps
+        self.method_backend = open_backend(self.choice.ancestor)
+        return self.choice.kernel(method, net.view(self.method_backend), self.spans)
 
     # Running
 
     @property
     def loss(self) -> float:
-        """The loss of the last batch, before its update; fetched when it is asked for."""
+        """The loss of the last iteration, before its update: the mean of its batches'.
+
+        With `check_finite=False` that of its last batch, fetched when it is asked for.
+        """
         if self._loss is None:
-            self._loss = sum([float(state.loss) for state in self._losses])
+            self._loss = self._fetch_loss()
         return self._loss
+
+    def _fetch_loss(self) -> float:
+        return sum([float(state.loss) for state in self._losses])
 
     @property
     def images_per_second(self) -> float:
@@ -217,7 +212,7 @@ class Training:
 
     def report(self, event: str, **data: Any) -> None:
         """Tell whoever listens (screen, log file) what happened."""
-        for listen in self._reports:
+        for listen in (*self.listeners, *self._reports):
             listen(event, {"iteration": self.iteration, **data})
 
     def warn(self, message: str) -> None:
@@ -244,28 +239,35 @@ class Training:
         self.stopped = self.stopped or reason
 
     def step(self) -> None:
-        """Train one batch.
+        """Train one batch, or with `n_accumulate` so many, and update the parameters once.
 
         Raises:
             NotFiniteError: names the layer and the blob; `iteration` is still that of the batch.
         """
         begin = time.perf_counter()
         iteration, net = self.iteration, self.net
-        scalars = net.scalars
-        scalars["step"] = iteration
+        scalars, count = net.scalars, len(self._calls)
         scalars["rate"] = self.lr.rate(iteration)
         scalars["momentum"] = self.momentum.momentum(iteration)
+        self.method.advance()
         self._loss = None
-        self._call()
-        for storage in self._storages:
-            storage.version += 1
+        losses, images = 0.0, 0
+        for number, call in enumerate(self._calls):
+            scalars["step"] = iteration * count + number  # every batch draws its own random numbers
+            call()
+            images += int(scalars["rows"])
+            if number + 1 == count:
+                for storage in self._storages:
+                    storage.version += 1
+            if self.solver.check_finite:
+                losses += self._finite_loss()
         if self.solver.check_finite:
-            self._check_finite()
+            self._check_finite(losses / count)
         self.iteration = iteration + 1
         epoch = net.epoch
         self.epochs += epoch - self._epoch
         self._epoch = epoch
-        self.images += int(scalars["rows"])
+        self.images += images
         self.step_seconds += time.perf_counter() - begin
 
     def run(self) -> None:
@@ -321,22 +323,28 @@ class Training:
 
     # Numbers that are not finite
 
-    def _check_finite(self) -> None:
-        loss = self.loss
+    def _finite_loss(self) -> float:
+        loss = self._fetch_loss()
+        if loss - loss != 0:
+            self._loss = loss
+            raise self.not_finite(f"iteration {self.iteration}: the loss is {loss}", first_bad_blob(self.net))
+        return loss
+
+    def _check_finite(self, loss: float) -> None:
+        self._loss = loss
         self.loss_total += loss
         self.loss_count += 1
-        if loss - loss != 0:
-            raise self._not_finite(f"the loss is {loss}", first_bad_blob(self.net))
         product = self.method.product()
         # A product of finite numbers may be too large as well.
         if product - product != 0 and (where := first_bad_parameter(self.net, self.slots)):
-            raise self._not_finite("a number is not finite", where)
+            raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)
 
-    def _not_finite(self, what: str, where: str) -> NotFiniteError:
+    def not_finite(self, what: str, where: str) -> NotFiniteError:
+        """Make the error that says what was found, and where."""
         advice = "try a smaller learning rate, or look at the data"
         if self.snapshot_path:
             advice += f"; {self.snapshot_path} is from before"
-        return NotFiniteError(f"iteration {self.iteration}: {what}; first seen in {where}", advice)
+        return NotFiniteError(f"{what}; first seen in {where}", advice)
 
     # Snapshots
 
@@ -344,13 +352,16 @@ class Training:
         """Give all that a restart needs, as of the last batch consumed."""
         return make_snapshot(self)
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot, *, reset_solver: bool = False) -> None:
         """Take up a training where `snapshot` left it. What may change the bits is reported as a warning.
+
+        With `reset_solver` the method and the policies remember nothing of it, so that they may be others; parameters,
+        data, iteration and callbacks go on.
 
         Raises:
             SnapshotError: it belongs to another net, or to another solver.
         """
-        restore(self, snapshot)
+        restore(self, snapshot, reset_solver=reset_solver)
         self.iteration = self.resumed_from = snapshot.iteration
         self.epochs = snapshot.state.get("epochs", 0)
         self._epoch = self.net.epoch

@@ -240,3 +240,27 @@ def test_weights_are_for_a_training_that_begins() -> None:
 )
 def test_bad_weights(options: list[str], message: str) -> None:
     assert message in run("train", "small.toml", *options, code=2).err
+
+
+def test_another_solver_begins_anew_if_it_is_said() -> None:
+    run("train", "small.toml", "--set", "solver.max_iter=40")
+    other = ("--resume", "auto", "--set", "solver.type=Nesterov")
+    lines = run("train", "small.toml", *other, code=2).err
+    assert "made by the solver SGD, but this training uses Nesterov" in lines
+    assert "--reset-solver" in lines
+    lines = run("train", "small.toml", *other, "--reset-solver").out
+    assert "going on from iteration 40" in lines
+    assert "done after 60 iterations" in lines
+    assert "which needs --resume" in run("train", "small.toml", "--reset-solver", code=2).err
+
+
+def test_what_is_loaded_needs_no_first_values() -> None:
+    run("train", "small.toml")
+    path = Path("snapshots/snapshot-000060.h5").rename("first.h5")
+    change = 'layer.ip1.weight_init={type="Pretrained", snapshot="first.h5", parameter="ip1/weight"}'
+    run("train", "small.toml", "--set", change, "--set", "solver.max_iter=20")
+    path.unlink()
+    assert "no such file" in run("train", "small.toml", "--set", change, code=2).err
+    run("train", "small.toml", "--set", change, "--set", "solver.max_iter=40", "--resume", "auto")
+    run("test", "small.toml", "snapshots", "--set", change)
+    run("predict", "small.toml", "snapshots", "test.h5", "--set", change)

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Net, Solver
-from nacre_data import MemoryDataLayer
-from nacre_layers import L1, Gaussian, InnerProductLayer, SoftmaxLossLayer, Tanh
+from nacre import Solver
+from nacre_layers import L1
 from nacre_solvers import SGD
+from torch_training import train_both
 from toy_training import pulled_net, trace
 
 
@@ -56,32 +56,9 @@ def test_a_long_parameter_is_updated_from_end_to_end(dtype: str) -> None:
 @pytest.mark.parametrize("decay", [0.0, 0.01])
 def test_as_torch_does(momentum: float, decay: float, method: type[SGD]) -> None:
     torch = pytest.importorskip("torch")
-    random = np.random.default_rng(0)
-    x, label = random.normal(size=(30, 5)), random.integers(0, 3, 30)
-    layers = [
-        MemoryDataLayer(name="in", tops=["x", "label"], data=[x, label], batch_size=10),
-        InnerProductLayer(bottoms="x", tops="a", output_dim=7, neuron=Tanh(), weight_init=Gaussian(std=0.5)),
-        InnerProductLayer(bottoms="a", tops="b", output_dim=3, weight_init=Gaussian(std=0.5)),
-        SoftmaxLossLayer(name="loss", bottoms=["b", "label"]),
-    ]
-    net = Net("ours", layers, dtype="float64", backend="numpy")
-    theirs = {name: torch.tensor(np.array(handle.value), requires_grad=True) for name, handle in net.parameters.items()}
-    groups = [{"params": [theirs[name]], "weight_decay": decay if name.endswith("weight") else 0.0} for name in theirs]
-    optimizer = torch.optim.SGD(groups, lr=0.05, momentum=momentum)
-    with solver(method, lr_policy=0.05, momentum_policy=momentum, regu_coef=decay).start(net) as training:
-        assert (training.choice.kernel is None) is (method is OwnCode)
-        for step in range(100):
-            training.step()
-            rows = slice(step % 3 * 10, step % 3 * 10 + 10)
-            hidden = torch.tanh(torch.tensor(x[rows]) @ theirs["a/weight"].T + theirs["a/bias"])
-            scores = hidden @ theirs["b/weight"].T + theirs["b/bias"]
-            loss = torch.nn.functional.cross_entropy(scores, torch.tensor(label[rows]))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            assert training.loss == pytest.approx(loss.item(), abs=1e-10)
-    for name, handle in net.parameters.items():
-        np.testing.assert_allclose(handle.value, theirs[name].detach().numpy(), rtol=0, atol=1e-10)
+    ours = solver(method, lr_policy=0.05, momentum_policy=momentum, regu_coef=decay)
+    training = train_both(ours, lambda groups: torch.optim.SGD(groups, lr=0.05, momentum=momentum), decay)
+    assert (training.choice.kernel is None) is (method is OwnCode)
 
 
 def test_l1_pulls_by_the_sign() -> None:

@@ -99,7 +99,9 @@ def test_bad_fields(fields: dict[str, Any], message: str) -> None:
 
 def test_a_net_without_a_source_in_that_phase() -> None:
     net = Net("no check", [layer for layer in toy_layers() if layer.name != "check"], backend="numpy")
-    with pytest.raises(ConfigError, match=r"no source with an end .*'validation'\n  give it a source"):
+    with pytest.raises(
+        ConfigError, match=r"no net in phase 'validation': .*'data', which no layer writes\n  give it a s"
+    ):
         solver(ValidationPerformance()).solve(net)
 
 

@@ -71,7 +71,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         made = file.solver()
         solver = entry("solver", made.method, choose_kernel(net, made.method, _spans(net)))
         slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
-        chosen = component_choices(net, slots, made.regu_coef)
+        chosen = component_choices(net, slots, made)
         components = [entry(name, component, choice) for name, (component, choice) in chosen.items()]
     return {
         "net": net.name,

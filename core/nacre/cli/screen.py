@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import shutil
@@ -11,9 +10,11 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
+
+from ..jsonable import finite as finite
 
 
 def command_line(*words: str) -> str:
@@ -36,17 +37,6 @@ def _program() -> str:
 def print_json(data: Any, *, lines: bool = False) -> None:
     """Print data as JSON, on one line if `lines`; numbers that are not finite, which JSON lacks, become null."""
     click.echo(json.dumps(finite(data), indent=None if lines else 2, ensure_ascii=False))
-
-
-def finite(data: Any) -> Any:
-    """Give the same data with None for every number that JSON cannot say."""
-    if isinstance(data, Mapping):
-        return {str(key): finite(value) for key, value in cast("Mapping[Any, Any]", data).items()}
-    if isinstance(data, list | tuple):
-        return [finite(value) for value in cast("Sequence[Any]", data)]
-    if isinstance(data, float) and not math.isfinite(data):
-        return None
-    return data
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:

@@ -18,6 +18,11 @@ from .options import net_argument, net_options, read_net
     help="Go on from a snapshot: a file, the newest of a folder, or `auto` for the net file's own folder.",
 )
 @click.option(
+    "--reset-solver",
+    is_flag=True,
+    help="With --resume: let the solver and its policies begin anew, so that they may be others than the snapshot's.",
+)
+@click.option(
     "--weights",
     default="",
     metavar="FILE,...",
@@ -38,6 +43,7 @@ from .options import net_argument, net_options, read_net
 def command(
     net: Path,
     resume: str,
+    reset_solver: bool,
     weights: str,
     rename: tuple[str, ...],
     log: Path | None,
@@ -51,13 +57,16 @@ def command(
     Ctrl-C finishes the iteration and saves it; `--resume auto` then goes on as if nothing had happened. With --json the
     last line is {iterations, seconds, images_per_second, loss, statistics, snapshot}.
     """
+    from ..errors import ConfigError
     from .screen import print_json
     from .snapshots import advised
     from .training import Weights, exit_code, print_end, result, train
 
+    if reset_solver and not resume:
+        raise ConfigError("--reset-solver is for a training that is taken up, which needs --resume")
     with advised(net, sets, resume):
         file = read_net(net, sets, seed)
-    training = train(file, backend, resume, log, Weights.of(weights, rename), quiet=as_json)
+    training = train(file, backend, resume, log, Weights.of(weights, rename), reset_solver=reset_solver, quiet=as_json)
     if as_json:
         print_json(result(training), lines=True)
     else:

@@ -52,18 +52,21 @@ def train(
     log: Path | None = None,
     weights: Weights | None = None,
     *,
+    reset_solver: bool = False,
     quiet: bool = False,
 ) -> Training:
     """Train as a net file says, with progress on the screen unless `quiet`, and a JSON line for each report in `log`.
 
     `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder of the
-    callback that saves them. `weights` are for a training that begins anew.
+    callback that saves them; `reset_solver` lets the solver forget what it knew there. `weights` are for a training
+    that begins anew.
     """
     from ..show import first_line
 
     solver = file.solver()
     snapshot = resumed(file, solver, resume)
-    net = file.net("train", backend=backend, plan=snapshot.state.get("plan") if snapshot else None)
+    begun = {"plan": snapshot.state.get("plan"), "initialise": False} if snapshot else {}
+    net = file.net("train", backend=backend, **begun)
     if not quiet:
         click.echo(first_line(net))
     with ExitStack() as stack:
@@ -80,7 +83,7 @@ def train(
         training.info["command"] = ["nacre", *sys.argv[1:]]
         screen.training = training
         if snapshot is not None:
-            training.restore(snapshot)
+            training.restore(snapshot, reset_solver=reset_solver)
             if not quiet:
                 click.echo(f"going on from iteration {snapshot.iteration}")
         with screen:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from math import cos, pi, tanh
+from typing import Annotated, Any
 
-from nacre import LrPolicy, finite, non_negative, positive
+from nacre import Converted, LrPolicy, Training, finite, fraction, non_negative, positive
+from nacre.checks import wholes
+from nacre.solver import LrState
+
+from .stages import InnerStates, LrStages, StagedState
 
 
 class Fixed(LrPolicy):
@@ -17,7 +22,7 @@ class Fixed(LrPolicy):
 
 
 class Step(LrPolicy):
-    """rate = base · gamma^floor(iteration / stepsize)."""
+    """rate = base · gamma^floor(iteration / stepsize). SINGA's kStep."""
 
     base: Annotated[float, non_negative, "the first rate"]
     gamma: Annotated[float, non_negative, "multiplies the rate at each step"]
@@ -27,8 +32,45 @@ class Step(LrPolicy):
         return self.base * self.gamma ** (iteration // self.stepsize)
 
 
+class Iterations(Converted["int | list[int] | tuple[int, ...]", "tuple[int, ...]"]):
+    """Iterations, each later than the one before."""
+
+    wants = "a list of iterations, each later than the one before"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[int, ...]:
+        numbers = wholes(value)
+        if not numbers or sorted(set(numbers)) != list(numbers):
+            raise ValueError
+        return numbers
+
+
+class MultiStep(LrPolicy):
+    """rate = base · gamma^(how many of the steps are at or before the iteration). Caffe's multistep."""
+
+    base: Annotated[float, non_negative, "the first rate"]
+    gamma: Annotated[float, non_negative, "multiplies the rate at each step"]
+    steps: Annotated[Iterations, positive, "iterations at which it is multiplied"]
+
+    def rate(self, iteration: int) -> float:
+        return self.base * self.gamma ** sum(step <= iteration for step in self.steps)
+
+
+class Exp(LrPolicy):
+    """rate = base · gamma^iteration. SINGA's kExponential with change_freq f is gamma = 2^(-1/f)."""
+
+    base: Annotated[float, non_negative, "the first rate"]
+    gamma: Annotated[float, non_negative, "multiplies the rate in each iteration"]
+
+    def rate(self, iteration: int) -> float:
+        return self.base * self.gamma**iteration
+
+
 class Inv(LrPolicy):
-    """rate = base · (1 + gamma · iteration)^(-power)."""
+    """rate = base · (1 + gamma · iteration)^(-power).
+
+    SINGA's kInverse; its kInverseT with final_lr f is gamma = 1/f and power = 1.
+    """
 
     base: Annotated[float, non_negative, "the first rate"]
     gamma: Annotated[float, non_negative, "how fast the rate falls"]
@@ -36,3 +78,89 @@ class Inv(LrPolicy):
 
     def rate(self, iteration: int) -> float:
         return self.base * (1 + self.gamma * iteration) ** -self.power
+
+
+class Poly(LrPolicy):
+    """rate = base · (1 - iteration / n_iter)^power, and 0 from n_iter on. Caffe's poly, whose n_iter is max_iter."""
+
+    base: Annotated[float, non_negative, "the first rate"]
+    power: Annotated[float, positive, "how steeply it falls"]
+    n_iter: Annotated[int, positive, "iterations until the rate is 0: usually the solver's max_iter"]
+
+    def rate(self, iteration: int) -> float:
+        return self.base * (1 - min(iteration, self.n_iter) / self.n_iter) ** self.power
+
+
+class Sigmoid(LrPolicy):
+    """rate = base / (1 + exp(-gamma · (iteration - stepsize))). It falls where gamma is below 0. Caffe's sigmoid."""
+
+    base: Annotated[float, non_negative, "the rate on the upper side"]
+    gamma: Annotated[float, finite, "how fast it changes; below 0 it falls, above 0 it rises"]
+    stepsize: Annotated[int, non_negative, "the iteration at which it is half of base"]
+
+    def rate(self, iteration: int) -> float:
+        return self.base * (1 + tanh(self.gamma * (iteration - self.stepsize) / 2)) / 2  # which overflows nowhere
+
+
+class Linear(LrPolicy):
+    """rate = base + (final - base) · iteration / n_iter, and final from n_iter on. SINGA's kLinear, which went on."""
+
+    base: Annotated[float, non_negative, "the first rate"]
+    final: Annotated[float, non_negative, "the last rate"] = 0.0
+    n_iter: Annotated[int, positive, "iterations from the first rate to the last: usually the solver's max_iter"]
+
+    def rate(self, iteration: int) -> float:
+        done = min(iteration, self.n_iter) / self.n_iter
+        return (1 - done) * self.base + done * self.final
+
+
+class Cosine(LrPolicy):
+    """rate = final + (base - final) · (1 + cos(π · iteration / n_iter)) / 2, and final from n_iter on.
+
+    By Loshchilov and Hutter (arXiv 1608.03983), as PyTorch's CosineAnnealingLR.
+    """
+
+    base: Annotated[float, non_negative, "the first rate"]
+    final: Annotated[float, non_negative, "the last rate"] = 0.0
+    n_iter: Annotated[int, positive, "iterations from the first rate to the last: usually the solver's max_iter"]
+
+    def rate(self, iteration: int) -> float:
+        return self.final + (self.base - self.final) * (1 + cos(pi * min(iteration, self.n_iter) / self.n_iter)) / 2
+
+
+class Staged(LrPolicy):
+    """One policy after the other: `Staged(stages=[(60000, 0.001), (5000, 0.0001)])`; the last one stays.
+
+    Each sees the iteration of the whole training, as in Mocha.jl. SINGA's kFixedStep.
+    """
+
+    stages: Annotated[LrStages, "(how many iterations, policy or rate) for each stage"]
+
+    def start(self, training: Training) -> LrState:
+        return StagedState(self.stages, training)
+
+
+class WarmUp(LrPolicy):
+    """Another policy's rate · (first + (1 - first) · iteration / n_iter), and that rate itself from n_iter on.
+
+    The other policy sees the iteration of the whole training. As PyTorch's LinearLR.
+    """
+
+    policy: Annotated[LrPolicy, "gives the rate that is warmed up to"]
+    n_iter: Annotated[int, positive, "iterations until the rate is the policy's"]
+    first: Annotated[float, fraction, "share of the rate in iteration 0"] = 0.1
+
+    def start(self, training: Training) -> LrState:
+        return WarmUpState(self, training)
+
+
+class WarmUpState(InnerStates):
+    """`WarmUp` in one training."""
+
+    def __init__(self, policy: WarmUp, training: Training) -> None:
+        super().__init__([policy.policy], training)
+        self.policy = policy
+
+    def rate(self, iteration: int) -> float:
+        n_iter, first, rate = self.policy.n_iter, self.policy.first, self.states[0].rate(iteration)
+        return rate * (first + (1 - first) * iteration / n_iter) if iteration < n_iter else rate

@@ -1,10 +1,13 @@
-"""Policies of the momentum."""
+"""Policies of the momentum. The first update sees iteration 0."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import MomentumPolicy, fraction
+from nacre import MomentumPolicy, Training, fraction, non_negative, positive
+from nacre.solver import MomentumState
+
+from .stages import MomentumStages, StagedState
 
 
 class FixedMomentum(MomentumPolicy):
@@ -14,3 +17,39 @@ class FixedMomentum(MomentumPolicy):
 
     def momentum(self, iteration: int) -> float:
         return self.base
+
+
+class StepMomentum(MomentumPolicy):
+    """momentum = min(base · gamma^floor(iteration / stepsize), max)."""
+
+    base: Annotated[float, fraction, "the first momentum"]
+    gamma: Annotated[float, non_negative, "multiplies the momentum at each step"]
+    stepsize: Annotated[int, positive, "iterations between steps"]
+    max: Annotated[float, fraction, "the largest momentum"]
+
+    def momentum(self, iteration: int) -> float:
+        return min(self.base * self.gamma ** (iteration // self.stepsize), self.max)
+
+
+class LinearMomentum(MomentumPolicy):
+    """momentum = min(base + gamma · floor(iteration / stepsize), max)."""
+
+    base: Annotated[float, fraction, "the first momentum"]
+    gamma: Annotated[float, non_negative, "is added to the momentum at each step"]
+    stepsize: Annotated[int, positive, "iterations between steps"]
+    max: Annotated[float, fraction, "the largest momentum"]
+
+    def momentum(self, iteration: int) -> float:
+        return min(self.base + self.gamma * (iteration // self.stepsize), self.max)
+
+
+class StagedMomentum(MomentumPolicy):
+    """One policy after the other: `StagedMomentum(stages=[(1000, 0.5), (1, 0.9)])`; the last one stays.
+
+    Each sees the iteration of the whole training, as in Mocha.jl.
+    """
+
+    stages: Annotated[MomentumStages, "(how many iterations, policy or momentum) for each stage"]
+
+    def start(self, training: Training) -> MomentumState:
+        return StagedState(self.stages, training)

@@ -1,12 +1,14 @@
-"""SGD: stochastic gradient descent with momentum."""
+"""SGD: stochastic gradient descent with momentum; Nesterov: the same, looking ahead."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from nacre import Method, MethodState
+from nacre import Array, Method, MethodState
 from nacre.solver import Span
+
+from .elementwise import ElementwiseState
 
 
 class SGD(Method):
@@ -19,18 +21,40 @@ class SGD(Method):
         return SGDState(self, backend, spans)
 
 
-class SGDState(MethodState):
+class SGDState(ElementwiseState):
     """`SGD` on any backend."""
 
-    def __init__(self, method: SGD, backend: Any, spans: Sequence[Span]) -> None:
-        super().__init__(method, backend, spans)
-        self.velocity = self.history("velocity")
+    names = ("velocity",)
 
-    def update(self) -> None:
-        xp, scalars = self.backend.xp, self.backend.scalars
-        for span, v in zip(self.spans, self.velocity, strict=True):
-            part = self.backend.scratch(v.shape)
-            xp.multiply(v, scalars["momentum"], out=v)
-            xp.multiply(span.gradient, scalars["rate"] * span.rate, out=part)
-            xp.subtract(v, part, out=v)
-            xp.add(span.value, v, out=span.value)
+    def change(self, rate: float, w: Array, g: Array, v: Array) -> None:
+        xp, part = self.backend.xp, self.backend.scratch(w.shape)
+        xp.multiply(v, self.backend.scalars["momentum"], out=v)
+        xp.multiply(g, rate, out=part)
+        xp.subtract(v, part, out=v)
+        xp.add(w, v, out=w)
+
+
+class Nesterov(Method):
+    """v = momentum · v - rate · gradient; w = w + momentum · v - rate · gradient.
+
+    Nesterov's accelerated gradient in the form of Bengio et al. (arXiv 1212.0901), as in Caffe, SINGA and PyTorch.
+    """
+
+    def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
+        return NesterovState(self, backend, spans)
+
+
+class NesterovState(ElementwiseState):
+    """`Nesterov` on any backend."""
+
+    names = ("velocity",)
+
+    def change(self, rate: float, w: Array, g: Array, v: Array) -> None:
+        xp, part = self.backend.xp, self.backend.scratch(w.shape)
+        momentum = self.backend.scalars["momentum"]
+        xp.multiply(v, momentum, out=v)
+        xp.multiply(g, rate, out=part)
+        xp.subtract(v, part, out=v)
+        xp.subtract(w, part, out=w)
+        xp.multiply(v, momentum, out=part)
+        xp.add(w, part, out=w)

@@ -1,0 +1,142 @@
+"""The steps of an iteration between the gradients of a batch and the new parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .backend import Backend, View, open_backend
+from .component import Array
+from .schedule import Step
+
+if TYPE_CHECKING:
+    from .method import Span
+    from .placement import Slot
+    from .solver import Training
+
+
+def batch_and_update_steps(training: Training, batch: Sequence[Step]) -> list[list[Step]]:
+    """Give the lists of steps that an iteration is made of: one for each batch; the last one updates, too.
+
+    Of several batches each adds its gradients to a sum, whose mean is what the update sees.
+    """
+    net, count = training.net, training.solver.n_accumulate
+    update = [
+        *_clip(training),
+        *_regularise(training),
+        Step("update", type(training.solver.method).__name__, training.method.update, training.method_backend),
+        *_constrain(training),
+    ]
+    if count == 1:
+        return [[*batch, *update]]
+    work = Accumulator(net.view(net.backend), training.spans, count)
+    first, more, last = (Step("accumulate", "gradients", call) for call in (work.keep, work.add, work.mean))
+    return [[*batch, first], *([[*batch, more]] * (count - 2)), [*batch, last, *update]]
+
+
+class Accumulator:
+    """Adds up the gradients of several batches; the last one's makes room for the mean."""
+
+    def __init__(self, view: View, spans: Sequence[Span], count: int) -> None:
+        self.xp = view.xp
+        self.share = 1 / count
+        self.pairs = [(view.empty(span.gradient.shape), span.gradient) for span in spans]
+
+    def keep(self) -> None:
+        for total, gradient in self.pairs:
+            self.xp.copyto(total, gradient)
+
+    def add(self) -> None:
+        for total, gradient in self.pairs:
+            self.xp.add(total, gradient, out=total)
+
+    def mean(self) -> None:
+        for total, gradient in self.pairs:
+            self.xp.add(total, gradient, out=gradient)
+            self.xp.multiply(gradient, self.share, out=gradient)
+
+
+TINY = 1e-6
+"""Is added to the norm before the division by it, as in PyTorch."""
+
+
+def _clip(training: Training) -> list[Step]:
+    """Give the steps that clip the gradients: first every number, then the norm of all together."""
+    solver, view = training.solver, training.net.view(training.net.backend)
+    gradients = [span.gradient for span in training.spans]
+    steps: list[Step] = []
+    if solver.clip_value:
+        call = partial(clip_value, view, gradients, solver.clip_value)
+        steps.append(Step("clip", "gradients", call))
+    if solver.clip_norm:
+        steps.append(Step("clip", "gradients", partial(clip_norm, view, gradients, solver.clip_norm)))
+    return steps
+
+
+def clip_value(view: View, gradients: Sequence[Array], limit: float) -> None:
+    """Bring every number of the gradients between -limit and limit; one that is not finite becomes NaN."""
+    xp = view.xp
+    for gradient in gradients:
+        bad = view.scratch(gradient.shape)
+        xp.multiply(gradient, 0, out=bad)  # an infinity must not pass for the limit: who checks would never see it
+        xp.minimum(gradient, limit, out=gradient)
+        xp.maximum(gradient, -limit, out=gradient)
+        xp.add(gradient, bad, out=gradient)
+
+
+def clip_norm(view: View, gradients: Sequence[Array], limit: float) -> None:
+    """Shrink all gradients by one factor, so that the L2 norm of all their numbers is at most `limit`."""
+    xp = view.xp
+    if gradients:
+        total = sum([xp.dot(gradient, gradient) for gradient in gradients[1:]], xp.dot(gradients[0], gradients[0]))
+        # fmin: where a number is NaN all stay as they are, so that who looks for it finds it where it is
+        factor = xp.fmin(limit / (xp.sqrt(total) + TINY), 1)
+        for gradient in gradients:
+            xp.multiply(gradient, factor, out=gradient)
+
+
+def _regularise(training: Training) -> Iterator[Step]:
+    for slot, component, view, own in _workers(training, "regularizer"):
+        coefficient = training.solver.regu_coef * getattr(slot.parameters[0].regu, "coef", 1.0)
+        shape = (slot.storage.size,)
+        value, gradient = view.backend.view(slot.storage.array, shape), view.backend.view(slot.gradient, shape)
+        if training.solver.method.decoupled:
+            call = partial(_shrink, component, view, value, slot.parameters[0].lr * coefficient)
+        else:
+            call = partial(component.add_gradient, view, value, gradient, coefficient)
+        yield Step("regularise", slot.name, call, own)
+
+
+def _shrink(component: Any, view: View, value: Array, coefficient: float) -> None:
+    """Go down the penalty's own gradient, by the learning rate: what a decoupled method does."""
+    part = view.scratch(value.shape, slot=-1)  # regularisers count theirs from 0
+    part[...] = 0
+    component.add_gradient(view, value, part, -view.scalars["rate"] * coefficient)
+    view.xp.add(value, part, out=value)
+
+
+def _constrain(training: Training) -> Iterator[Step]:
+    for slot, component, view, own in _workers(training, "constraint"):
+        call = partial(component.constrain, view, slot.storage.array)
+        every = slot.parameters[0].cons.every_n_iter if slot.parameters[0].cons else 1
+        yield Step("constrain", slot.name, partial(_now_and_then, training, every, call) if every > 1 else call, own)
+
+
+def _now_and_then(training: Training, every: int, call: Any) -> None:
+    if (training.iteration + 1) % every == 0:
+        call()
+
+
+def _workers(training: Training, kind: str) -> Iterator[tuple[Slot, Any, View, Backend | None]]:
+    """Give the parameters with a regulariser or a constraint: its kernel or itself, its view, and whose step it is."""
+    net = training.net
+    for slot in training.slots:
+        if (name := f"{kind}.{slot.name}") in training.choices:
+            component, choice = training.choices[name]
+            if choice.kernel is None:
+                yield slot, component, net.view(net.backend), None
+            else:
+                backend = open_backend(choice.ancestor)
+                view = net.view(backend)
+                yield slot, choice.kernel(component, view), view, backend

@@ -1,0 +1,89 @@
+"""AdaGrad, RMSProp and AdaDelta: every number's step is divided by the size of its gradients so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from nacre import Array, Method, MethodState, fraction, positive
+from nacre.solver import Span
+
+from .elementwise import ElementwiseState, Rooted
+
+
+class AdaGrad(Rooted):
+    """h = h + g²; w = w - rate · g / (√h + ε), for every number by itself.
+
+    By Duchi et al., as in Caffe and PyTorch. (Mocha.jl had one h for all numbers of a parameter.)
+    """
+
+    def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
+        return AdaGradState(self, backend, spans)
+
+
+class AdaGradState(ElementwiseState):
+    """`AdaGrad` on any backend."""
+
+    names = ("square",)
+
+    def change(self, rate: float, w: Array, g: Array, h: Array) -> None:
+        xp, part = self.backend.xp, self.backend.scratch(w.shape)
+        xp.multiply(g, g, out=part)
+        xp.add(h, part, out=h)
+        self.descend(w, g, self.root(h, self.method.epsilon), rate)
+
+
+class RMSProp(Rooted):
+    """h = ρh + (1 - ρ)g²; w = w - rate · g / (√h + ε).
+
+    By Tieleman and Hinton, as in Caffe, SINGA and (without momentum) PyTorch.
+    """
+
+    rho: Annotated[float, fraction, "how much of the mean square stays in each update"] = 0.99
+
+    def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
+        return RMSPropState(self, backend, spans)
+
+
+class RMSPropState(ElementwiseState):
+    """`RMSProp` on any backend."""
+
+    names = ("square",)
+
+    def change(self, rate: float, w: Array, g: Array, h: Array) -> None:
+        self.average_square(h, g, self.method.rho)
+        self.descend(w, g, self.root(h, self.method.epsilon), rate)
+
+
+class AdaDelta(Method):
+    """h = ρh + (1 - ρ)g²; d = g · √(u + ε) / √(h + ε); u = ρu + (1 - ρ)d²; w = w - rate · d.
+
+    By Zeiler (arXiv 1212.5701), who has no rate: there it is 1. As in Caffe, Mocha.jl, SINGA and PyTorch.
+    """
+
+    has_momentum = False
+
+    rho: Annotated[float, fraction, "how much of the two mean squares stays in each update"] = 0.95
+    epsilon: Annotated[float, positive, "begins the steps, and keeps the divisor above zero"] = 1e-6
+
+    def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
+        return AdaDeltaState(self, backend, spans)
+
+
+class AdaDeltaState(ElementwiseState):
+    """`AdaDelta` on any backend."""
+
+    names = ("square", "step_square")
+
+    def change(self, rate: float, w: Array, g: Array, h: Array, u: Array) -> None:
+        xp, epsilon = self.backend.xp, self.method.epsilon
+        part, d = self.backend.scratch(w.shape), self.backend.scratch(w.shape, slot=1)
+        self.average_square(h, g, self.method.rho)
+        xp.add(u, epsilon, out=d)
+        xp.add(h, epsilon, out=part)
+        xp.divide(d, part, out=d)
+        xp.sqrt(d, out=d)
+        xp.multiply(d, g, out=d)
+        self.average_square(u, d, self.method.rho)
+        xp.multiply(d, rate, out=d)
+        xp.subtract(w, d, out=w)

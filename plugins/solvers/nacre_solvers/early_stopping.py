@@ -1,0 +1,75 @@
+"""EarlyStopping: ends a training that gets no better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from nacre import CallbackState, Training, non_negative, positive
+
+from .statistic import PHASE, STATISTIC, Judge, loss_complaints
+from .told import Listener
+
+
+class EarlyStopping(Listener):
+    """Ends the training after `patience` validations of which none was better than the best by more than `min_delta`.
+
+    The validations are those of a `ValidationPerformance` among the callbacks. The training ends as at `max_iter`: all
+    callbacks finish, and the last snapshot is saved. Taken up from there it ends again at once, unless `patience` has
+    grown.
+    """
+
+    statistic: Annotated[str, STATISTIC, "what is followed: layer/statistic, or loss"] = "loss"
+    higher_better: Annotated[bool, "whether more of it is better"] = False
+    phase: Annotated[str, PHASE, "phase of the validations"] = "validation"
+    patience: Annotated[int, positive, "validations without a better one until the training ends"] = 10
+    min_delta: Annotated[float, non_negative, "what is better by no more than this is not better"] = 0.0
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        yield from loss_complaints("statistic", self.statistic, self.higher_better)
+
+    def start(self, training: Training) -> CallbackState:
+        return EarlyStoppingState(self, training)
+
+
+class EarlyStoppingState(CallbackState):
+    """`EarlyStopping` in one training."""
+
+    def __init__(self, callback: EarlyStopping, training: Training) -> None:
+        super().__init__(callback, training)
+        self.best: float | None = None
+        self.best_iteration = 0
+        self.waited = 0
+        Judge(callback, training, self.judge)
+
+    def judge(self, value: float) -> None:
+        """Count this validation; one whose value is no number is not better."""
+        best, callback = self.best, self.callback
+        gain = 0.0 if best is None else (value - best if callback.higher_better else best - value)
+        if (value == value) if best is None else gain > callback.min_delta:
+            self.best, self.best_iteration, self.waited = value, self.training.iteration, 0
+        else:
+            self.waited += 1
+            self.stop_if_due()
+
+    def stop_if_due(self) -> None:
+        if self.waited >= self.callback.patience:
+            best = "there was no number at all" if self.best is None else f"the best was {self.best:.6g}"
+            where = f"{self.callback.statistic} of {self.callback.phase}"
+            when = f" in iteration {self.best_iteration}" if self.best is not None else ""
+            self.training.stop(f"EarlyStopping ({where}: {best}{when})")
+
+    def begin(self) -> None:
+        self.stop_if_due()
+
+    def run(self) -> None:
+        """Nothing is done at fixed times: validations tell."""
+
+    def memory(self) -> Mapping[str, Any]:
+        best = {} if self.best is None else {"best": self.best}
+        return {"waited": self.waited, "best_iteration": self.best_iteration, **best}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self.waited, self.best_iteration = int(memory["waited"]), int(memory["best_iteration"])
+        self.best = float(memory["best"]) if "best" in memory else None

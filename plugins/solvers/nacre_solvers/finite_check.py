@@ -1,0 +1,36 @@
+"""FiniteCheck: looks for numbers that are not finite, in all that a training keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from nacre import Callback, CallbackState, Training, non_negative
+from nacre.not_finite import first_bad_history, first_bad_parameter
+
+
+class FiniteCheck(Callback):
+    """Stops the training where a parameter, a buffer, a gradient or a history is not finite; the error names it.
+
+    The solver's own `check_finite` sees every loss, gradient and parameter at once. This one also sees buffers (running
+    means) and the method's histories, where a square that overflows would stop a parameter for ever; and it may take
+    the place of the other where fetching a number in every iteration costs too much. Run before snapshots are saved.
+
+    Raises:
+        NotFiniteError: names the parameter and its layer.
+    """
+
+    every_n_iter: Annotated[int, non_negative, "look every so many iterations; 0 never"] = 100
+
+    def start(self, training: Training) -> CallbackState:
+        return FiniteCheckState(self, training)
+
+
+class FiniteCheckState(CallbackState):
+    """`FiniteCheck` in one training."""
+
+    def run(self) -> None:
+        training = self.training
+        where = first_bad_parameter(training.net, training.net.slots)
+        where = where or first_bad_history(training.net, training.spans, training.method.histories)
+        if where:
+            raise training.not_finite(f"after {training.iteration} iterations: a number is not finite", where)

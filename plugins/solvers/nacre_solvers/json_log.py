@@ -1,0 +1,55 @@
+"""JSONLog: one JSON line for each event of a training."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import IO, Annotated, Any
+
+from nacre import CallbackState, NacreError, Training, default
+from nacre.durable import told
+from nacre.jsonable import finite
+
+from .paths import OutputPath
+from .told import Listener, ListenerState
+
+
+class JSONLog(Listener):
+    """Appends one JSON line for each event: start, summary, validation, snapshot, warning and end, but no single steps.
+
+    A line has `event`, `clock` (seconds since the training was begun), `iteration` and what the event tells; numbers
+    that are not finite are null. The same as `nacre train --log PATH`.
+
+    Raises:
+        NacreError: the file cannot be written.
+    """
+
+    outputs = ("path",)
+
+    path: Annotated[OutputPath, "the file; relative to the working folder"] = default("training.jsonl")
+
+    def start(self, training: Training) -> CallbackState:
+        return JSONLogState(self, training)
+
+
+class JSONLogState(ListenerState):
+    """`JSONLog` in one training: holds the file."""
+
+    def __init__(self, callback: JSONLog, training: Training) -> None:
+        self.file: IO[str] | None = None
+        super().__init__(callback, training)
+        self.clock = time.perf_counter()
+        with told(self.path, "cannot be written", NacreError):
+            self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by `shutdown`
+
+    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+        if event != "step" and self.file is not None:
+            entry = {"event": event, "clock": round(time.perf_counter() - self.clock, 3), **data}
+            self.file.write(json.dumps(finite(entry), ensure_ascii=False) + "\n")
+            self.file.flush()
+
+    def shutdown(self) -> None:
+        if self.file is not None:
+            file, self.file = self.file, None
+            self.attempt(file.close)

@@ -1,0 +1,80 @@
+"""One statistic of a validation, by its name: what the best snapshot, early stopping and falling rates hang on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nacre import Check, ConfigError, Training, one_of
+from nacre.errors import nearest
+
+
+def _complain(name: str, _: Any) -> str | None:
+    if name in ("", "loss") or all(name.partition("/")):
+        return None
+    return "it must be like 'accuracy/accuracy', a layer and its statistic, or 'loss'"
+
+
+STATISTIC = Check(_complain)
+PHASE = one_of("validation", "test")
+
+
+def loss_complaints(field: str, name: str, higher_better: bool) -> Iterator[str]:
+    """Complain where a higher loss is said to be the better."""
+    if name == "loss" and higher_better:
+        yield f"{field}='loss' needs higher_better=False: the lower the loss, the better"
+
+
+def read_statistic(
+    asked: str, name: str, loss: float, statistics: Mapping[str, Mapping[str, float]], phase: str
+) -> float:
+    """Give the loss, or the statistic "layer/name"; `asked` says who asks, for the error.
+
+    Raises:
+        ConfigError: there is no such layer or no such statistic.
+    """
+    layer, _, key = name.rpartition("/")
+    if not layer:
+        return loss
+    check_layer(asked, name, statistics, phase)
+    if key not in statistics[layer]:
+        raise ConfigError(
+            f"{asked}='{name}', but layer '{layer}' has the statistics {', '.join(statistics[layer])}"
+            f"{nearest(key, statistics[layer])}"
+        )
+    return statistics[layer][key]
+
+
+def check_layer(asked: str, name: str, statistics: Mapping[str, Any], phase: str) -> None:
+    """Raise a ConfigError if the layer of "layer/name" has no statistics."""
+    layer = name.rpartition("/")[0]
+    if layer and layer not in statistics:
+        raise ConfigError(
+            f"{asked}='{name}', but no layer '{layer}' has statistics in phase '{phase}'{nearest(layer, statistics)}"
+        )
+
+
+class Judge:
+    """Follows one statistic of the validations of a training: of all but the one that is made only because it ends.
+
+    Raises:
+        ConfigError: no callback of the training validates in this phase, or no layer has such statistics.
+    """
+
+    def __init__(self, thing: Any, training: Training, judged: Any) -> None:
+        self.who, self.phase = type(thing).__name__, thing.phase
+        self.statistic, self.judged = thing.statistic, judged
+        if not any(one.validates and getattr(one, "phase", "") == thing.phase for one in training.solver.callbacks):
+            raise ConfigError(
+                f"{self.who}: phase='{thing.phase}', but no callback validates in this phase",
+                "add ValidationPerformance(every_n_iter=...) to the callbacks",
+            )
+        there = [one for one in training.net.layers if thing.phase not in one.exclude]
+        known = {one.name: None for one in there if one.has_stats}
+        check_layer(f"{self.who}: statistic", thing.statistic, known, thing.phase)
+        training.listeners.append(self.hear)
+
+    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+        if event == "validation" and data["phase"] == self.phase and not data.get("final"):
+            asked = f"{self.who}: statistic"
+            self.judged(read_statistic(asked, self.statistic, data["loss"], data["statistics"], self.phase))

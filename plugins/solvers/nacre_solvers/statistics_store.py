@@ -1,0 +1,91 @@
+"""StatisticsStore: the statistics of a training over its iterations, in one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from nacre import Callback, CallbackState, ConfigError, NacreError, Training, default, non_negative, one_of
+from nacre.durable import atomic_write, told
+from nacre.jsonable import finite
+
+from .paths import OutputPath
+from .told import ListenerState, numbers
+
+
+class StatisticsStore(Callback):
+    """Keeps the statistics of summaries and validations: {"train/loss": {"100": 0.53, "200": 0.4}, ...}.
+
+    Those of the `TrainingSummary` and the `ValidationPerformance` among the callbacks. The JSON file is written every
+    so many iterations and at the end: whole or not at all. With `if_exists="merge"` what is there stays, but for the
+    same statistic of the same iteration; a training that is taken up from a snapshot always merges. After Mocha.jl's
+    coffee lounge.
+
+    Raises:
+        NacreError: the file is there (`if_exists="refuse"`), holds something else, or cannot be written.
+    """
+
+    runs_last = True
+    outputs = ("path",)
+
+    path: Annotated[OutputPath, "the file; relative to the working folder"] = default("statistics.json")
+    every_n_iter: Annotated[int, non_negative, "write it every so many iterations; 0 only at the end"] = 0
+    if_exists: Annotated[str, one_of("merge", "overwrite", "refuse"), "what to do with a file that is there"] = "merge"
+
+    def start(self, training: Training) -> CallbackState:
+        return StatisticsStoreState(self, training)
+
+
+class StatisticsStoreState(ListenerState):
+    """`StatisticsStore` in one training."""
+
+    def __init__(self, callback: StatisticsStore, training: Training) -> None:
+        super().__init__(callback, training)
+        self.statistics: dict[str, dict[str, float]] = {}
+
+    def begin(self) -> None:
+        path, if_exists = Path(self.path), self.callback.if_exists
+        if self.training.resumed_from is not None:
+            if_exists = "merge"
+        if path.exists() and if_exists == "refuse":
+            raise ConfigError(
+                f"StatisticsStore: {path} is there already", "take another path, or if_exists='merge' or 'overwrite'"
+            )
+        if path.exists() and if_exists == "merge":
+            self.statistics = read_statistics(path)
+        self.write()
+
+    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+        for name, value in numbers(event, data):
+            self.statistics.setdefault(name, {})[str(data["iteration"])] = value
+
+    def write(self) -> None:
+        atomic_write(self.path, json.dumps(finite(self.statistics), indent=1).encode())
+
+    def run(self) -> None:
+        self.attempt(self.write)
+
+    def finish(self) -> None:
+        self.attempt(self.write)
+
+
+def read_statistics(path: str | Path) -> dict[str, dict[str, float]]:
+    """Read what a `StatisticsStore` wrote: {statistic: {iteration: value}}; None stands for what is not finite.
+
+    Raises:
+        NacreError: the file cannot be read, or holds something else.
+    """
+    path = Path(path)
+    with told(path, "cannot be read", NacreError):
+        data = path.read_bytes()
+    try:
+        found = json.loads(data)
+        if not all(isinstance(values, dict) and all(key.isdecimal() for key in values) for values in found.values()):
+            raise ValueError("it is JSON of another form")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise NacreError(
+            f"{path} holds no statistics of a training: {error}", "take another path, or if_exists='overwrite'"
+        ) from error
+    return found

@@ -1,0 +1,149 @@
+"""TensorBoard: what a training tells, in event files that TensorBoard reads; written without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+from nacre import CallbackState, NacreError, Training, default
+from nacre.durable import told
+
+from .paths import OutputPath
+from .told import Listener, ListenerState, numbers
+
+
+class TensorBoard(Listener):
+    """Writes the numbers of summaries and validations for TensorBoard: `tensorboard --logdir runs`.
+
+    Those of the `TrainingSummary` and the `ValidationPerformance` among the callbacks, called train/loss, train/rate,
+    validation/loss, validation/layer/statistic and so on. Every training writes an event file of its own; where it goes
+    on from a snapshot, TensorBoard is told to forget what came after that.
+
+    Raises:
+        NacreError: the folder cannot be written.
+    """
+
+    outputs = ("path",)
+
+    path: Annotated[OutputPath, "folder of the run; relative to the working folder"] = default("runs")
+
+    def start(self, training: Training) -> CallbackState:
+        return TensorBoardState(self, training)
+
+
+class TensorBoardState(ListenerState):
+    """`TensorBoard` in one training: holds the event file."""
+
+    file: EventFile | None = None
+
+    def begin(self) -> None:
+        with told(self.path, "cannot be written", NacreError):
+            self.file = EventFile(self.path)
+            if self.training.resumed_from is not None:
+                self.file.restart(self.training.resumed_from)
+
+    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+        if self.file is not None and (found := list(numbers(event, data))):
+            self.file.scalars(data["iteration"], found)
+
+    def shutdown(self) -> None:
+        if self.file is not None:
+            file, self.file = self.file, None
+            self.attempt(file.close)
+
+
+class EventFile:
+    """An event file of TensorBoard's: records of TFRecord's form, each of them one `Event` message."""
+
+    def __init__(self, folder: str | Path) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        start = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        self._file = next(file for number in count() if (file := _new(Path(folder) / f"{start}.{number}")))
+        self._event(0, _bytes(3, b"brain.Event:2"))
+
+    def scalars(self, step: int, values: Iterable[tuple[str, float]]) -> None:
+        """Write numbers by their names."""
+        summary = b"".join(
+            _bytes(1, _bytes(1, name.encode()) + _key(2, 5) + struct.pack("<f", _float32(value)))
+            for name, value in values
+        )
+        self._event(step, _bytes(5, summary))
+
+    def restart(self, step: int) -> None:
+        """Say that what other files have of later steps is void."""
+        self._event(step + 1, _bytes(7, _key(1, 0) + _varint(1)))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _event(self, step: int, what: bytes) -> None:
+        message = _key(1, 1) + struct.pack("<d", time.time()) + _key(2, 0) + _varint(step) + what
+        length = struct.pack("<Q", len(message))
+        self._file.write(length + _checksum(length) + message + _checksum(message))
+        self._file.flush()
+
+
+def _new(path: Path) -> BinaryIO | None:
+    try:
+        return path.open("xb")
+    except FileExistsError:
+        return None
+
+
+# Protocol buffers: https://protobuf.dev/programming-guides/encoding/
+
+
+def _key(field: int, kind: int) -> bytes:
+    return _varint(field << 3 | kind)
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 127:
+        data.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*data, number])
+
+
+def _bytes(field: int, data: bytes) -> bytes:
+    return _key(field, 2) + _varint(len(data)) + data
+
+
+def _float32(value: float) -> float:
+    """Give an infinity for what is too large."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+# TFRecord's checksum: CRC-32C, rotated and shifted
+
+
+@cache
+def _table() -> list[int]:
+    table = list(range(256))
+    for _ in range(8):
+        table = [one >> 1 ^ (0x82F63B78 if one & 1 else 0) for one in table]
+    return table
+
+
+def crc32c(data: bytes) -> int:
+    """Compute the CRC-32 with Castagnoli's polynomial."""
+    table, crc = _table(), 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def _checksum(data: bytes) -> bytes:
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -1,0 +1,212 @@
+"""What hangs on validations: rates that fall, early stopping, the best snapshot."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from nacre import Callback, CallbackState, ConfigError, Solver
+from nacre.snapshot import Snapshot as Saved
+from nacre.solver import Training
+from nacre_data import HDF5Store
+from nacre_solvers import SGD, DecayOnValidation, EarlyStopping, Snapshot, Staged, ValidationPerformance
+from toy_training import Reports, pulled_net, toy_net, weights
+
+
+class Judged(Callback):
+    """Reports losses of its own as those of a validation: one at each iteration, and one at the end."""
+
+    validates = True
+
+    losses: Annotated[list, "by iteration"]
+    phase: str = "validation"
+
+    def start(self, training: Training) -> CallbackState:
+        return JudgedState(self, training)
+
+
+class JudgedState(CallbackState):
+    def due(self, epochs: int) -> bool:
+        return True
+
+    def run(self) -> None:
+        loss = self.callback.losses[self.training.iteration - 1]
+        self.training.report("validation", phase=self.callback.phase, loss=loss, statistics={"a": {"b": -loss}})
+
+    def finish(self) -> None:
+        self.training.report("validation", phase=self.callback.phase, loss=99.0, statistics={}, final=True)
+
+
+def follow(losses: Sequence[float], **fields: Any) -> list[float]:
+    """Give the rate of each iteration, the one after the last loss included."""
+    policy = DecayOnValidation(**{"base": 0.8, **fields})
+    with Solver(SGD(), lr_policy=policy, callbacks=[Judged(losses=list(losses))]).start(pulled_net()) as training:
+        rates: list[float] = []
+        for _ in losses:
+            training.step()
+            rates.append(training.net.scalars["rate"])
+            training.callbacks[0].run()
+        return [*rates, training.lr.rate(len(losses))]
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("losses", "fields", "expected"),
+    [
+        ([3, 2, 1], {}, [0.8, 0.8, 0.8, 0.8]),
+        ([3, 4, 3.5, 3.6], {}, [0.8, 0.8, 0.4, 0.4, 0.2]),  # than the one before, not than the best
+        ([3, 3, 4], {"gamma": 0.1}, [0.8, 0.8, 0.8, 0.08]),
+        ([1, 2, 3, 4, 5], {"min_n_iter": 3}, [0.8, 0.8, 0.8, 0.4, 0.4, 0.4]),
+        ([1, 2, 3, 4], {"min_rate": 0.3}, [0.8, 0.8, 0.4, 0.3, 0.3]),
+        ([1, 2], {"min_rate": 2.0}, [0.8, 0.8, 0.8]),  # never rises
+        ([1, NAN, 1], {}, [0.8, 0.8, 0.4, 0.4]),
+    ],
+)
+def test_the_rate_falls_when_the_net_got_worse(losses: list[float], fields: Any, expected: list[float]) -> None:
+    assert follow(losses, **fields) == pytest.approx(expected)
+
+
+def test_a_higher_statistic_may_be_the_better() -> None:
+    with Solver(
+        SGD(),
+        lr_policy=DecayOnValidation(base=0.8, statistic="accuracy/accuracy", higher_better=True),
+        callbacks=[ValidationPerformance(every_n_iter=10)],
+    ).start(toy_net()) as training:
+        for value, rate in ((0.5, 0.8), (0.7, 0.8), (0.6, 0.4), (0.65, 0.4)):
+            training.report("validation", phase="validation", loss=1.0, statistics={"accuracy": {"accuracy": value}})
+            assert training.lr.rate(0) == pytest.approx(rate)
+
+
+def test_another_phase_is_another_thing() -> None:
+    policy = DecayOnValidation(base=0.8)
+    callbacks = [Judged(losses=[1, 2, 3]), Judged(losses=[3, 2, 1], phase="test")]
+    training = Solver(SGD(), max_iter=3, lr_policy=policy, callbacks=callbacks[::-1]).solve(pulled_net())
+    assert training.lr.rate(3) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("thing", [DecayOnValidation, EarlyStopping])
+def test_somebody_has_to_validate(thing: Any) -> None:
+    fields = {"base": 0.1} if thing is DecayOnValidation else {}
+
+    def start(callbacks: list[Callback], **more: Any) -> None:
+        made = thing(**fields, **more)
+        policy = {"lr_policy": made} if thing is DecayOnValidation else {}
+        callbacks = callbacks if thing is DecayOnValidation else [made, *callbacks]
+        Solver(SGD(), callbacks=callbacks, **policy).start(toy_net()).shutdown()
+
+    start([ValidationPerformance()])
+    with pytest.raises(ConfigError, match="phase='validation', but no callback validates") as caught:
+        start([Snapshot()])
+    assert "ValidationPerformance" in caught.value.remedy
+    with pytest.raises(ConfigError, match="phase='test', but no callback validates in this phase"):
+        start([ValidationPerformance()], phase="test")
+    with pytest.raises(ConfigError, match="statistic='acuracy/a', but no layer 'acuracy' has statistics in phase"):
+        start([ValidationPerformance()], statistic="acuracy/a")
+    with pytest.raises(ConfigError, match="statistic='loss' needs higher_better=False"):
+        start([ValidationPerformance()], higher_better=True)
+    with pytest.raises(ConfigError, match="statistic='accuracy', but it must be like 'accuracy/accuracy'"):
+        start([ValidationPerformance()], statistic="accuracy")
+
+
+def test_a_statistic_that_the_layer_lacks_is_told_at_the_first_validation() -> None:
+    callbacks = [ValidationPerformance(every_n_iter=2), EarlyStopping(statistic="accuracy/acuracy", higher_better=True)]
+    message = "EarlyStopping: statistic='accuracy/acuracy', but layer 'accuracy' has the statistics accuracy, records"
+    with pytest.raises(ConfigError, match=message):
+        Solver(SGD(), callbacks=callbacks).solve(toy_net())
+
+
+# Early stopping
+
+
+def stopped(losses: Sequence[float], **fields: Any) -> Training:
+    callbacks = [Judged(losses=list(losses)), EarlyStopping(**fields)]
+    return Solver(SGD(), max_iter=len(losses), lr_policy=0.1, callbacks=callbacks).solve(pulled_net())
+
+
+@pytest.mark.parametrize(
+    ("losses", "fields", "iterations"),
+    [
+        ([5, 4, 3, 2, 1], {"patience": 1}, 5),
+        ([5, 4, 4, 4, 1], {"patience": 2}, 4),
+        ([5, 6, 4, 6, 3], {"patience": 2}, 5),  # a better one begins the count anew
+        ([5, 6, 5.5, 5.2, 1], {"patience": 3}, 4),  # than the best, not than the one before
+        ([5, 4.9, 4.8, 4.4, 4.3], {"patience": 3, "min_delta": 0.5}, 5),
+        ([5, 4.9, 4.8, 4.7, 4.3], {"patience": 3, "min_delta": 0.5}, 4),
+        ([NAN, NAN, NAN, 1], {"patience": 2}, 2),
+        ([1, NAN, NAN, 0.5], {"patience": 2}, 3),
+        ([1, 1, 1, 1], {}, 4),
+    ],
+)
+def test_a_training_ends_that_gets_no_better(losses: list[float], fields: Any, iterations: int) -> None:
+    training = stopped(losses, **fields)
+    assert training.iteration == iterations
+    assert bool(training.stopped) is (iterations < len(losses))
+    assert not training.interrupted
+
+
+def test_it_says_why() -> None:
+    reason = stopped([5, 4, 4, 4, 1], patience=2).stopped
+    assert reason == "EarlyStopping (loss of validation: the best was 4 in iteration 2)"
+    reason = stopped([NAN] * 3, patience=2).stopped
+    assert reason == "EarlyStopping (loss of validation: there was no number at all)"
+
+
+def test_the_validations_decide_when() -> None:
+    with pytest.raises(ConfigError, match="every_n_iter=3, but it goes by what other callbacks report"):
+        EarlyStopping(every_n_iter=3)
+    with pytest.raises(ConfigError, match="patience=0"):
+        EarlyStopping(patience=0)
+
+
+def saved(training: Training) -> Saved:
+    store = HDF5Store()
+    return store.decode(store.encode(training.snapshot()), "here")
+
+
+def test_a_training_that_ended_early_ends_again_at_once_unless_it_may_wait_longer(tmp_path: Path) -> None:
+    def solver(patience: int) -> Solver:
+        callbacks = [
+            Snapshot(folder=tmp_path / "snapshots"),
+            Judged(losses=[5, 4, 4, 4, 4, 4, 1, 1]),
+            EarlyStopping(patience=patience),
+        ]
+        return Solver(SGD(), max_iter=8, lr_policy=0.1, callbacks=callbacks)
+
+    training = solver(2).solve(pulled_net())
+    assert (training.iteration, Path(training.snapshot_path).name) == (4, "snapshot-000004.h5")
+    snapshot = saved(training)
+    again = solver(2).solve(pulled_net(), resume=snapshot)
+    assert (again.iteration, again.stopped) == (4, training.stopped)
+    longer = solver(4).solve(pulled_net(), resume=snapshot)
+    assert longer.iteration == 6
+
+
+@pytest.mark.parametrize("whole", [12, 25])
+def test_rates_and_stopping_go_on_bit_for_bit(whole: int) -> None:
+    """Also from the snapshot of a training that ended between two validations, and so made one more."""
+
+    def solver(max_iter: int) -> Solver:
+        policy = Staged(
+            stages=[(8, DecayOnValidation(base=0.5, gamma=0.3)), (1, DecayOnValidation(base=0.2, min_n_iter=3))]
+        )
+        callbacks = [ValidationPerformance(every_n_iter=2), EarlyStopping(patience=6, min_delta=0.05)]
+        return Solver(SGD(), max_iter=max_iter, lr_policy=policy, momentum_policy=0.9, callbacks=callbacks)
+
+    expected = toy_net()
+    rates: list[float] = []
+    uninterrupted = solver(whole)
+    with uninterrupted.start(expected, [lambda event, _: rates.append(expected.scalars["rate"])]) as training:
+        training.run()
+    assert len(set(rates)) > 2  # they do fall
+    first = solver(7).solve(toy_net())
+    assert [entry[0] for entry in first.history["validation"]] == [2, 4, 6, 7]
+    net = toy_net()
+    reports = Reports()
+    resumed = solver(whole).solve(net, resume=saved(first), reports=[reports])
+    assert reports["warning"] == []
+    assert (resumed.iteration, resumed.stopped) == (training.iteration, training.stopped)
+    assert weights(net) == weights(expected)
+    assert resumed.lr.memory() == training.lr.memory()
