@@ -58,6 +58,7 @@ class Parameter:
         self.transposed = transposed
         self.blob: Array = None
         self.gradient: Array | None = None
+        self.frozen = False  # whether its net keeps it as it is, a buffer too
         self.storage: Storage | None = None
         self.order = 0  # of its layer's op in the net
         self.backward = False  # whether its layer's backward is called

@@ -2,26 +2,48 @@
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
+from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests, Trial, assert_close
+from nacre.testing import Example, Trial, assert_close
 from nacre_layers import BatchNormLayer
 
 
-class TestBatchNorm(LayerTests):
+class TestBatchNorm(Agreement):
     layer = BatchNormLayer
 
     def examples(self):
         yield Example({}, [(5, 3)])
         yield Example({"epsilon": 0.1, "neuron": "Tanh"}, [(3, 2, 3, 2)], label="images, neuron")
         yield Example({"scale": False, "bias": False, "axis": -1}, [(2, 4, 3)], label="last axis, no parameters")
+        yield Example({"use_running": True, "bias": False}, [(4, 2, 3)], label="running values in training")
+
+    def strategy(self):
+        # One value a channel gives no gradient, and two give one that is rounding noise: three or more.
+        shape = st.tuples(st.integers(3, 5), *[st.integers(1, 4)] * 3) | st.tuples(*[st.integers(3, 5)] * 2)
+        fields = {name: st.booleans() for name in ("scale", "bias", "use_running")}
+        more = {"axis": st.sampled_from([1, -1]), "epsilon": st.floats(1e-5, 1)}
+        return st.builds(lambda one, shape: Example(one, [shape]), st.fixed_dictionaries({**fields, **more}), shape)
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        y = torch.nn.functional.batch_norm(
+            inputs[0].movedim(layer.axis, 1),
+            *(parameters[name].detach().clone() for name in ("mean", "variance")),
+            *(parameters.get(name) for name in ("scale", "bias")),
+            training=not layer.use_running,
+            eps=layer.epsilon,
+        )
+        return [y.movedim(1, layer.axis)]
 
     def reference(self, layer, inputs, parameters):
         x = np.moveaxis(inputs[0], layer.axis, 0)
         y = np.zeros_like(x)
         for channel, values in enumerate(x):
             mean, variance = parameters["mean"][channel], parameters["variance"][channel]
-            if self.phase == "train":
+            if self.phase == "train" and not layer.use_running:
                 mean = values.sum() / values.size
                 variance = ((values - mean) ** 2).sum() / values.size
             y[channel] = (values - mean) / np.sqrt(variance + layer.epsilon)
@@ -102,6 +124,26 @@ def test_one_value_a_channel_is_normalised_to_the_bias():
     trial.forward()
     assert_close(trial.results()[0], np.full((1, 3), 0.5))
     assert np.isfinite(trial.parameters()["variance"]).all()
+
+
+@pytest.mark.parametrize("how", ["frozen", "use_running"])
+def test_statistics_stay_where_the_layer_is_frozen_or_told_to(how):
+    layer = BatchNormLayer(name="bn", bottoms=["x"], tops=["y"], use_running=how == "use_running")
+    net = Net("n", [InputLayer(tops=["x"], shape=2, batch_size=4), layer], backend="numpy", dtype="float64")
+    if how == "frozen":
+        net.freeze("bn")
+    mean, variance = np.array([1.0, -2.0]), np.array([0.5, 4.0])
+    net.parameters["bn/mean"].value, net.parameters["bn/variance"].value = mean, variance
+    x = np.random.default_rng(0).standard_normal((4, 2))
+    net.write("x", x)
+    net.forward()
+    assert_close(net.blob("y"), (x - mean) / np.sqrt(variance + 1e-5))
+    assert_close(net.parameters["bn/mean"].value, mean, tolerance=0.0)
+    assert_close(net.parameters["bn/variance"].value, variance, tolerance=0.0)
+    if how == "frozen":
+        net.unfreeze("bn")
+        net.forward()
+        assert_close(net.parameters["bn/mean"].value, 0.9 * mean + 0.1 * x.mean(axis=0))
 
 
 @pytest.mark.parametrize("fields", [{"epsilon": 0.0}, {"decay": 1.0}, {"axis": 0}])

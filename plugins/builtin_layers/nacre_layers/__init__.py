@@ -11,67 +11,220 @@ if TYPE_CHECKING:
 
     from .accuracy import AccuracyLayer as AccuracyLayer
     from .activation import ActivationLayer as ActivationLayer
+    from .activation import BNLLLayer as BNLLLayer
+    from .activation import ELULayer as ELULayer
+    from .activation import ExponentialLayer as ExponentialLayer
+    from .activation import GELULayer as GELULayer
+    from .activation import IdentityLayer as IdentityLayer
+    from .activation import LReLULayer as LReLULayer
     from .activation import ReLULayer as ReLULayer
     from .activation import SigmoidLayer as SigmoidLayer
+    from .activation import SiLULayer as SiLULayer
+    from .activation import SoftplusLayer as SoftplusLayer
+    from .activation import STanhLayer as STanhLayer
     from .activation import TanhLayer as TanhLayer
+    from .argmax import ArgmaxLayer as ArgmaxLayer
     from .batch_norm import BatchNormLayer as BatchNormLayer
+    from .binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
     from .concat import ConcatLayer as ConcatLayer
+    from .constraints import L2Norm as L2Norm
+    from .contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
     from .convolution import ConvolutionLayer as ConvolutionLayer
+    from .convolution import DeconvolutionLayer as DeconvolutionLayer
+    from .crop import CropLayer as CropLayer
+    from .crop import CropLikeLayer as CropLikeLayer
+    from .cross_entropy import BinaryCrossEntropyLossLayer as BinaryCrossEntropyLossLayer
+    from .cross_entropy import SigmoidCrossEntropyLossLayer as SigmoidCrossEntropyLossLayer
     from .dropout import DropoutLayer as DropoutLayer
+    from .element_wise import Add as Add
+    from .element_wise import Average as Average
+    from .element_wise import Divide as Divide
+    from .element_wise import ElementWiseLayer as ElementWiseLayer
+    from .element_wise import Maximum as Maximum
+    from .element_wise import Multiply as Multiply
+    from .element_wise import Subtract as Subtract
+    from .embedding import EmbeddingLayer as EmbeddingLayer
+    from .flatten import FlattenLayer as FlattenLayer
+    from .functions import AbsValLayer as AbsValLayer
+    from .functions import ClipLayer as ClipLayer
+    from .functions import ExpLayer as ExpLayer
+    from .functions import LogLayer as LogLayer
+    from .functions import PowerLayer as PowerLayer
+    from .functions import ThresholdLayer as ThresholdLayer
+    from .gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
+    from .hinge_loss import HingeLossLayer as HingeLossLayer
+    from .im2col import Im2colLayer as Im2colLayer
+    from .index2onehot import Index2OnehotLayer as Index2OnehotLayer
+    from .initializers import Bilinear as Bilinear
     from .initializers import Constant as Constant
     from .initializers import Gaussian as Gaussian
+    from .initializers import GaussianSqrtFanIn as GaussianSqrtFanIn
+    from .initializers import He as He
+    from .initializers import Orthogonal as Orthogonal
+    from .initializers import PositiveUnitball as PositiveUnitball
+    from .initializers import Pretrained as Pretrained
     from .initializers import Uniform as Uniform
+    from .initializers import UniformSqrtFanIn as UniformSqrtFanIn
+    from .initializers import UniformSqrtFanInOut as UniformSqrtFanInOut
     from .initializers import Xavier as Xavier
     from .initializers import XavierFanIn as XavierFanIn
     from .inner_product import InnerProductLayer as InnerProductLayer
+    from .inner_product import TiedInnerProductLayer as TiedInnerProductLayer
+    from .layer_norm import GroupNormLayer as GroupNormLayer
+    from .layer_norm import LayerNormLayer as LayerNormLayer
+    from .lrn import LRNLayer as LRNLayer
+    from .multinomial_logistic_loss import MultinomialLogisticLossLayer as MultinomialLogisticLossLayer
+    from .mvn import MVNLayer as MVNLayer
+    from .neurons import ELU as ELU
+    from .neurons import GELU as GELU
+    from .neurons import Exponential as Exponential
+    from .neurons import LReLU as LReLU
     from .neurons import ReLU as ReLU
     from .neurons import Sigmoid as Sigmoid
+    from .neurons import SiLU as SiLU
+    from .neurons import Softplus as Softplus
+    from .neurons import STanh as STanh
     from .neurons import Tanh as Tanh
+    from .parameter import ParameterLayer as ParameterLayer
+    from .pooling import ChannelPoolingLayer as ChannelPoolingLayer
     from .pooling import Max as Max
     from .pooling import Mean as Mean
     from .pooling import PoolingLayer as PoolingLayer
+    from .pooling import SPPLayer as SPPLayer
+    from .pooling import Stochastic as Stochastic
+    from .prelu import PReLULayer as PReLULayer
+    from .random_mask import RandomMaskLayer as RandomMaskLayer
+    from .reduction import ReductionLayer as ReductionLayer
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
     from .reshape import ReshapeLayer as ReshapeLayer
+    from .scale import BiasLayer as BiasLayer
+    from .scale import ScaleLayer as ScaleLayer
+    from .silence import SilenceLayer as SilenceLayer
+    from .slice import SliceLayer as SliceLayer
+    from .soft_label_loss import InfogainLossLayer as InfogainLossLayer
+    from .soft_label_loss import SoftlabelSoftmaxLossLayer as SoftlabelSoftmaxLossLayer
     from .softmax import SoftmaxLayer as SoftmaxLayer
     from .softmax_loss import SoftmaxLossLayer as SoftmaxLossLayer
     from .split import SplitLayer as SplitLayer
+    from .square_loss import SquareLossLayer as SquareLossLayer
+    from .tile import TileLayer as TileLayer
+    from .wasserstein_loss import WassersteinLossLayer as WassersteinLossLayer
 
 nacre_api = "1"
 
 LAYERS = {
+    "AbsVal": "nacre_layers.functions:AbsValLayer",
     "Accuracy": "nacre_layers.accuracy:AccuracyLayer",
     "Activation": "nacre_layers.activation:ActivationLayer",
+    "Argmax": "nacre_layers.argmax:ArgmaxLayer",
+    "BNLL": "nacre_layers.activation:BNLLLayer",
     "BatchNorm": "nacre_layers.batch_norm:BatchNormLayer",
+    "Bias": "nacre_layers.scale:BiasLayer",
+    "BinaryAccuracy": "nacre_layers.binary_accuracy:BinaryAccuracyLayer",
+    "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
+    "ChannelPooling": "nacre_layers.pooling:ChannelPoolingLayer",
+    "Clip": "nacre_layers.functions:ClipLayer",
     "Concat": "nacre_layers.concat:ConcatLayer",
+    "ContrastiveLoss": "nacre_layers.contrastive_loss:ContrastiveLossLayer",
     "Convolution": "nacre_layers.convolution:ConvolutionLayer",
+    "Crop": "nacre_layers.crop:CropLayer",
+    "CropLike": "nacre_layers.crop:CropLikeLayer",
+    "Deconvolution": "nacre_layers.convolution:DeconvolutionLayer",
     "Dropout": "nacre_layers.dropout:DropoutLayer",
+    "ELU": "nacre_layers.activation:ELULayer",
+    "ElementWise": "nacre_layers.element_wise:ElementWiseLayer",
+    "Embedding": "nacre_layers.embedding:EmbeddingLayer",
+    "Exp": "nacre_layers.functions:ExpLayer",
+    "Exponential": "nacre_layers.activation:ExponentialLayer",
+    "Flatten": "nacre_layers.flatten:FlattenLayer",
+    "GELU": "nacre_layers.activation:GELULayer",
+    "GaussianKLLoss": "nacre_layers.gaussian_kl_loss:GaussianKLLossLayer",
+    "GroupNorm": "nacre_layers.layer_norm:GroupNormLayer",
+    "HingeLoss": "nacre_layers.hinge_loss:HingeLossLayer",
+    "Identity": "nacre_layers.activation:IdentityLayer",
+    "Im2col": "nacre_layers.im2col:Im2colLayer",
+    "Index2Onehot": "nacre_layers.index2onehot:Index2OnehotLayer",
+    "InfogainLoss": "nacre_layers.soft_label_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.inner_product:InnerProductLayer",
+    "LRN": "nacre_layers.lrn:LRNLayer",
+    "LReLU": "nacre_layers.activation:LReLULayer",
+    "LayerNorm": "nacre_layers.layer_norm:LayerNormLayer",
+    "Log": "nacre_layers.functions:LogLayer",
+    "MVN": "nacre_layers.mvn:MVNLayer",
+    "MultinomialLogisticLoss": "nacre_layers.multinomial_logistic_loss:MultinomialLogisticLossLayer",
+    "PReLU": "nacre_layers.prelu:PReLULayer",
+    "Parameter": "nacre_layers.parameter:ParameterLayer",
     "Pooling": "nacre_layers.pooling:PoolingLayer",
+    "Power": "nacre_layers.functions:PowerLayer",
+    "RandomMask": "nacre_layers.random_mask:RandomMaskLayer",
     "ReLU": "nacre_layers.activation:ReLULayer",
+    "Reduction": "nacre_layers.reduction:ReductionLayer",
     "Reshape": "nacre_layers.reshape:ReshapeLayer",
+    "SPP": "nacre_layers.pooling:SPPLayer",
+    "STanh": "nacre_layers.activation:STanhLayer",
+    "Scale": "nacre_layers.scale:ScaleLayer",
+    "SiLU": "nacre_layers.activation:SiLULayer",
     "Sigmoid": "nacre_layers.activation:SigmoidLayer",
+    "SigmoidCrossEntropyLoss": "nacre_layers.cross_entropy:SigmoidCrossEntropyLossLayer",
+    "Silence": "nacre_layers.silence:SilenceLayer",
+    "Slice": "nacre_layers.slice:SliceLayer",
+    "SoftlabelSoftmaxLoss": "nacre_layers.soft_label_loss:SoftlabelSoftmaxLossLayer",
     "Softmax": "nacre_layers.softmax:SoftmaxLayer",
     "SoftmaxLoss": "nacre_layers.softmax_loss:SoftmaxLossLayer",
+    "Softplus": "nacre_layers.activation:SoftplusLayer",
     "Split": "nacre_layers.split:SplitLayer",
+    "SquareLoss": "nacre_layers.square_loss:SquareLossLayer",
     "Tanh": "nacre_layers.activation:TanhLayer",
+    "Threshold": "nacre_layers.functions:ThresholdLayer",
+    "TiedInnerProduct": "nacre_layers.inner_product:TiedInnerProductLayer",
+    "Tile": "nacre_layers.tile:TileLayer",
+    "WassersteinLoss": "nacre_layers.wasserstein_loss:WassersteinLossLayer",
 }
 NEURONS = {
+    "ELU": "nacre_layers.neurons:ELU",
+    "Exponential": "nacre_layers.neurons:Exponential",
+    "GELU": "nacre_layers.neurons:GELU",
     "Identity": "nacre.component:Identity",
+    "LReLU": "nacre_layers.neurons:LReLU",
     "ReLU": "nacre_layers.neurons:ReLU",
+    "STanh": "nacre_layers.neurons:STanh",
+    "SiLU": "nacre_layers.neurons:SiLU",
     "Sigmoid": "nacre_layers.neurons:Sigmoid",
+    "Softplus": "nacre_layers.neurons:Softplus",
     "Tanh": "nacre_layers.neurons:Tanh",
 }
 INITIALIZERS = {
+    "Bilinear": "nacre_layers.initializers:Bilinear",
     "Constant": "nacre_layers.initializers:Constant",
     "Gaussian": "nacre_layers.initializers:Gaussian",
+    "GaussianSqrtFanIn": "nacre_layers.initializers:GaussianSqrtFanIn",
+    "He": "nacre_layers.initializers:He",
+    "Orthogonal": "nacre_layers.initializers:Orthogonal",
+    "PositiveUnitball": "nacre_layers.initializers:PositiveUnitball",
+    "Pretrained": "nacre_layers.initializers:Pretrained",
     "Uniform": "nacre_layers.initializers:Uniform",
+    "UniformSqrtFanIn": "nacre_layers.initializers:UniformSqrtFanIn",
+    "UniformSqrtFanInOut": "nacre_layers.initializers:UniformSqrtFanInOut",
     "Xavier": "nacre_layers.initializers:Xavier",
     "XavierFanIn": "nacre_layers.initializers:XavierFanIn",
 }
+CONSTRAINTS = {"L2Norm": "nacre_layers.constraints:L2Norm"}
 REGULARIZERS = {"L1": "nacre_layers.regularizers:L1", "L2": "nacre_layers.regularizers:L2"}
 LAYERS_OF = {"neuron": "nacre_layers.activation:ActivationLayer"}
-POOLINGS = {"Max": "nacre_layers.pooling:Max", "Mean": "nacre_layers.pooling:Mean"}
+POOLINGS = {
+    "Max": "nacre_layers.pooling:Max",
+    "Mean": "nacre_layers.pooling:Mean",
+    "Stochastic": "nacre_layers.pooling:Stochastic",
+}
+ELEMENT_WISE = {
+    "Add": "nacre_layers.element_wise:Add",
+    "Divide": "nacre_layers.element_wise:Divide",
+    "Maximum": "nacre_layers.element_wise:Maximum",
+    "Mean": "nacre_layers.element_wise:Average",
+    "Multiply": "nacre_layers.element_wise:Multiply",
+    "Subtract": "nacre_layers.element_wise:Subtract",
+}
 
 
 @hookimpl
@@ -85,9 +238,11 @@ def offer_components() -> dict[str, dict[str, str]]:
         "neuron": NEURONS,
         "initializer": INITIALIZERS,
         "regularizer": REGULARIZERS,
+        "constraint": CONSTRAINTS,
         "pooling": POOLINGS,
+        "elementwise": ELEMENT_WISE,
         "layer_of": LAYERS_OF,
     }
 
 
-__getattr__ = lazy(__name__, LAYERS, NEURONS, INITIALIZERS, REGULARIZERS, POOLINGS)
+__getattr__ = lazy(__name__, LAYERS, NEURONS, INITIALIZERS, REGULARIZERS, POOLINGS, ELEMENT_WISE, CONSTRAINTS)

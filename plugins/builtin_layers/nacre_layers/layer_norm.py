@@ -1,0 +1,83 @@
+"""LayerNorm and GroupNorm: the numbers of each record, or of groups of its channels, with mean 0 and variance 1."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Annotated, Any
+
+from nacre import ConfigError, non_zero, positive
+
+from .classes import class_axis
+from .normalisation import Normalising, NormalisingState
+
+
+class LayerNormLayer(Normalising):
+    """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, over the axes from `axis` to the last.
+
+    Mean and variance are those of the numbers at one place of the axes before; scale and bias have the shape of the
+    axes from `axis` on. Ba, Kiros and Hinton, "Layer normalization", 2016; PyTorch's `LayerNorm`.
+
+    Example:
+        [[layer]]
+        type = "LayerNorm"
+        bottoms = ["ip1"]  # (8, 500)
+        tops = ["norm1"]  # (8, 500)
+    """
+
+    axis: Annotated[int, non_zero, "first of the axes that are normalised together"] = 1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerNormState:
+        return LayerNormState(self, backend, inputs, diffs)
+
+
+class LayerNormState(NormalisingState, reads=""):
+    """`LayerNormLayer` on any backend; arrays are read as (before the axis, from it on)."""
+
+    axes = (1,)
+
+    def __init__(self, layer: LayerNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        shape: tuple[int, ...] = inputs[0].shape
+        axis = class_axis(layer, shape)
+        self.shape = (prod(shape[:axis]), prod(shape[axis:]))
+        self.wide = (*self.shape, 1)
+        self.declare(inputs, shape[axis:])
+
+
+class GroupNormLayer(Normalising):
+    """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, over the numbers of each group of channels of a record.
+
+    Bottoms are (records, channels, ...); `groups` divides the channels into as many runs of neighbours. Scale and bias
+    are one number a channel. As many groups as channels make an instance normalisation. Wu and He, "Group
+    normalization", 2018; PyTorch's `GroupNorm`.
+
+    Example:
+        [[layer]]
+        type = "GroupNorm"
+        bottoms = ["conv1"]  # (8, 20, 12, 12)
+        tops = ["norm1"]  # (8, 20, 12, 12)
+        groups = 4
+        neuron = "ReLU"
+    """
+
+    groups: Annotated[int, positive, "number of groups of channels"] = 32
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> GroupNormState:
+        return GroupNormState(self, backend, inputs, diffs)
+
+
+class GroupNormState(NormalisingState, reads=""):
+    """`GroupNormLayer` on any backend; arrays are read as (records and groups, numbers of a group)."""
+
+    axes = (1,)
+
+    def __init__(self, layer: GroupNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        shape: tuple[int, ...] = inputs[0].shape
+        if len(shape) < 2:
+            raise ConfigError(f"{layer.name}: the bottom of shape {shape} has no channels")
+        if shape[1] % layer.groups:
+            raise ConfigError(f"{layer.name}: groups={layer.groups} does not divide the {shape[1]} channels of {shape}")
+        self.shape = (shape[0] * layer.groups, prod(shape[1:]) // layer.groups)
+        self.wide = (shape[0], shape[1], prod(shape[2:]))
+        self.declare(inputs, (shape[1],))

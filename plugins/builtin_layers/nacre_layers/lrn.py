@@ -1,0 +1,145 @@
+"""LRN: every number divided by a power of the mean square around it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import (
+    Array,
+    ConfigError,
+    Layer,
+    LayerState,
+    Names,
+    as_many_as,
+    at_least,
+    finite,
+    non_negative,
+    non_zero,
+    one_of,
+    positive,
+)
+
+from .classes import class_axis
+
+
+class LRNLayer(Layer, can_do_bp=True):
+    """y = x / (shift + scale · mean(x²))^power, the mean over a window around each number; one top for each bottom.
+
+    A window is `kernel` neighbouring channels at the same place (mode "across"), or within one channel `kernel` places
+    along each axis behind the batch and the channels (mode "within": kernel² pixels of an image). What lies outside
+    the bottom counts as 0, and the mean always divides by the whole window. The window of an even kernel reaches one
+    further up than down. Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012;
+    after Mocha.jl's `LRNLayer`, where an even kernel in mode "within" failed.
+
+    Caffe's and SINGA's local_size is `kernel`, alpha is `scale`, beta is `power`, k (SINGA: knorm) is `shift`; all
+    divide alpha by the size of the window. So does PyTorch's `local_response_norm`, whose windows of an even size
+    reach one further down than up.
+
+    Example:
+        [[layer]]
+        type = "LRN"
+        bottoms = ["conv1"]  # (8, 20, 12, 12)
+        tops = ["norm1"]  # (8, 20, 12, 12)
+        kernel = 5
+        scale = 0.0001
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is normalised"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the normalised blobs"]
+    kernel: Annotated[int, positive, "length of a window along each of its axes"] = 5
+    scale: Annotated[float, non_negative, "multiplies the mean square"] = 1.0
+    shift: Annotated[float, positive, "added to the scaled mean square"] = 1.0
+    power: Annotated[float, finite, "power of what divides"] = 0.75
+    mode: Annotated[str, one_of("across", "within"), "windows across channels, or within each channel"] = "across"
+    axis: Annotated[int, non_zero, "axis of the channels"] = 1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LRNState:
+        return LRNState(self, backend, inputs, diffs)
+
+
+def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the axes along which the windows of a bottom reach.
+
+    Raises:
+        ConfigError: the bottom has no such axes.
+    """
+    channels = class_axis(layer, shape)
+    if layer.mode == "across":
+        return (channels,)
+    if len(shape) < 3:
+        raise ConfigError(
+            f"{layer.name}: mode='within', but the bottom of shape {shape} has only a batch and channels",
+            "windows within a channel need images; use mode='across'",
+        )
+    return tuple(axis for axis in range(1, len(shape)) if axis != channels)
+
+
+class LRNState(LayerState, reads="inputs"):
+    """`LRNLayer` on any backend; `norms` are what is raised to the power."""
+
+    def __init__(self, layer: LRNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.axes = [window_axes(layer, one.shape) for one in inputs]
+        self.blobs = [backend.blob(one.shape) for one in inputs]
+        self.down = (layer.kernel - 1) // 2
+        self.up = layer.kernel - 1 - self.down
+
+    def ready(self) -> None:
+        self.norms = [self.backend.empty(one.shape) for one in self.blobs]
+
+    def forward(self, inputs: list[Array]) -> None:
+        xp, layer = self.backend.xp, self.layer
+        for x, y, norm, axes in zip(inputs, self.blobs, self.norms, self.axes, strict=True):
+            square = self.backend.scratch(x.shape)
+            xp.multiply(x, x, out=square)
+            xp.multiply(square, layer.scale / layer.kernel ** len(axes), out=square)
+            self._add_windows(square, norm, axes, self.down, self.up)
+            xp.add(norm, layer.shift, out=norm)
+            self._raise(norm, y)
+            xp.divide(x, y, out=y)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        xp, layer = self.backend.xp, self.layer
+        for x, dy, dx, norm, axes in zip(inputs, self.blobs_diff, diffs, self.norms, self.axes, strict=True):
+            if dx is None:
+                continue
+            part, total = self.backend.scratch(x.shape), self.backend.scratch(x.shape, slot=1)
+            # dx = dy / norm^power - 2 power scale / window · x · Σ (dy x / norm^(power + 1)), over the windows with x
+            self._raise(norm, dx)
+            xp.divide(dy, dx, out=dx)
+            xp.multiply(dx, x, out=part)
+            xp.divide(part, norm, out=part)
+            self._add_windows(part, total, axes, self.up, self.down)
+            xp.multiply(total, x, out=total)
+            xp.multiply(total, 2 * layer.power * layer.scale / layer.kernel ** len(axes), out=total)
+            xp.subtract(dx, total, out=dx)
+
+    def _add_windows(self, x: Array, total: Array, axes: tuple[int, ...], down: int, up: int) -> None:
+        """Write the sums of the windows of x into `total`; x is used up. A window reaches from -down to up."""
+        xp = self.backend.xp
+        for place, axis in enumerate(axes):
+            if place:
+                xp.copyto(x, total)  # the sums along the axis before
+            else:
+                xp.copyto(total, x)
+            length, before = x.shape[axis], (slice(None),) * axis
+            for step in range(1, min(max(down, up), length - 1) + 1):
+                lower, upper = (*before, slice(length - step)), (*before, slice(step, None))
+                if step <= up:
+                    xp.add(total[lower], x[upper], out=total[lower])
+                if step <= down:
+                    xp.add(total[upper], x[lower], out=total[upper])
+
+    def _raise(self, norm: Array, out: Array) -> None:
+        """Write norm^power into `out`; two roots are several times faster than the usual power."""
+        xp = self.backend.xp
+        if self.layer.power != 0.75:
+            xp.power(norm, self.layer.power, out=out)
+            return
+        root = self.backend.scratch(norm.shape)
+        xp.sqrt(norm, out=root)
+        xp.sqrt(root, out=out)
+        xp.multiply(root, out, out=out)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,114 @@
+"""LayerNorm and GroupNorm: records, or groups of their channels, with mean 0 and variance 1."""
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from agreement import Agreement
+from nacre import ConfigError, InputLayer, Net
+from nacre.testing import Example
+from nacre_layers import GroupNormLayer, LayerNormLayer
+
+LEARNED = {"scale": st.booleans(), "bias": st.booleans(), "epsilon": st.floats(1e-5, 1)}
+
+
+def standardised(values, epsilon):
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / len(values)
+    return [(value - mean) / np.sqrt(variance + epsilon) for value in values]
+
+
+class TestLayerNorm(Agreement):
+    layer = LayerNormLayer
+
+    def examples(self):
+        yield Example({}, [(3, 4)])
+        yield Example({"axis": 2, "epsilon": 0.1, "neuron": "Tanh"}, [(2, 3, 2, 3)], label="axis, neuron")
+        yield Example({"axis": -1, "scale": False, "bias": False}, [(2, 3, 4)], label="last axis, no parameters")
+
+    def strategy(self):
+        fields = st.fixed_dictionaries({"axis": st.sampled_from([1, 2, -1]), **LEARNED})
+        shape = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(3, 5)) | st.tuples(*[st.integers(3, 4)] * 4)
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, shape)
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        axis = layer.axis % inputs[0].ndim
+        learned = (parameters.get(name) for name in ("scale", "bias"))
+        return [torch.nn.functional.layer_norm(inputs[0], inputs[0].shape[axis:], *learned, eps=layer.epsilon)]
+
+    def reference(self, layer, inputs, parameters):
+        x = inputs[0]
+        axis = layer.axis % x.ndim
+        y = np.zeros_like(x)
+        for place in np.ndindex(*x.shape[:axis]):
+            normal = np.reshape(standardised(x[place].ravel(), layer.epsilon), x.shape[axis:])
+            y[place] = normal * parameters.get("scale", 1) + parameters.get("bias", 0)
+        return [np.tanh(y) if repr(layer.neuron) == "Tanh()" else y]
+
+
+class TestGroupNorm(Agreement):
+    layer = GroupNormLayer
+
+    def examples(self):
+        yield Example({"groups": 2}, [(3, 8)])
+        yield Example({"groups": 3, "epsilon": 0.1, "neuron": "Tanh"}, [(2, 3, 2, 3)], label="one channel a group")
+        yield Example({"groups": 1, "scale": False, "bias": False}, [(2, 3, 4)], label="one group, no parameters")
+
+    def strategy(self):
+        def example(fields, groups, channels, batch, behind):
+            return Example({"groups": groups, **fields}, [(batch, groups * channels, *behind)])
+
+        counts = [st.integers(1, 3)] * 3
+        behind = st.lists(st.integers(3, 4), min_size=1, max_size=2)  # the gradient of two numbers is rounding noise
+        return st.builds(example, st.fixed_dictionaries(LEARNED), *counts, behind)
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        x = torch.nn.functional.group_norm(inputs[0], layer.groups, eps=layer.epsilon)
+        scale, bias = (parameters.get(name, torch.tensor(one)) for name, one in (("scale", 1.0), ("bias", 0.0)))
+        wide = (-1, *[1] * (x.ndim - 2))
+        return [x * scale.reshape(wide) + bias.reshape(wide)]
+
+    def reference(self, layer, inputs, parameters):
+        x = inputs[0]
+        y = np.zeros_like(x)
+        size = x.shape[1] // layer.groups
+        for n, group in np.ndindex(len(x), layer.groups):
+            part = slice(group * size, (group + 1) * size)
+            y[n, part] = np.reshape(standardised(x[n, part].ravel(), layer.epsilon), x[n, part].shape)
+        for channel in range(x.shape[1]):
+            if layer.scale:
+                y[:, channel] *= parameters["scale"][channel]
+            if layer.bias:
+                y[:, channel] += parameters["bias"][channel]
+        return [np.tanh(y) if repr(layer.neuron) == "Tanh()" else y]
+
+
+def net(layer):
+    return Net("n", [InputLayer(tops=["x"], shape=(6, 2)), layer], backend="numpy")
+
+
+def test_the_parameters_have_the_shape_of_what_is_normalised_together():
+    handles = net(LayerNormLayer(name="norm", bottoms=["x"], tops=["y"])).parameters
+    assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6, 2), "norm/bias": (6, 2)}
+    handles = net(GroupNormLayer(name="norm", bottoms=["x"], tops=["y"], groups=2)).parameters
+    assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6,), "norm/bias": (6,)}
+
+
+@pytest.mark.parametrize(
+    ("cls", "fields", "words"),
+    [
+        (LayerNormLayer, {"axis": 3}, r"norm: axis=3, but the bottom of shape \(1, 6, 2\) has the axes 1 to 2"),
+        (LayerNormLayer, {"axis": 0}, "norm: axis=0, but it must be different from 0"),
+        (LayerNormLayer, {"epsilon": 0.0}, "norm: epsilon=0.0, but it must be above 0"),
+        (GroupNormLayer, {"groups": 4}, "norm: groups=4 does not divide the 6 channels"),
+        (GroupNormLayer, {"groups": 0}, "norm: groups=0, but it must be above 0"),
+        (GroupNormLayer, {"scale_lr": -1.0}, "norm: scale_lr=-1.0, but it must be 0 or more"),
+    ],
+)
+def test_bad_fields(cls, fields, words):
+    with pytest.raises(ConfigError, match=words):
+        net(cls(name="norm", bottoms=["x"], tops=["y"], **fields))
