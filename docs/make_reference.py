@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import nacre
+from nacre.cli.layers import describe_fields, types_of, written
 from nacre.layer import TRAITS
 
 HEAD = """# Reference
 
 Every layer and component of nacre's own, with its fields. Made by `docs/make_reference.py` from what they say of
 themselves; `nacre layers NAME` tells the same of any layer that is installed. Fields without a default must be given.
+An example tells the shapes of blobs behind their names; axis 0 is the batch. Whatever does not fit the shapes of a
+layer's bottoms is a ConfigError when the net is made, with the layer's name and what would do.
 """
 KINDS = {
     "layer": "Layers",
@@ -39,7 +42,7 @@ KINDS = {
 
 def text() -> str:
     """Give the whole page."""
-    return "\n".join([HEAD, *(part for kind in KINDS for part in _kind(kind))])
+    return "\n".join([HEAD, *(part for kind in KINDS for part in _kind(kind)), *_types()])
 
 
 def _kind(kind: str) -> Iterator[str]:
@@ -56,9 +59,21 @@ def _kind(kind: str) -> Iterator[str]:
         traits = [f"`{trait}`" for trait in TRAITS if getattr(cls, trait, False)]
         if traits:
             yield f"Traits: {', '.join(traits)}\n"
-        rows = [_row(field) for field in getattr(cls, "fields", tuple)()]
+        rows = [_row(field) for field in _fields(cls)]
         if rows:
             yield "\n".join(["| field | type | unless given | what |", "|---|---|---|---|", *rows, ""])
+
+
+def _fields(cls: type) -> list[dict[str, Any]]:
+    return describe_fields(cls) if hasattr(cls, "fields") else []
+
+
+def _types() -> Iterator[str]:
+    yield "## Types of fields\n"
+    offers = [offer for kind in KINDS for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
+    told = types_of([field for offer in offers for field in _fields(nacre.registry().open_offer(offer))])
+    rows = [f"| {name.replace(' | ', ' or ')} | {words} |" for name, words in sorted(told.items())]
+    yield "\n".join(["| type | what may be written |", "|---|---|", *rows, ""])
 
 
 def _cleaned(cls: type) -> str:
@@ -70,9 +85,9 @@ def _cleaned(cls: type) -> str:
     return f"{doc}\n```{language}\n{code}\n```" if code else doc
 
 
-def _row(field: Any) -> str:
-    default = "" if field.required else f"`{field.default!r}`"
-    return f"| `{field.name}` | {field.type.replace(' | ', ' or ')} | {default} | {field.doc} |"
+def _row(field: dict[str, Any]) -> str:
+    default = "" if field["required"] else f"`{written(field['default'])}`"
+    return f"| `{field['name']}` | {field['type'].replace(' | ', ' or ')} | {default} | {field['help']} |"
 
 
 if __name__ == "__main__":

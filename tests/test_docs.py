@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import runpy
@@ -9,17 +10,21 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 
+import caffe_catalogue
 import nacre
 from nacre import config, hooks
 from nacre.config import load
+from page_tables import accepts, code, fields_of, is_ours, offered, own_classes, rows, takes
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+REFERENCE = DOCS / "reference.md"  # its layers stand without a net: tests/layers/test_pages.py runs them
 PLUGINS = [ROOT / "examples/plugins/nacre-swirl", ROOT / "examples/plugins/nacre-swirl-fast"]
 # What a page leaves to be tried, appended to its code.
 TRIALS = {
@@ -55,6 +60,8 @@ def sections(text: str) -> set[str]:
 def test_python_runs(page: Path, tmp_path: Path) -> None:
     """All blocks of a page, one after the other in one file, as a reader would; tests in it are run as such."""
     code = "\n\n".join(blocks(page, "python")) + TRIALS.get(page.name, "")
+    if "import torch" in code:
+        pytest.importorskip("torch")
     script = tmp_path / f"test_{page.stem.replace('-', '_')}.py"
     script.write_text(code, encoding="utf-8")
     tests = re.search(r"^(class Test|def test_)", code, re.M)
@@ -66,7 +73,16 @@ def test_python_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.stem)
+def write_pictures(path: str) -> None:
+    """Write records of the size of MNIST's where a page has the reader's own."""
+    with h5py.File(path, "w") as file:
+        file["data"] = np.random.default_rng(0).random((100, 1, 28, 28), np.float32)
+        file["label"] = np.arange(100) % 10
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "toml") and page != REFERENCE], ids=lambda page: page.stem
+)
 def test_toml_is_read(page: Path, tmp_path: Path) -> None:
     for block in blocks(page, "toml"):
         table = tomllib.loads(block)
@@ -74,8 +90,19 @@ def test_toml_is_read(page: Path, tmp_path: Path) -> None:
             file = tmp_path / "net.toml"
             file.write_text(block, encoding="utf-8")
             net = load(file)
+            for layer in net.layers:
+                for path in getattr(layer, "source", ()):
+                    write_pictures(path)
             assert net.net(backend="numpy").forward() > 0
             assert net.solver().max_iter == table["solver"]["max_iter"]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml part")], ids=lambda page: page.stem)
+def test_parts_of_net_files_are_read(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page, "toml part"):
+        file = tmp_path / "part.toml"
+        file.write_text(block, encoding="utf-8")
+        assert load(file).layers or "solver" in load(file).table
 
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
@@ -113,27 +140,11 @@ def test_every_key_of_a_net_file_is_documented() -> None:
 
 def test_reference_is_up_to_date() -> None:
     made = runpy.run_path(str(DOCS / "make_reference.py"))["text"]()
-    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    page = REFERENCE.read_text(encoding="utf-8")
     assert page == made, "the layers have changed: python docs/make_reference.py"
     for kind in ("layer", "solver", "lr_policy", "momentum_policy", "callback", "initializer", "regularizer", "neuron"):
         for offer in nacre.registry().offers(kind):
             assert offer.distribution != "nacre" or f"\n### {offer.name}\n" in page, f"{kind} {offer.name}"
-
-
-def own_classes() -> list[Any]:
-    """Give nacre's layers, components and solver."""
-    kinds = [kind for kind in nacre.registry().kinds() if kind not in ("kernel", "backend", "command", "store")]
-    offers = [offer for kind in kinds for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
-    return [nacre.Solver, *(nacre.registry().open_offer(offer) for offer in offers)]
-
-
-def accepts(field: Any, value: Any) -> bool:
-    """Say whether a field of a layer takes what a net file says; "none" is the word for None."""
-    try:
-        field.convert(None if value == "none" else value)
-    except (ValueError, TypeError, nacre.NacreError):
-        return False
-    return True
 
 
 def test_values_in_the_table_of_decisions_are_accepted() -> None:
@@ -146,3 +157,55 @@ def test_values_in_the_table_of_decisions_are_accepted() -> None:
         ((name, value),) = setting.items()
         own = name in config._TOP and type(value) is config._TOP[name][0]
         assert own or any(accepts(field, value) for field in fields if field.name == name), setting
+
+
+# The pages for people who come from elsewhere: their tables name what is here, and that must be so
+
+NEWCOMERS = [DOCS / name for name in ("from-caffe.md", "from-pytorch.md", "mocha.md")]
+
+
+@pytest.mark.parametrize("page", NEWCOMERS, ids=lambda page: page.stem)
+def test_what_tables_call_ours_is_there(page: Path) -> None:
+    """What is in code in the second column, where that is headed "nacre"."""
+    named = {name for _, head, cells in rows(page) if head[1] == "nacre" for name in code(cells[1])}
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not is_ours(name)] == []
+
+
+def test_the_options_of_a_layer_are_those_of_its_row() -> None:
+    """In a third column, what an arrow leads to, and names without an arrow, are fields of the second's layers."""
+    layers = [cells for section, head, cells in rows(DOCS / "from-caffe.md") if section == "Layers"]
+    assert len(layers) > 40
+    for _, ours, told in layers:
+        fields = fields_of(code(ours))
+        for clause in told.split(";"):
+            _, arrow, right = clause.partition("→")
+            names = code(right) if arrow else [] if ":" in clause else code(clause)
+            known = [name for name in names if takes(fields, name) or offered(name) or name.startswith("nacre ")]
+            assert names == known, (ours, clause)
+
+
+def test_every_layer_and_option_of_caffe_is_told() -> None:
+    page = DOCS / "from-caffe.md"
+    told = [(set(code(cells[0])), cells) for section, _, cells in rows(page) if section in ("Layers", "Not here")]
+    for layer, names in caffe_catalogue.LAYERS.items():
+        found = [" ".join(cells) for called, cells in told if layer in called]
+        assert len(found) == 1, layer
+        assert [name for name in names.split() if f"`{name}`" not in found[0]] == [], layer
+    for part, names in caffe_catalogue.MESSAGES.items():
+        words = " ".join(cells[0] for section, _, cells in rows(page) if section == part)
+        listed = names.replace("\n", "").split("|") if "|" in names else names.split()
+        assert [name for name in listed if not re.search(rf"\b{re.escape(name.lstrip('-'))}\b", words)] == [], part
+
+
+def names_in(file: Path) -> set[str]:
+    """Give the names of a file's tests and classes of tests."""
+    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def test_tests_that_pages_name_are_there() -> None:
+    named = {found for page in PAGES for found in re.findall(r"(tests/[\w/]+\.py)::(\w+)", page.read_text("utf-8"))}
+    assert len(named) > 25
+    there = {(file, name) for file in {file for file, _ in named} for name in names_in(ROOT / file)}
+    assert named - there == set()

@@ -23,9 +23,13 @@ from .field_types import wholes as wholes
 
 @dataclass(frozen=True)
 class Check:
-    """What a field's value must be: `complain(value, configured)` gives None, or the end of `..., but ...`."""
+    """What a field's value must be: `complain(value, configured)` gives None, or the end of `..., but ...`.
+
+    `words` say the same on the page of the layer (`nacre layers NAME`): "above 0".
+    """
 
     complain: Callable[[Any, Any], str | None]
+    words: str = ""
 
 
 def every(test: Callable[[Any], bool], words: str) -> Check:
@@ -37,7 +41,7 @@ def every(test: Callable[[Any], bool], words: str) -> Check:
             return None if all(test(number) for number in numbers) else f"every number must be {words}"
         return None if value is None or test(value) else f"it must be {words}"
 
-    return Check(complain)
+    return Check(complain, words)
 
 
 positive = every(lambda number: number > 0, "above 0")
@@ -49,12 +53,14 @@ finite = every(lambda number: abs(number) < float("inf"), "finite")
 
 def at_least(count: int) -> Check:
     """Demand `count` names or more."""
-    return Check(lambda value, _: None if len(value) >= count else f"at least {count} must be given")
+    words = f"at least {count}"
+    return Check(lambda value, _: None if len(value) >= count else f"{words} must be given", words)
 
 
 def exactly(count: int) -> Check:
     """Demand `count` names."""
-    return Check(lambda value, _: None if len(value) == count else f"exactly {count} must be given")
+    words = f"exactly {count}"
+    return Check(lambda value, _: None if len(value) == count else f"{words} must be given", words)
 
 
 def as_many_as(other: str) -> Check:
@@ -64,13 +70,10 @@ def as_many_as(other: str) -> Check:
         count = len(getattr(configured, other))
         return None if len(value) == count else f"there must be as many as {other}, {count}"
 
-    return Check(complain)
+    return Check(complain, f"as many as {other}")
 
 
 def one_of(*choices: Any) -> Check:
     """Demand one of a few values."""
-
-    def complain(value: Any, _: Any) -> str | None:
-        return None if value in choices else f"it must be one of {', '.join(map(repr, choices))}"
-
-    return Check(complain)
+    words = f"one of {', '.join(map(repr, choices))}"
+    return Check(lambda value, _: None if value in choices else f"it must be {words}", words)

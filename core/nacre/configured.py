@@ -32,6 +32,12 @@ class Field:
     def required(self) -> bool:
         return self.default is dataclasses.MISSING
 
+    @property
+    def help(self) -> str:
+        """Say what the field is, and what it must be."""
+        demands = ", ".join(check.words for check in self.checks if check.words)
+        return f"{self.doc} ({demands})" if demands else self.doc
+
 
 def _component_converter(kind: Any) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:

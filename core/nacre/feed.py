@@ -12,6 +12,13 @@ class InputLayer(Layer, is_source=True):
     """Give a net blobs that are written from outside: `net.write("data", x)`.
 
     Every top has the shape (batch_size, *shape). What was written stays until something else is written.
+
+    Example:
+        [[layer]]
+        type = "Input"
+        tops = ["data"]  # (8, 3, 32, 32)
+        shape = [3, 32, 32]
+        batch_size = 8
     """
 
     tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data",))

@@ -63,7 +63,8 @@ def file_table(layer: Layer, base: Path) -> Table:
         ConfigError: the layer holds an array, or is of a class that no plugin offers.
     """
     table = table_of(layer)
-    if not registry().offers("layer", table["type"]):
+    here = registry()
+    if not any(here.opens_to(offer, type(layer)) for offer in here.offers("layer")):  # another class may be called so
         raise ConfigError(
             f"{layer.name}: no plugin offers {type(layer).__name__}, so no net file can name it",
             f"offer it (hook offer_layers), or nacre.register({type(layer).__name__})",

@@ -4,8 +4,8 @@
 
 Records are histograms over four classes in a row, drawn around a known one; to take one class for another costs as much
 as they are apart. The net has no input but a constant, so all it can learn is one distribution; the four numbers come
-out within 0.01 of the known ones. After the toy of Mocha.jl, `examples/test-wasserstein.jl`; Frogner and others, "Learning
-with a Wasserstein loss", 2015.
+out within 0.01 of the known ones. After the toy of Mocha.jl, `examples/test-wasserstein.jl`; Frogner and others,
+"Learning with a Wasserstein loss", 2015.
 """
 
 from __future__ import annotations

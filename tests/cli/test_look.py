@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -282,10 +283,40 @@ def test_the_page_of_a_layer() -> None:
     assert "After Mocha.jl's" in out
     assert "traits: has_param, has_neuron, can_do_bp" in out
     assert any(line.split()[:3] == ["n_filter", "int", "required"] for line in out.splitlines())
-    assert any(line.split()[:5] == ["bias_cons", "Constraint", "|", "None", "none"] for line in out.splitlines())
-    assert "  numpy: nacre_numpy." in out
+    assert any(line.split()[:5] == ["bias_cons", "Constraint", "|", "None", '"none"'] for line in out.splitlines())
+    assert "  numpy: nacre_numpy." in out.partition("kernels, if none declines (elsewhere its own code runs):\n")[2]
     (page,) = run("layers", "nacre:Convolution", "--json").json
     assert page["kernels"][0]["backend"] == "numpy"
+    assert "kernels" not in run("layers", "Softmax").out
+
+
+def test_a_page_has_an_example_for_the_net_file() -> None:
+    before, _, after = run("layers", "Pooling").out.partition("\nExample:\n")
+    table = tomllib.loads(after.partition("\n\n")[0])
+    assert table["layer"][0]["type"] == "Pooling" and "Pool every channel" in before
+    assert "[[layer]]" not in run("layers", "SGD").out
+
+
+def test_a_page_tells_what_each_field_may_be() -> None:
+    lines = run("layers", "Pooling").out.splitlines()
+    fields = {line.split()[0]: line for line in lines[lines.index("") :] if line}
+    assert fields["rounding"].endswith("is counted (one of 'ceil', 'floor')")
+    assert fields["stride"].endswith("in pixels (above 0)")
+    assert fields["Sizes"] == "  Sizes            a whole number, or one for each direction"
+    assert fields["PoolingFunction"].endswith(" (Max, Mean, Stochastic)")
+    assert not {"bool", "str", "int"} & set(fields)
+    (page,) = run("layers", "Pooling", "--json").json
+    pooling = named(page["fields"], "pooling")
+    assert pooling["choices"] == ["Max", "Mean", "Stochastic"] and pooling["wants"].startswith("a pooling: ")
+    assert named(page["fields"], "rounding")["help"] == fields["rounding"].split(maxsplit=3)[3]
+
+
+def test_a_page_gives_required_fields_first_and_inherited_ones_last() -> None:
+    (page,) = run("layers", "InnerProduct", "--json").json
+    names = [field["name"] for field in page["fields"]]
+    assert names[:4] == ["bottoms", "tops", "output_dim", "axis"]
+    assert names[-2:] == ["name", "exclude"]
+    assert names.index("transpose") < names.index("weight_init") < names.index("bias_init")
 
 
 def test_a_clash_that_is_settled_shows_as_settled() -> None:
@@ -320,7 +351,8 @@ def test_a_clash_that_is_settled_shows_as_settled() -> None:
         ("neuron/ReLU", ["ReLU: neuron of nacre"]),
         ("ReLU", ["ReLU: layer of nacre"]),
         ("Fixed", ["Fixed: lr policy of nacre", "Fixed: momentum policy of nacre"]),
-        ("Scale", ["Scale: transformer of nacre"]),
+        ("Scale", ["Scale: layer of nacre"]),
+        ("transformer/Scale", ["Scale: transformer of nacre"]),
         ("Snapshot", ["Snapshot: callback of nacre"]),
     ],
 )
@@ -350,6 +382,7 @@ def test_backends() -> None:
     found = run("backends", "--json", "--plugin", "gone.py").json
     assert all({"name", "usable", "reason", "distribution"} <= set(one) for one in found)
     assert (named(found, "numpy")["usable"], named(found, "numpy")["reason"]) == (True, None)
+    assert named(found, "numpy")["environment"]["threads"] > 0
     assert named(found, "broken")["reason"] == "there is no such device"
     assert named(found, "raising")["reason"] == "asking it raised OSError: no driver"
     assert "No module named 'no_such_module'" in named(found, "gone")["reason"]
@@ -374,7 +407,8 @@ def test_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert unknown["status"] == "failed" and "no such plugin is installed" in unknown["problem"]
     out = run("plugins").out
     assert "no such plugin is installed" in out
-    assert any(line.startswith("nacre (nacre_layers)") and " 15 layers" in line for line in out.splitlines())
+    count = f" {len(by_module['nacre_layers']['offers']['layer'])} layers"
+    assert any(line.startswith("nacre (nacre_layers)") and count in line for line in out.splitlines())
 
 
 def test_json_has_no_numbers_that_json_lacks() -> None:

@@ -415,3 +415,24 @@ def test_a_check_sees_the_whole_object() -> None:
 
     with pytest.raises(ConfigError, match=r"low=2.0, but it must be below 1.0"):
         Range(low=2)
+
+
+def test_help_tells_what_a_field_must_be() -> None:
+    silent = Check(lambda value, _: None)
+
+    class Helped(Component, kind="test_help"):
+        rate: Annotated[float, positive, finite, "how fast"] = 0.1
+        mode: Annotated[str, one_of("up", "down"), "whither"] = "up"
+        bottoms: Annotated[Names, at_least(1), "from"]
+        tops: Annotated[Names, as_many_as("bottoms"), "to"]
+        both: Annotated[Names, exactly(2), "two"]
+        free: Annotated[int, silent, "anything"] = 0
+
+    assert [field.help for field in Helped.fields()] == [
+        "how fast (above 0, finite)",
+        "whither (one of 'up', 'down')",
+        "from (at least 1)",
+        "to (as many as bottoms)",
+        "two (exactly 2)",
+        "anything",
+    ]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_gradients_of_a_chain() -> None:
     [
         ({"phase": "training"}, "phase='training', but it must be one of train, validation, test, predict"),
         ({"dtype": "float16"}, "dtype='float16', but it must be float32 or float64"),
-        ({"compute": "bfloat16"}, "compute='bfloat16', but backend 'numpy' computes in float64"),
+        ({"compute": "bfloat16"}, "compute='bfloat16', but backend 'numpy' computes in float64\n  leave compute out"),
     ],
 )
 def test_options(options: dict[str, Any], words: str) -> None:
@@ -327,6 +328,20 @@ def test_passes_and_epochs() -> None:
 # Ending, and failing
 
 
+def test_a_shutdown_that_fails_leaves_nothing_else_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = net_of(*chain())
+    closed: list[str] = []
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    for name, op in net.node_ops.items():
+        monkeypatch.setattr(op.state, "shutdown", fail if name == "b" else partial(closed.append, name))
+    with pytest.raises(OSError, match="the disk is full"):
+        net.shutdown()
+    assert sorted(closed) == sorted(set(net.node_ops) - {"b"})
+
+
 def test_shutdown_twice_and_use_after_it() -> None:
     with net_of(*chain()) as net:
         net.forward()
@@ -542,7 +557,7 @@ def test_a_frozen_layer_computes_no_gradient_of_its_parameters_but_passes_the_ot
         layers = [
             data(2, 5, 5, top="data"),
             ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=3, kernel=3),
-            BatchNormLayer(name="norm", bottoms="conv", tops="norm"),
+            BatchNormLayer(name="norm", bottoms="conv", tops="norm", use_running=True),  # as a frozen one does
             ip("ip", "norm"),
             SquareLossLayer(name="loss", bottoms="ip"),
         ]

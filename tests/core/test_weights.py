@@ -158,3 +158,11 @@ def test_freezing_is_for_training():
 def test_freezing_a_layer_that_is_not_there():
     with pytest.raises(ConfigError, match=r"freeze names 'aa', which is no layer.*'a'"):
         Net("n", layers("a"), backend="numpy", freeze=["aa"])
+
+
+def test_a_net_that_is_not_initialised_waits_for_its_values(tmp_path):
+    path, theirs = saved(tmp_path, "a", "b", norm=True)
+    here = Net("n", layers("a", "b", norm=True), backend="numpy", initialise=False)
+    assert not any(value.any() for value in values(here).values())
+    here.load(path)
+    assert same(values(here), theirs)

@@ -65,6 +65,20 @@ def test_of_equal_numbers_the_first_wins(top_k):
     assert places.tolist() == [line[:top_k] for line in ([1, 2, 0], [0, 1, 2], [2, 0, 1])]
 
 
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_a_nan_is_the_largest_however_many_are_asked_for(top_k):
+    x = np.array([[1.0, np.nan, 5.0]])
+    assert net_of(x, top_k=top_k).blob("y").tolist() == [[1, 2][:top_k]]
+
+
+def test_whole_numbers_are_compared_as_such():
+    """In floating point these two would be equal."""
+    net = Net("n", [InputLayer(tops="x", shape=2, dtype="int64"), ArgmaxLayer(bottoms="x", tops="y", top_k=2)])
+    net.write("x", np.array([[2**60, 2**60 + 1]]))
+    net.forward()
+    assert net.blob("y").tolist() == [[1, 0]]
+
+
 @pytest.mark.parametrize("cls", [ArgmaxLayer, SoftmaxLayer])
 def test_nothing_is_left_behind_after_shutdown(cls):
     """Mocha's Argmax and Softmax leak their blobs."""

@@ -46,8 +46,8 @@ class TestConcat(Agreement):
     ("axis", "message"),
     [
         (1, r"y: bottom 'b' of shape \(1, 3, 5\) does not fit 'a' of shape \(1, 2, 4\) along axis 1"),
-        (3, "y: axis=3, but the bottoms have 3 axes"),
-        (-4, "y: axis=-4, but the bottoms have 3 axes"),
+        (3, "y: axis=3, but the bottom of shape .* has the axes 0 to 2"),
+        (-4, "y: axis=-4, but the bottom of shape .* has the axes 0 to 2"),
     ],
 )
 def test_bottoms_that_do_not_fit(axis, message):

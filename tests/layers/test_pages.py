@@ -1,4 +1,4 @@
-"""The page of every layer (`nacre layers NAME`): what it says of itself, help for every field, an example that runs."""
+"""The page of every layer and component (`nacre layers NAME`): help for every field, and an example that runs."""
 
 import ast
 import inspect
@@ -14,6 +14,8 @@ from nacre import InputLayer, Net
 from nacre.config import load
 
 LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
+KINDS = [kind for kind in nacre.registry().kinds() if kind not in ("backend", "command", "kernel", "layer_of")]
+PAGES = [offer for kind in KINDS for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
 WHOLE = ("label", "index")
 """Bottoms of these names hold whole numbers."""
 
@@ -58,10 +60,12 @@ def test_the_example_runs(offer, data):
     layers = load("net.toml").layers
     assert type(layers[-1]) is cls
     bottoms, tops = shapes_of(text, "bottoms"), shapes_of(text, "tops")
+    blobs = {*getattr(layers[-1], "bottoms", ()), *getattr(layers[-1], "tops", ())}
+    assert blobs <= {*bottoms, *tops}, "tell the shapes of bottoms and tops behind them"
     inputs = [
         InputLayer(name=f"input-{name}", tops=[name], shape=shape[1:], batch_size=shape[0])
         for name, shape in bottoms.items()
-        if not any(name in layer.tops for layer in layers)
+        if not any(name in getattr(layer, "tops", ()) for layer in layers)
     ]
     with Net("example", [*inputs, *layers], backend="numpy", keep="all") as net:
         random = np.random.default_rng(0)
@@ -74,8 +78,11 @@ def test_the_example_runs(offer, data):
         assert {name: net.blob(name).shape for name in tops} == tops
 
 
-@pytest.mark.parametrize("offer", LAYERS, ids=lambda offer: offer.name)
+@pytest.mark.parametrize("offer", PAGES, ids=lambda offer: f"{offer.kind}/{offer.name}")
 def test_the_page_says_what_a_reader_asks(offer):
     cls = nacre.registry().open_offer(offer)
-    assert inspect.cleandoc(cls.__doc__).partition("\n")[0].endswith((".", ":")), "the first line is no sentence"
-    assert [field.name for field in cls.fields() if not field.doc] == [], "fields without help"
+    doc = inspect.cleandoc(vars(cls)["__doc__"])
+    assert doc.partition("\n")[0].endswith((".", ":")), "the first line is no sentence"
+    assert [field.name for field in getattr(cls, "fields", tuple)() if not field.doc] == [], "fields without help"
+    listed = re.search(r"^([-+*]|#+|\d+[.)]) .*", doc, re.M)
+    assert not listed, f"Markdown would make a list of this line: {listed[0]}"

@@ -357,7 +357,7 @@ def test_against_torch(rounding, pooling, pad):
         ({"whole": True, "stride": 2}, (1, 5, 5), r"stride=\(2,\), but with whole=True the window is the image"),
         ({"layer": ChannelPoolingLayer, "kernel": 0}, (5,), "kernel=0, but it must be above 0"),
         ({"layer": ChannelPoolingLayer, "axis": 0}, (5,), "axis=0, but it must be different from 0"),
-        ({"layer": ChannelPoolingLayer, "axis": -3}, (5, 2), "axis=-3, but the bottom .* only the axes 1 to 2 behind"),
+        ({"layer": ChannelPoolingLayer, "axis": -3}, (5, 2), "axis=-3, but the bottom .* has the axes 1 to 2"),
         ({"layer": ChannelPoolingLayer, "pad": (0, 1)}, (5,), "pad=1 must be below kernel=1"),
         ({"layer": ChannelPoolingLayer, "pad": (0, 1, 2)}, (5,), r"a whole number, or two: \(front, tail\)"),
         ({"layer": ChannelPoolingLayer, "kernel": 6}, (5,), "kernel=6 is larger than the padded image, 5 along axis 1"),

@@ -89,7 +89,7 @@ def test_bad_fields(fields, message):
     [
         ({}, "cut: axis 1 of length 5 cannot be cut into 2 equal parts\n.*points"),
         ({"points": 5}, r"cut: points=\(5,\), but axis 1 has the length 5"),
-        ({"axis": 2}, "cut: axis=2, but the bottoms have 2 axes"),
+        ({"axis": 2}, "cut: axis=2, but the bottom of shape .* has the axes 0 to 1"),
     ],
 )
 def test_bottoms_that_do_not_fit(fields, message):

@@ -76,8 +76,10 @@ def gains(draw):
     example = draw(scores_and_labels(weight=WEIGHT, normalize=NORMALIZE))
     classes = example.inputs[0][example.fields["axis"]]
     random = np.random.default_rng(draw(st.integers(0, 2**16)))
-    matrix = random.uniform(-0.2, 1, (classes, classes)).tolist()
-    return Example({**example.fields, "matrix": matrix}, example.inputs, wanted=[0])
+    matrix = random.uniform(-0.2, 1, (classes, classes))
+    if draw(st.booleans()):  # no example of the kit's, which cuts every bottom to fewer rows
+        return Example(example.fields, [*example.inputs, matrix], wanted=[0, 2])
+    return Example({**example.fields, "matrix": matrix.tolist()}, example.inputs, wanted=[0])
 
 
 class TestInfogainLoss(Agreement):
@@ -97,13 +99,14 @@ class TestInfogainLoss(Agreement):
 
         rows, used, divisor = places(layer, inputs[0].detach().numpy(), inputs[1].numpy())
         log = inputs[0].movedim(layer.axis, -1).reshape(rows.shape).log_softmax(-1)
-        matrix = torch.tensor(layer.matrix, dtype=torch.float64)
+        matrix = inputs[2] if len(inputs) > 2 else torch.tensor(layer.matrix, dtype=torch.float64)
         parts = [matrix[label] @ log[place] for place, label in used]
-        return -layer.weight / divisor * (sum(parts) + 0 * log.sum())
+        return -layer.weight / divisor * (sum(parts) + 0 * log.sum() + 0 * matrix.sum())
 
     def reference(self, layer, inputs, parameters):
-        rows, used, divisor = places(layer, *inputs)
-        logs = [(log_softmax(rows[place]), layer.matrix[label]) for place, label in used]
+        rows, used, divisor = places(layer, *inputs[:2])
+        matrix = inputs[2] if len(inputs) > 2 else layer.matrix
+        logs = [(log_softmax(rows[place]), matrix[label]) for place, label in used]
         return -layer.weight / divisor * sum(np.dot(log, gains) for log, gains in logs)
 
 
@@ -136,10 +139,28 @@ def test_a_file_that_is_not_there(tmp_path):
         loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), source=tmp_path / "gains.h5")
 
 
-@pytest.mark.parametrize("fields", [{}, {"matrix": [[1]], "source": "a.h5"}, {"source": ["a.h5", "b.h5"]}])
-def test_it_needs_one_matrix(fields):
-    with pytest.raises(ConfigError, match="loss: one matrix is needed: give `matrix`, or one file as `source`"):
-        InfogainLossLayer(name="loss", bottoms=["x", "label"], **fields)
+@pytest.mark.parametrize(
+    ("bottoms", "fields"),
+    [
+        (["x", "label"], {}),
+        (["x", "label"], {"matrix": [[1]], "source": "a.h5"}),
+        (["x", "label"], {"source": ["a.h5", "b.h5"]}),
+        (["x", "label", "gains"], {"matrix": [[1]]}),
+    ],
+)
+def test_it_needs_one_matrix(bottoms, fields):
+    with pytest.raises(ConfigError, match="one matrix is needed: give `matrix`, one file as `source`, or a third bot"):
+        InfogainLossLayer(name="loss", bottoms=bottoms, **fields)
+
+
+def test_it_has_two_or_three_bottoms():
+    with pytest.raises(ConfigError, match=r"loss: bottoms=.*, but 2 or 3 are needed"):
+        InfogainLossLayer(name="loss", bottoms=["x", "label", "gains", "more"])
+
+
+def test_a_third_bottom_of_another_shape():
+    with pytest.raises(ConfigError, match=r"tested: the matrix has the shape \(3, 2\), but \(3, 3\) is needed"):
+        loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), (3, 2))
 
 
 def test_a_matrix_of_another_shape():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing import Example, Trial, assert_close
-from nacre_layers import SoftmaxLayer
+from nacre_layers import InnerProductLayer, SoftmaxLayer, SoftmaxLossLayer
 
 
 class TestSoftmax(Agreement):
@@ -50,3 +50,19 @@ def test_large_scores_do_not_overflow():
 def test_the_axis_must_not_be_that_of_the_batch(axis):
     with pytest.raises(ConfigError, match=f"y: axis={axis}, but"):
         Net("n", [InputLayer(tops=["x"], shape=3), SoftmaxLayer(bottoms=["x"], tops=["y"], axis=axis)], backend="numpy")
+
+
+def test_a_bottom_without_gradient():  # in Mocha.jl such a layer was refused in a net that is trained
+    layers = [
+        InputLayer(tops=["x"], shape=3, batch_size=2),
+        SoftmaxLayer(bottoms=["x"], tops=["y"]),
+        InnerProductLayer(bottoms=["y"], tops=["z"], output_dim=3),
+        InputLayer(tops=["label"], batch_size=2),
+        SoftmaxLossLayer(bottoms=["z", "label"]),
+    ]
+    net = Net("n", layers, backend="numpy")
+    net.write("x", np.ones((2, 3)))
+    net.write("label", [0, 1])
+    net.forward()
+    net.backward()
+    assert_close(net.blob("z"), np.full((2, 3), 1 / 3) @ net.parameters["z/weight"].value.T)

@@ -252,7 +252,7 @@ def test_bad_fields(fields, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1, 2], r"weights have the shape \(2,\), but \(3,\), \(3, 2\) or \(4, 3, 2\) is needed for scores \(4, 3, 2"),
+        ([1, 2], r"weights have the shape \(2,\), but \(3,\) or \(3, 2\) or \(4, 3, 2\) is needed for scores"),
         ([0, 0, 0], r"weights add up to 0 over axes \(1,\), so normalize_weights='local' cannot scale them"),
     ],
 )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ..registry import Offer
 
 NO_PARTS = ("kernel", "backend", "command", "store", "layer_of")
+PLAIN = {"bool", "int", "float", "str", "None"}
+"""Types of fields that need no word of explanation."""
 
 
 @click.command()
@@ -79,7 +81,7 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
         described["summary"] = " ".join(doc.partition("\n\n")[0].split())
         if offer.kind == "layer":
             described["traits"] = {trait: bool(getattr(cls, trait)) for trait in TRAITS}
-        described["fields"] = [_describe_field(field) for field in cls.fields()]
+        described["fields"] = describe_fields(cls)
         if page:
             described["doc"] = doc
             described["kernels"] = _kernels(offer, cls)
@@ -88,6 +90,15 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
     except Exception as error:  # of a plugin
         described["problem"] = f"{type(error).__name__}: {error}"
     return described
+
+
+def describe_fields(cls: Any) -> list[dict[str, Any]]:
+    """Give the fields of a layer or component: those without a default first, and what it inherits behind its own."""
+    heirs = {name: depth for depth, base in [*enumerate(cls.__mro__)][::-1] for name in inspect.get_annotations(base)}
+    return [
+        _describe_field(field)
+        for field in sorted(cls.fields(), key=lambda field: (not field.required, heirs[field.name]))
+    ]
 
 
 def _describe_field(field: Any) -> dict[str, Any]:
@@ -100,7 +111,20 @@ def _describe_field(field: Any) -> dict[str, Any]:
         "default": None if required else plain(field.convert(field.default)),
         "doc": field.doc,
         "required": required,
+        "help": field.help,
+        "wants": field.wants,
+        "choices": _choices(field),
     }
+
+
+def _choices(field: Any) -> list[str]:
+    """Give the names of the components that a field takes."""
+    from ..component import Component
+    from ..registry import registry
+
+    types = field.type.split(" | ")
+    kinds = [kind for kind, cls in Component.kinds.items() if cls.__name__ in types]
+    return [name for kind in kinds for name in registry().names(kind)]
 
 
 def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
@@ -120,7 +144,6 @@ def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
 
 def _page(page: dict[str, Any]) -> str:
     from ..show import align
-    from ..toml import toml_value
 
     whose = f"{page['distribution']} {page['version']}".rstrip()
     lines = [f"{page['name']}: {page['kind'].replace('_', ' ')} of {whose} ({page['module']})"]
@@ -135,19 +158,38 @@ def _page(page: dict[str, Any]) -> str:
             (
                 field["name"],
                 field["type"],
-                "required"
-                if field["required"]
-                else "none"
-                if field["default"] is None
-                else toml_value(field["default"]),
-                field["doc"],
+                "required" if field["required"] else written(field["default"]),
+                field["help"],
             )
             for field in page["fields"]
         ]
         lines += ["", *align(("field", "type", "default", "what it is"), rows)]
+    types = types_of(page["fields"])
+    if types:
+        width = max(map(len, types))
+        lines += ["", "types:", *(f"  {name:{width}}  {words}" for name, words in types.items())]
     kernels = [
         f"  {one['backend']}: {one['kernel']} ({one['from']}), because {one['why']}"
         for one in page["kernels"]
         if one["kernel"]
     ]
-    return "\n".join([*lines, *(["", "kernels:", *kernels] if kernels else [])])
+    if kernels:
+        lines += ["", "kernels, if none declines (elsewhere its own code runs):", *kernels]
+    return "\n".join(lines)
+
+
+def written(value: Any) -> str:
+    """Give a default as a net file says it."""
+    from ..toml import toml_value
+
+    return toml_value("none" if value is None else value)
+
+
+def types_of(fields: list[dict[str, Any]]) -> dict[str, str]:
+    """Say what may be written, for the types that do not say it themselves."""
+    told: dict[str, str] = {}
+    for field in fields:
+        if not set(field["type"].split(" | ")) <= PLAIN:
+            choices = f" ({', '.join(field['choices'])})" if field["choices"] else ""
+            told[field["type"]] = f"{field['wants']}{choices}"
+    return told

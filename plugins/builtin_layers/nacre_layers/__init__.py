@@ -108,6 +108,8 @@ if TYPE_CHECKING:
     from .softmax_loss import SoftmaxLossLayer as SoftmaxLossLayer
     from .split import SplitLayer as SplitLayer
     from .square_loss import SquareLossLayer as SquareLossLayer
+    from .stop_gradient import StopGradientLayer as StopGradientLayer
+    from .sum_loss import SumLossLayer as SumLossLayer
     from .tile import TileLayer as TileLayer
     from .wasserstein_loss import WassersteinLossLayer as WassersteinLossLayer
 
@@ -175,6 +177,8 @@ LAYERS = {
     "Softplus": "nacre_layers.activation:SoftplusLayer",
     "Split": "nacre_layers.split:SplitLayer",
     "SquareLoss": "nacre_layers.square_loss:SquareLossLayer",
+    "StopGradient": "nacre_layers.stop_gradient:StopGradientLayer",
+    "SumLoss": "nacre_layers.sum_loss:SumLossLayer",
     "Tanh": "nacre_layers.activation:TanhLayer",
     "Threshold": "nacre_layers.functions:ThresholdLayer",
     "TiedInnerProduct": "nacre_layers.inner_product:TiedInnerProductLayer",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
 
-from .classes import class_axis, split_shape
+from .axes import axis_of, split_shape
 
 
 class ArgmaxLayer(Layer):
@@ -15,9 +15,15 @@ class ArgmaxLayer(Layer):
     One top for each bottom, of its shape but for `axis`, whose length becomes `top_k`: whole numbers (int64), or with
     `values` numbers of the bottom's type. Of equal numbers the first wins. There is no gradient. After Mocha.jl's
     `ArgmaxLayer` and Caffe's `ArgMax`, whose `out_max_val` is `values`, and which takes the last of equal ones.
+
+    Example:
+        [[layer]]
+        type = "Argmax"
+        bottoms = ["prob"]  # (8, 10)
+        tops = ["class"]  # (8, 1)
     """
 
-    bottoms: Annotated[Names, at_least(1), "where it is looked"]
+    bottoms: Annotated[Names, at_least(1), "what is searched"]
     tops: Annotated[Names, as_many_as("bottoms"), "the places, or the values"]
     axis: Annotated[int, non_zero, "axis along which numbers are compared"] = 1
     top_k: Annotated[int, positive, "how many of the largest"] = 1
@@ -34,7 +40,7 @@ class ArgmaxState(LayerState, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         self.shapes: list[tuple[int, int, int]] = []
         for one in inputs:
-            axis = class_axis(layer, one.shape)
+            axis = axis_of(layer, one.shape)
             if layer.top_k > one.shape[axis]:
                 raise ConfigError(
                     f"{layer.name}: top_k={layer.top_k}, but axis {axis} has the length {one.shape[axis]}"
@@ -46,21 +52,17 @@ class ArgmaxState(LayerState, reads=""):
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
         for x, y, shape in zip(inputs, self.blobs, self.shapes, strict=True):
-            before, _, behind = shape
+            before, length, behind = shape
             x, y = x.reshape(shape), y.reshape(before, self.layer.top_k, behind)
             if self.layer.top_k > 1:
-                falling = self.backend.scratch(shape)
-                xp.copyto(falling, x)  # negated before, an unsigned number would stay above 0
-                xp.negative(falling, out=falling)
-                # stable, so that equal numbers keep their order
-                places = xp.argsort(falling, axis=1, kind="stable")[:, : self.layer.top_k]
+                # sorted from the back, so that of equal numbers the first comes last, and a NaN behind all others
+                rising = xp.argsort(x[:, ::-1], axis=1, kind="stable")[:, -self.layer.top_k :]
+                places = length - 1 - rising[:, ::-1]
+                xp.copyto(y, xp.take_along_axis(x, places, axis=1) if self.layer.values else places)
             elif self.layer.values:
                 xp.max(x, axis=1, keepdims=True, out=y)
-                continue
             else:
                 xp.argmax(x, axis=1, out=y[:, 0])
-                continue
-            xp.copyto(y, xp.take_along_axis(x, places, axis=1) if self.layer.values else places)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """A place has no gradient."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Parameter, fraction, non_zero
 
-from .classes import class_axis, split_shape
+from .axes import axis_of, split_shape
 from .initializers import Constant
 from .normalisation import Normalising, NormalisingState
 
@@ -14,10 +14,11 @@ from .normalisation import Normalising, NormalisingState
 class BatchNormLayer(Normalising):
     """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, for each channel.
 
-    In phase `train` mean and (biased) variance are those of the whole batch, and the running ones follow: running =
-    decay · running + (1 - decay) · batch, with the unbiased variance. In all other phases the running ones are used;
-    with `use_running`, and where the net has frozen the layer, also in phase `train`, and then they stay as they are.
-    They are buffers, `mean` and `variance`, shared and saved like parameters. One value a channel is normalised to 0.
+    The bottom has any number of axes; scale, bias, mean and variance are (channels,). In phase `train` mean and
+    (biased) variance are those of the whole batch, and the running ones follow: running = decay · running + (1 - decay)
+    · batch, with the unbiased variance. In all other phases the running ones are used; with `use_running`, and where
+    the net has frozen the layer, also in phase `train`, and then they stay as they are. They are buffers, `mean` and
+    `variance`, shared and saved like parameters. A channel of a single number becomes 0.
 
     Ioffe and Szegedy, "Batch normalization", 2015; the conventions are PyTorch's (its momentum is 1 - decay). Caffe's
     `BatchNorm` is this with `scale=False, bias=False`, its moving_average_fraction `decay`, and its use_global_stats
@@ -54,7 +55,7 @@ class BatchNormState(NormalisingState, reads=""):
 
     def __init__(self, layer: BatchNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.shape = self.wide = split_shape(inputs[0].shape, class_axis(layer, inputs[0].shape))
+        self.shape = self.wide = split_shape(inputs[0].shape, axis_of(layer, inputs[0].shape))
         self.declare(inputs, (self.shape[1],))
         self.mean, self.variance = batch_norm_buffers(self.shape[1])
         self.parameters += [self.mean, self.variance]

@@ -10,7 +10,8 @@ import numpy as np
 
 from nacre import Array, ConfigError, LayerState, default, non_zero, one_of
 
-from .classes import Classes, class_axis
+from .axes import axis_of
+from .classes import Classes
 from .losses import FLOOR, NORMALIZERS, Loss, divisor
 from .number_lists import NumberLists
 
@@ -49,13 +50,13 @@ def class_weights(layer: WeightedClassLoss, scores: tuple[int, ...]) -> np.ndarr
     Raises:
         ConfigError: the weights do not fit the scores, or cannot be scaled because they are all 0.
     """
-    axis, weights = class_axis(layer, scores), np.array(layer.weights)
+    axis, weights = axis_of(layer, scores), np.array(layer.weights)
     if weights.shape == (scores[axis],):
         weights = weights.reshape([-1 if place == axis else 1 for place in range(len(scores))])
     elif weights.shape not in (scores[1:], scores):
+        needed = " or ".join(dict.fromkeys(str(shape) for shape in ((scores[axis],), scores[1:], scores)))
         raise ConfigError(
-            f"{layer.name}: weights have the shape {weights.shape}, but {(scores[axis],)}, {scores[1:]} or {scores} "
-            f"is needed for scores {scores}"
+            f"{layer.name}: weights have the shape {weights.shape}, but {needed} is needed for scores {scores}"
         )
     weights = np.broadcast_to(weights, scores)
     if layer.normalize_weights == "no":

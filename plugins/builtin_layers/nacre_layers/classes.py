@@ -9,6 +9,8 @@ import numpy as np
 
 from nacre import Array, ConfigError, DataError
 
+from .axes import axis_of, split_shape
+
 
 class Classes:
     """What a layer over scores and labels knows of its bottoms: the axis of the classes, and which labels count.
@@ -18,7 +20,7 @@ class Classes:
     """
 
     def __init__(self, layer: Any, backend: Any, scores: tuple[int, ...], labels: tuple[int, ...]) -> None:
-        axis = class_axis(layer, scores)
+        axis = axis_of(layer, scores)
         check_label_shape(layer, scores, labels, axis)
         self.layer = layer
         self.backend = backend
@@ -122,21 +124,6 @@ def whole_numbers(
         f"is not a whole number from 0 to {limit - 1}",
         remedy,
     )
-
-
-def class_axis(layer: Any, shape: tuple[int, ...]) -> int:
-    """Give the axis of the classes, counted from the front; it cannot be the batch's."""
-    axis = layer.axis + len(shape) if layer.axis < 0 else layer.axis
-    if not 0 < axis < len(shape):
-        raise ConfigError(
-            f"{layer.name}: axis={layer.axis}, but the bottom of shape {shape} has the axes 1 to {len(shape) - 1}"
-        )
-    return axis
-
-
-def split_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Read a shape as (before the axis, classes, behind it)."""
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def check_label_shape(layer: Any, prediction: tuple[int, ...], label: tuple[int, ...], axis: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactly
+
+from .axes import axis_of, parts_along
 
 
 class ConcatLayer(Layer, can_do_bp=True):
@@ -14,6 +15,12 @@ class ConcatLayer(Layer, can_do_bp=True):
 
     Bottoms of one type make a top of that type, others one of the net's. After Mocha.jl's `ConcatLayer`; axis 1 is the
     channels.
+
+    Example:
+        [[layer]]
+        type = "Concat"
+        bottoms = ["left", "right"]  # (8, 16, 12, 12), (8, 32, 12, 12)
+        tops = ["both"]  # (8, 48, 12, 12)
     """
 
     bottoms: Annotated[Names, at_least(1), "the parts"]
@@ -30,7 +37,7 @@ class ConcatState(LayerState, reads=""):
     def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         first = inputs[0].shape
-        axis = whole_axis(layer, first)
+        axis = axis_of(layer, first, 0)
         for name, one in zip(layer.bottoms, inputs, strict=True):
             if one.shape[:axis] + one.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
                 raise ConfigError(
@@ -54,17 +61,3 @@ class ConcatState(LayerState, reads=""):
 
     def shutdown(self) -> None:
         """Nothing is held."""
-
-
-def whole_axis(layer: Any, shape: tuple[int, ...]) -> int:
-    """Give the axis of a layer counted from the front; it may be the batch's."""
-    axis = layer.axis + len(shape) if layer.axis < 0 else layer.axis
-    if not 0 <= axis < len(shape):
-        raise ConfigError(f"{layer.name}: axis={layer.axis}, but the bottoms have {len(shape)} axes")
-    return axis
-
-
-def parts_along(axis: int, ends: Sequence[int]) -> list[tuple[slice, ...]]:
-    """Give the index of each part of a blob, from one end along an axis to the next."""
-    before = (slice(None),) * axis
-    return [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]

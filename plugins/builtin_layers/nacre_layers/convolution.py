@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from math import prod
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ from nacre import (
     spread,
 )
 
+from .sliding import Sliding
 from .weights import Weighted
 
 
@@ -46,10 +46,19 @@ class ConvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=T
 
     Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
     `kernel`, `stride`, `pad` and `dilation` are one number for all directions, or one for each, in pixels; padding is
-    zero. A filter reaches over (kernel - 1) dilation + 1 pixels, and tops have floor((length + 2 pad - reach) / stride)
-    + 1 along an axis. `weight` is (n_filter, channels / n_group, *kernel), `bias` (n_filter). With `n_group` g, filters
-    and channels are cut into g parts that do not see each other. After Mocha.jl's `ConvolutionLayer` and Caffe's
-    `Convolution`.
+    zero. A filter reaches over (kernel - 1) dilation + 1 pixels, and along an axis tops have
+    floor((length + 2 pad - reach) / stride) + 1. `weight` is (n_filter, channels / n_group, *kernel), `bias`
+    (n_filter). With `n_group` g, filters and channels are cut into g parts that do not see each other. After Mocha.jl's
+    `ConvolutionLayer` and Caffe's `Convolution`.
+
+    Example:
+        [[layer]]
+        type = "Convolution"
+        bottoms = ["data"]  # (8, 3, 32, 32)
+        tops = ["conv1"]  # (8, 20, 28, 28)
+        n_filter = 20
+        kernel = 5
+        neuron = "ReLU"
     """
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ConvolutionState:
@@ -66,6 +75,16 @@ class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp
     Pictures grow F times, smoothly, with `kernel` 2F - F % 2, `stride` F, `pad` ceil((F - 1) / 2), `n_filter` and
     `n_group` the channels, `weight_init` Bilinear and `weight_lr` 0. After Caffe's `Deconvolution` and PyTorch's
     `ConvTranspose2d`, whose `output_padding` is `extra`.
+
+    Example:
+        [[layer]]
+        type = "Deconvolution"
+        bottoms = ["score"]  # (8, 21, 16, 16)
+        tops = ["upsampled"]  # (8, 21, 32, 32)
+        n_filter = 21
+        kernel = 4
+        stride = 2
+        pad = 1
     """
 
     extra: Annotated[Sizes, non_negative, "pixels added behind the last ones, fewer than stride"] = default((0,))
@@ -74,7 +93,7 @@ class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp
         return DeconvolutionState(self, backend, inputs, diffs)
 
 
-class Geometry:
+class Geometry(Sliding):
     """The sizes of a convolution on a bottom of one shape, checked.
 
     `filters` are slid over an `image` of `channels` and give an `out` of as many channels; all of a deconvolution are
@@ -85,13 +104,7 @@ class Geometry:
         self._check(layer, shape)
         self.images, self.channels, *self.image = shape
         self.filters = layer.n_filter
-        sizes = zip(self.image, self.extent, self.stride, self.pad, strict=True)
-        self.out = tuple((length + 2 * pad - extent) // stride + 1 for length, extent, stride, pad in sizes)
-        if min(self.out) < 1:
-            dilated = f" with dilation={self.dilation}" if max(self.dilation) > 1 else ""
-            raise ConfigError(
-                f"{layer.name}: kernel={self.kernel}{dilated} is larger than the padded image of shape {tuple(shape)}"
-            )
+        self.out = self.count(layer, self.image)
         self.weight = (layer.n_filter, self.channels // layer.n_group, *self.kernel)
         self.top = (self.images, layer.n_filter, *self.out)
 
@@ -101,11 +114,7 @@ class Geometry:
             raise ConfigError(
                 f"{layer.name}: a bottom of shape {tuple(shape)} has not one to three axes behind the channels"
             )
-        self.kernel, self.stride, self.pad, self.dilation = (
-            spread(getattr(layer, name), directions, f"{layer.name}: {name}")
-            for name in ("kernel", "stride", "pad", "dilation")
-        )
-        self.extent = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+        Sliding.__init__(self, layer, directions)
         for name, count in (("channels of the bottom", shape[1]), ("n_filter", layer.n_filter)):
             if count % layer.n_group:
                 raise ConfigError(f"{layer.name}: n_group={layer.n_group} does not divide the {name}, {count}")
@@ -147,12 +156,6 @@ def declare(state: Any, layer: Any, backend: Any, inputs: list[Any], kind: type[
     return geometry
 
 
-def _strided(offset: int, count: int, stride: int, dilation: int) -> slice:
-    """Give the pixels below cell `offset` of a filter in each of `count` places."""
-    start = offset * dilation
-    return slice(start, start + (count - 1) * stride + 1, stride)
-
-
 class Slider:
     """A convolution of one shape and what follows from it, by one product of matrices for each cell of the filter.
 
@@ -161,14 +164,9 @@ class Slider:
 
     def __init__(self, backend: Any, g: Geometry, groups: int) -> None:
         self.xp = backend.xp
-        padded = (g.images, g.channels, *(length + 2 * pad for length, pad in zip(g.image, g.pad, strict=True)))
-        places = (slice(pad, pad + length) for length, pad in zip(g.image, g.pad, strict=True))
-        self.inside = (slice(None), slice(None), *places)
+        padded = (g.images, g.channels, *g.padded(g.image))
+        self.inside, self.cells = g.inside(g.image), g.cells(g.out)
         self.padded, self.padded_diff = backend.empty(padded), backend.empty(padded)
-        self.cells = [
-            (slice(None), slice(None), *map(_strided, cell, g.out, g.stride, g.dilation))
-            for cell in itertools.product(*map(range, g.kernel))
-        ]
         matrix, count = (groups, g.filters // groups, g.channels // groups), prod(g.out)
         self.grouped_out = (g.images, *matrix[:2], count)
         self.cell = backend.empty((g.images, g.channels, *g.out))

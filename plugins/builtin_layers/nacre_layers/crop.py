@@ -25,7 +25,7 @@ from nacre import (
     spread,
 )
 
-from .classes import class_axis
+from .axes import axis_of
 
 
 class CropLayer(Layer, can_do_bp=True):
@@ -38,6 +38,15 @@ class CropLayer(Layer, can_do_bp=True):
     image i begins at row floor(u[0, i] (rows - crop rows + 1)), column floor(u[1, i] (columns - crop columns + 1)), and
     is mirrored where u[2, i] < 0.5. Gradients of pixels outside are 0. Raises ConfigError where an image is too small.
     After Mocha.jl's `CropLayer`, which cuts all images of a batch alike, in every phase.
+
+    Example:
+        [[layer]]
+        type = "Crop"
+        bottoms = ["data"]  # (8, 3, 32, 32)
+        tops = ["cropped"]  # (8, 3, 28, 28)
+        crop_size = 28
+        random_crop = true
+        random_mirror = true
     """
 
     bottoms: Annotated[Names, at_least(1), "the images"]
@@ -72,6 +81,13 @@ class CropLikeLayer(Layer, can_do_bp=True):
 
     The top is x[..., offset : offset + length, ...]; `offset` is one number for all these axes, or one for each. The
     second bottom only gives its shape. Raises ConfigError where the first is too small. After Caffe's `Crop`.
+
+    Example:
+        [[layer]]
+        type = "CropLike"
+        bottoms = ["upsampled", "data"]  # (8, 21, 40, 40), (8, 3, 32, 32)
+        tops = ["score"]  # (8, 21, 32, 32)
+        offset = 4
     """
 
     bottoms: Annotated[Names, exactly(2), "what is cut, and what has the lengths"]
@@ -81,7 +97,7 @@ class CropLikeLayer(Layer, can_do_bp=True):
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CropState:
         shape, like = inputs[0].shape, inputs[1].shape
-        axis = class_axis(self, shape)
+        axis = axis_of(self, shape)
         if len(like) != len(shape):
             raise ConfigError(
                 f"{self.name}: bottom '{self.bottoms[1]}' of shape {like} must have as many axes as "

@@ -13,6 +13,12 @@ class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
     The bottom, of any shape, is changed in place. In all other phases nothing is done. The mask is a function of the
     seed, the layer's name and the iteration: an element stays where the Philox uniform of its place (`nacre.random`,
     float32, C order) is `ratio` or more. Srivastava et al., "Dropout", 2014; after Mocha.jl's `DropoutLayer`.
+
+    Example:
+        [[layer]]
+        type = "Dropout"
+        bottoms = ["ip1"]  # (8, 500)
+        ratio = 0.2
     """
 
     bottoms: Annotated[Names, exactly(1), "what is dropped from"]

@@ -192,6 +192,13 @@ class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
 
     Add, Multiply, Maximum and Mean take two bottoms or more, Subtract and Divide two. After Mocha.jl's
     `ElementWiseLayer` and Caffe's `Eltwise`.
+
+    Example:
+        [[layer]]
+        type = "ElementWise"
+        bottoms = ["shortcut", "conv2"]  # (8, 20, 12, 12), (8, 20, 12, 12)
+        tops = ["block1"]  # (8, 20, 12, 12)
+        neuron = "ReLU"
     """
 
     bottoms: Annotated[Names, at_least(2), "the operands, in order"]

@@ -18,6 +18,14 @@ class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
     output_dim). `weight` is (input_dim, output_dim), `bias` (output_dim). The gradient of a row is the sum over all
     places where its number stands; bottoms have none. In rows that do not count any number is taken for 0. Raises
     DataError where a number is out of range. After Caffe's `Embed`.
+
+    Example:
+        [[layer]]
+        type = "Embedding"
+        bottoms = ["index"]  # (8, 20)
+        tops = ["vector"]  # (8, 20, 64)
+        input_dim = 1000
+        output_dim = 64
     """
 
     bottoms: Annotated[Names, at_least(1), "the numbers, such as those of words"]
@@ -66,21 +74,27 @@ class EmbeddingState(LayerState, reads=""):
             if self.parameters[0].gradient is not None:
                 self._add_rows(self.parameters[0].gradient, numbers, dy)
             if self.layer.bias and self.parameters[1].gradient is not None:
-                bias = self.parameters[1].gradient
-                bias += self.backend.xp.sum(dy, axis=0)
+                share = self.backend.scratch((self.layer.output_dim,))
+                self.backend.xp.sum(dy, axis=0, out=share)
+                self.backend.xp.add(self.parameters[1].gradient, share, out=self.parameters[1].gradient)
         for dx in diffs:
             if dx is not None:
                 dx[...] = 0
 
     def _add_rows(self, total: Array, numbers: Array, rows: Array) -> None:
         """Add each row to the row of `total` that its number names: equal numbers are brought together first."""
-        xp = self.backend.xp
+        xp, sorted_rows = self.backend.xp, self.backend.scratch(rows.shape)
         order = xp.argsort(numbers, kind="stable")
         ranked = numbers[order]
         begins = xp.ones(ranked.shape, bool)
         xp.not_equal(ranked[1:], ranked[:-1], out=begins[1:])
         starts = xp.flatnonzero(begins)
-        total[ranked[starts]] += xp.add.reduceat(rows[order], starts, axis=0)
+        xp.take(rows, order, axis=0, out=sorted_rows, mode="clip")
+        sums = self.backend.scratch(rows.shape, slot=1)[: len(starts)]
+        xp.add.reduceat(sorted_rows, starts, axis=0, out=sums)
+        if len(self.numbers) > 1:
+            xp.add(sums, total[ranked[starts]], out=sums)
+        total[ranked[starts]] = sums
 
     def shutdown(self) -> None:
         """Nothing is held."""

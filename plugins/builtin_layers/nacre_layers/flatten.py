@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import ConfigError, Layer, Names, as_many_as, at_least, non_zero
 
-from .classes import class_axis
+from .axes import axis_of
 from .reshape import RenamingState
 
 
@@ -15,6 +15,12 @@ class FlattenLayer(Layer, can_do_bp=True):
     """Read the axes from `axis` to `end_axis` as one; one top for each bottom, and nothing is copied.
 
     A bottom (2, 3, 4, 5) becomes (2, 60), or with axis=2 (2, 3, 20). After Caffe's `Flatten`.
+
+    Example:
+        [[layer]]
+        type = "Flatten"
+        bottoms = ["pool2"]  # (8, 50, 4, 4)
+        tops = ["flat"]  # (8, 800)
     """
 
     bottoms: Annotated[Names, at_least(1), "what is flattened"]
@@ -27,7 +33,7 @@ class FlattenLayer(Layer, can_do_bp=True):
 
 
 def _flat(layer: FlattenLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
-    first = class_axis(layer, shape)
+    first = axis_of(layer, shape)
     last = layer.end_axis + len(shape) if layer.end_axis < 0 else layer.end_axis
     if not first <= last < len(shape):
         raise ConfigError(

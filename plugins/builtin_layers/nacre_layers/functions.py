@@ -54,7 +54,14 @@ class FunctionState(LayerState, elementwise=True):
 
 
 class AbsValLayer(FunctionLayer, can_do_bp=True):
-    """y = |x|; the gradient at 0 is 0. After Caffe's `AbsVal`."""
+    """y = |x|; the gradient at 0 is 0. After Caffe's `AbsVal`.
+
+    Example:
+        [[layer]]
+        type = "AbsVal"
+        bottoms = ["difference"]  # (8, 5)
+        tops = ["distance"]  # (8, 5)
+    """
 
     def compute(self, backend: Any, x: Array, y: Array) -> None:
         backend.xp.absolute(x, out=y)
@@ -65,7 +72,16 @@ class AbsValLayer(FunctionLayer, can_do_bp=True):
 
 
 class ClipLayer(FunctionLayer, can_do_bp=True):
-    """y = min(max(x, low), high); the gradient passes where low ≤ x ≤ high. After Caffe's `Clip`."""
+    """y = min(max(x, low), high); the gradient passes where low ≤ x ≤ high. After Caffe's `Clip`.
+
+    Example:
+        [[layer]]
+        type = "Clip"
+        bottoms = ["score"]  # (8, 10)
+        tops = ["clipped"]  # (8, 10)
+        low = -1.0
+        high = 1.0
+    """
 
     low: Annotated[float, "the smallest output; -inf for none"]
     high: Annotated[float, "the largest output; inf for none"]
@@ -89,12 +105,20 @@ class ClipLayer(FunctionLayer, can_do_bp=True):
 
 
 class ExpLayer(FunctionLayer, can_do_bp=True):
-    """y = base ^ (scale · x + shift), with Euler's number for a base unless one is given. After Caffe's `Exp`."""
+    """y = base ^ (scale · x + shift), where the base is e unless another is given. After Caffe's `Exp`.
+
+    Example:
+        [[layer]]
+        type = "Exp"
+        bottoms = ["log_variance"]  # (8, 5)
+        tops = ["sigma"]  # (8, 5)
+        scale = 0.5
+    """
 
     reads = "blobs"
-    base: Annotated[float | None, positive, finite, "what is raised; Euler's number unless given"] = None
+    base: Annotated[float | None, positive, finite, "what is raised to a power; e = 2.718... unless given"] = None
     scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
-    shift: Annotated[float, finite, "added behind that"] = 0.0
+    shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
 
     def compute(self, backend: Any, x: Array, y: Array) -> None:
         xp, log = backend.xp, _log(self.base)
@@ -108,11 +132,18 @@ class ExpLayer(FunctionLayer, can_do_bp=True):
 
 
 class LogLayer(FunctionLayer, can_do_bp=True):
-    """y = logarithm of scale · x + shift to the base, which is Euler's number unless given. After Caffe's `Log`."""
+    """y = log(scale · x + shift), to the base e unless another is given. After Caffe's `Log`.
 
-    base: Annotated[float | None, positive, finite, "base of the logarithm; Euler's number unless given"] = None
+    Example:
+        [[layer]]
+        type = "Log"
+        bottoms = ["prob"]  # (8, 10)
+        tops = ["log_prob"]  # (8, 10)
+    """
+
+    base: Annotated[float | None, positive, finite, "base of the logarithm; e = 2.718... unless given"] = None
     scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
-    shift: Annotated[float, finite, "added behind that"] = 0.0
+    shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
 
     def complaints(self) -> Iterator[str]:
         """Check that there is a logarithm to that base."""
@@ -138,12 +169,19 @@ class PowerLayer(FunctionLayer, can_do_bp=True):
     The gradient is dy · scale · power · y / (scale · x + shift). Where scale · x + shift is 0, it is 0 for every power
     above 1, and also for those between 0 and 1, where the slope is infinite. After Mocha.jl's `PowerLayer` and
     Caffe's.
+
+    Example:
+        [[layer]]
+        type = "Power"
+        bottoms = ["difference"]  # (8, 3)
+        tops = ["square"]  # (8, 3)
+        power = 2.0
     """
 
     reads = "inputs blobs"
     power: Annotated[float, finite, "the exponent"] = 1.0
     scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
-    shift: Annotated[float, finite, "added behind that"] = 0.0
+    shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
 
     def complaints(self) -> Iterator[str]:
         """Check that the outputs are numbers."""
@@ -152,11 +190,19 @@ class PowerLayer(FunctionLayer, can_do_bp=True):
             yield f"power={self.power}, but with scale=0 and shift=0 all outputs would be infinite"
 
     def compute(self, backend: Any, x: Array, y: Array) -> None:
+        xp = backend.xp
         _scaled(backend, self, x, y)
         if self.power == 2:
-            backend.xp.multiply(y, y, out=y)
+            xp.multiply(y, y, out=y)
+        elif self.power % 1:
+            xp.power(y, self.power, out=y)
         elif self.power != 1:
-            backend.xp.power(y, self.power, out=y)
+            base = backend.scratch(y.shape, str(y.dtype))
+            xp.copyto(base, y)
+            xp.abs(y, out=y)  # NumPy takes forty times as long to raise what is below 0
+            xp.power(y, self.power, out=y)
+            if self.power % 2:
+                xp.copysign(y, base, out=y)
 
     def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
         xp, factor = backend.xp, self.scale * self.power
@@ -174,7 +220,15 @@ class PowerLayer(FunctionLayer, can_do_bp=True):
 
 
 class ThresholdLayer(FunctionLayer):
-    """y = 1 where x > threshold, else 0; there is no gradient. After Caffe's `Threshold`."""
+    """y = 1 where x > threshold, else 0; there is no gradient. After Caffe's `Threshold`.
+
+    Example:
+        [[layer]]
+        type = "Threshold"
+        bottoms = ["prob"]  # (8, 1)
+        tops = ["decision"]  # (8, 1)
+        threshold = 0.5
+    """
 
     threshold: Annotated[float, finite, "the largest x that gives 0"] = 0.0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from math import prod
 from typing import Annotated, Any
 
 from nacre import (
@@ -18,8 +16,9 @@ from nacre import (
     default,
     non_negative,
     positive,
-    spread,
 )
+
+from .sliding import Sliding
 
 
 class Im2colLayer(Layer, can_do_bp=True):
@@ -30,6 +29,13 @@ class Im2colLayer(Layer, can_do_bp=True):
     / stride) + 1 windows along an axis; a convolution of 1 × 1 on them is one of this kernel on the bottoms. `kernel`,
     `stride`, `pad` and `dilation` are one number for all directions, or one for each, in pixels. One top for each
     bottom. After Caffe's `Im2col`.
+
+    Example:
+        [[layer]]
+        type = "Im2col"
+        bottoms = ["data"]  # (8, 3, 32, 32)
+        tops = ["windows"]  # (8, 75, 28, 28)
+        kernel = 5
     """
 
     bottoms: Annotated[Names, at_least(1), "the images"]
@@ -50,34 +56,12 @@ class Patches:
         if len(shape) < 3:
             raise ConfigError(f"{layer.name}: the bottom of shape {shape} has no axes behind the channels")
         images, channels, *image = shape
-        kernel, stride, pad, dilation = (
-            spread(getattr(layer, name), len(image), f"{layer.name}: {name}")
-            for name in ("kernel", "stride", "pad", "dilation")
-        )
-        self.padded = (images, channels, *(length + 2 * border for length, border in zip(image, pad, strict=True)))
-        reach = [step * (length - 1) + 1 for length, step in zip(kernel, dilation, strict=True)]
-        windows = [
-            (length - span) // step + 1 for length, span, step in zip(self.padded[2:], reach, stride, strict=True)
-        ]
-        if min(windows) < 1:
-            raise ConfigError(
-                f"{layer.name}: kernel={kernel} with dilation={dilation} is larger than the padded image, "
-                f"{self.padded[2:]}"
-            )
-        whole = slice(None)
-        self.inside = (
-            whole,
-            whole,
-            *(slice(border, border + length) for length, border in zip(image, pad, strict=True)),
-        )
-        along = zip(kernel, stride, dilation, windows, strict=True)
-        starts = [
-            [slice(cell * apart, cell * apart + (count - 1) * step + 1, step) for cell in range(cells)]
-            for cells, step, apart, count in along
-        ]
-        self.cells = [(whole, whole, *places) for places in itertools.product(*starts)]
+        sliding = Sliding(layer, len(image))
+        windows = sliding.count(layer, image)
+        self.padded = (images, channels, *sliding.padded(image))
+        self.inside, self.cells = sliding.inside(image), sliding.cells(windows)
         self.shape = (images, channels, len(self.cells), *windows)
-        self.top = (images, channels * prod(kernel), *windows)
+        self.top = (images, channels * len(self.cells), *windows)
 
 
 class Im2colState(LayerState, reads=""):

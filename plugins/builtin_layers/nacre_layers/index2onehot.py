@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
 
-from .classes import Classes, class_axis
+from .axes import axis_of
+from .classes import Classes
 
 
 class Index2OnehotLayer(Layer):
@@ -15,6 +16,13 @@ class Index2OnehotLayer(Layer):
     Bottoms are labels of any type, with `axis` of length 1, or (N,) for (N, 1); tops have `n_class` along `axis`, and
     are of the net's type. Rows that do not count are all 0. Raises DataError where a label is no class. There is no
     gradient. After Mocha.jl's `Index2OnehotLayer`.
+
+    Example:
+        [[layer]]
+        type = "Index2Onehot"
+        bottoms = ["label"]  # (8,)
+        tops = ["onehot"]  # (8, 10)
+        n_class = 10
     """
 
     bottoms: Annotated[Names, at_least(1), "the class numbers"]
@@ -34,7 +42,7 @@ class Index2OnehotState(LayerState, reads=""):
         self.classes: list[Classes] = []
         for name, one in zip(layer.bottoms, inputs, strict=True):
             labels = (*one.shape, 1) if len(one.shape) == 1 else one.shape
-            axis = class_axis(layer, labels)
+            axis = axis_of(layer, labels)
             if labels[axis] != 1:
                 raise ConfigError(
                     f"{layer.name}: bottom '{name}' of shape {one.shape} must have the length 1 along axis {axis}"

@@ -30,6 +30,14 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
     Bottoms are read as (..., features), where the axes from `axis` on are the features; the axes before are kept, so
     tops are (images, output_dim) unless `axis` says otherwise. `weight` is (output_dim, features), or with `transpose`
     (features, output_dim), `bias` (output_dim). After Mocha.jl's `InnerProductLayer` and Caffe's `InnerProduct`.
+
+    Example:
+        [[layer]]
+        type = "InnerProduct"
+        bottoms = ["pool2"]  # (8, 50, 4, 4)
+        tops = ["ip1"]  # (8, 500)
+        output_dim = 500
+        neuron = "ReLU"
     """
 
     bottoms: Annotated[Names, at_least(1), "what is multiplied"]
@@ -53,6 +61,21 @@ class TiedInnerProductLayer(Biased, has_param=True, has_neuron=True, can_do_bp=T
 
     Raises:
         TopologyError: the net has no such layer, or its weight has another shape.
+
+    Example:
+        [[layer]]
+        type = "InnerProduct"
+        name = "encode"
+        bottoms = ["data"]  # (8, 784)
+        tops = ["code"]  # (8, 32)
+        output_dim = 32
+
+        [[layer]]
+        type = "TiedInnerProduct"
+        bottoms = ["code"]  # (8, 32)
+        tops = ["decoded"]  # (8, 784)
+        tied = "encode"
+        output_dim = 784
     """
 
     bottoms: Annotated[Names, at_least(1), "what is multiplied"]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import ConfigError, non_zero, positive
 
-from .classes import class_axis
+from .axes import axis_of
 from .normalisation import Normalising, NormalisingState
 
 
@@ -38,7 +38,7 @@ class LayerNormState(NormalisingState, reads=""):
     def __init__(self, layer: LayerNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         shape: tuple[int, ...] = inputs[0].shape
-        axis = class_axis(layer, shape)
+        axis = axis_of(layer, shape)
         self.shape = (prod(shape[:axis]), prod(shape[axis:]))
         self.wide = (*self.shape, 1)
         self.declare(inputs, shape[axis:])

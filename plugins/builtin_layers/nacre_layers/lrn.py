@@ -19,7 +19,7 @@ from nacre import (
     positive,
 )
 
-from .classes import class_axis
+from .axes import axis_of
 
 
 class LRNLayer(Layer, can_do_bp=True):
@@ -63,7 +63,7 @@ def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
     Raises:
         ConfigError: the bottom has no such axes.
     """
-    channels = class_axis(layer, shape)
+    channels = axis_of(layer, shape)
     if layer.mode == "across":
         return (channels,)
     if len(shape) < 3:

@@ -11,10 +11,11 @@ from .normalisation import Standard
 
 
 class MVNLayer(Layer, can_do_bp=True):
-    """y = (x - mean) / sqrt(variance + epsilon), or x - mean, for each record's channels; one top for each bottom.
+    """y = (x - mean) / sqrt(variance + epsilon), for each channel of each record; one top for each bottom.
 
-    Bottoms are (records, channels, ...), with one axis or more behind the channels unless `across_channels`. After
-    Caffe's `MVN`, which adds its epsilon to the standard deviation and leaves it out of the gradient.
+    With `normalize_variance=False` y is x - mean. Bottoms are (records, channels, ...), with one axis or more behind
+    the channels unless `across_channels`. After Caffe's `MVN`, which adds its epsilon to the standard deviation and
+    leaves it out of the gradient.
 
     Example:
         [[layer]]

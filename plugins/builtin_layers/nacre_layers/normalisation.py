@@ -6,34 +6,25 @@ from typing import Annotated, Any
 
 from nacre import (
     Array,
-    Constraint,
     Identity,
-    Initializer,
     LayerState,
     Names,
     Neuron,
     Parameter,
-    Regularizer,
     exactly,
-    non_negative,
     positive,
 )
 
-from .initializers import Constant
-from .weights import Biased
+from .weights import Biased, ScaleFields
 
 
-class Normalising(Biased, has_param=True, has_neuron=True, can_do_bp=True):
+class Normalising(Biased, ScaleFields, has_param=True, has_neuron=True, can_do_bp=True):
     """A layer that normalises one bottom; with a scale and a bias unless they are switched off."""
 
     bottoms: Annotated[Names, exactly(1), "what is normalised"]
     tops: Annotated[Names, exactly(1), "the normalised blob"]
     epsilon: Annotated[float, positive, "added to the variance"] = 1e-5
     scale: Annotated[bool, "whether there is a scale"] = True
-    scale_init: Annotated[Initializer, "first values of the scale"] = Constant(value=1.0)
-    scale_regu: Annotated[Regularizer | None, "regulariser of the scale"] = None
-    scale_cons: Annotated[Constraint | None, "constraint of the scale"] = None
-    scale_lr: Annotated[float, non_negative, "multiplies the learning rate of the scale"] = 1.0
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
 

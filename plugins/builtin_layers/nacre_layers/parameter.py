@@ -4,41 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import (
-    Array,
-    Constraint,
-    Initializer,
-    Layer,
-    LayerState,
-    Names,
-    Parameter,
-    Regularizer,
-    Shape,
-    default,
-    exactly,
-    non_negative,
-    positive,
-)
+from nacre import Array, LayerState, Names, Parameter, Shape, default, exactly, positive
 
-from .initializers import Xavier
-from .regularizers import L2
+from .weights import WeightFields
 
 
-class ParameterLayer(Layer, has_param=True, can_do_bp=True):
+class ParameterLayer(WeightFields, has_param=True, can_do_bp=True):
     """y = weight: a blob that is learned, and fed to other layers like any other.
 
     There are no bottoms. The top and `weight` have the given shape; for layers above, its first axis counts the images.
     After Caffe's `Parameter`.
+
+    Example:
+        [[layer]]
+        type = "Parameter"
+        tops = ["image"]  # (1, 3, 32, 32)
+        shape = [1, 3, 32, 32]
     """
 
     bottoms: Annotated[Names, exactly(0), "none"] = default(())
     tops: Annotated[Names, exactly(1), "the learned blob"]
     shape: Annotated[Shape, positive, "its shape, first axis included"]
-    param_key: Annotated[str, "layers of one key share their parameters"] = ""
-    weight_init: Annotated[Initializer, "first values of the weight"] = Xavier()
-    weight_regu: Annotated[Regularizer | None, "regulariser of the weight"] = L2()
-    weight_cons: Annotated[Constraint | None, "constraint of the weight"] = None
-    weight_lr: Annotated[float, non_negative, "multiplies the learning rate of the weight"] = 1.0
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ParameterState:
         return ParameterState(self, backend, inputs, diffs)

@@ -31,6 +31,8 @@ from nacre import (
     spread,
 )
 
+from .axes import axis_of
+
 
 @dataclass
 class Windows:
@@ -173,6 +175,14 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     kernel) / stride) + 1 along an axis, or floor(...) + 1 with `rounding="floor"`; a last window that misses the
     image is dropped. With `whole` there is one window, the image (Caffe's `global_pooling`). After Mocha.jl's
     `PoolingLayer` and Caffe's, rounding included.
+
+    Example:
+        [[layer]]
+        type = "Pooling"
+        bottoms = ["conv1"]  # (8, 20, 24, 24)
+        tops = ["pool1"]  # (8, 20, 12, 12)
+        kernel = 2
+        stride = 2
     """
 
     bottoms: Annotated[Names, at_least(1), "what is pooled"]
@@ -207,6 +217,14 @@ class ChannelPoolingLayer(Layer, can_do_bp=True):
 
     Bottoms have any number of axes. The windows number ceil((length + front + tail - kernel) / stride) + 1; a last one
     that misses the blob is dropped. After Mocha.jl's `ChannelPoolingLayer`, whose mean is `Mean(divide_by="kernel")`.
+
+    Example:
+        [[layer]]
+        type = "ChannelPooling"
+        bottoms = ["conv1"]  # (8, 20, 12, 12)
+        tops = ["maxout1"]  # (8, 10, 12, 12)
+        kernel = 2
+        stride = 2
     """
 
     bottoms: Annotated[Names, at_least(1), "what is pooled"]
@@ -229,6 +247,13 @@ class SPPLayer(Layer, can_do_bp=True):
     numbers): the summaries of level 0, then those of level 1, and so on, each (channels, windows) in a row; there are
     as many for images of any size. He, Zhang, Ren and Sun, "Spatial pyramid pooling in deep convolutional networks for
     visual recognition", 2014. After Caffe's `SPP`.
+
+    Example:
+        [[layer]]
+        type = "SPP"
+        bottoms = ["conv5"]  # (8, 20, 13, 13)
+        tops = ["features"]  # (8, 420)
+        pyramid_height = 3
     """
 
     bottoms: Annotated[Names, at_least(1), "what is pooled"]
@@ -381,12 +406,7 @@ class ChannelPoolingState(Pools, reads="inputs blobs"):
 
     @staticmethod
     def axes_of(layer: ChannelPoolingLayer, shape: Sequence[int]) -> list[list[Axis]]:
-        place = layer.axis if layer.axis > 0 else len(shape) + layer.axis
-        if not 0 < place < len(shape):
-            raise ConfigError(
-                f"{layer.name}: axis={layer.axis}, but the bottom of shape {tuple(shape)} has only the axes 1 to "
-                f"{len(shape) - 1} behind the batch"
-            )
+        place = axis_of(layer, tuple(shape))
         return [[make_axis(layer.name, place, shape[place], (layer.kernel, layer.stride, *layer.pad), "ceil")]]
 
 

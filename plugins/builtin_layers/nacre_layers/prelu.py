@@ -9,7 +9,6 @@ from nacre import (
     ConfigError,
     Constraint,
     Initializer,
-    Layer,
     LayerState,
     Names,
     Parameter,
@@ -20,20 +19,26 @@ from nacre import (
     non_zero,
 )
 
-from .classes import class_axis, split_shape
+from .axes import axis_of, split_shape
 from .initializers import Constant
+from .weights import Learning
 
 
-class PReLULayer(Layer, has_param=True, can_do_bp=True):
+class PReLULayer(Learning, has_param=True, can_do_bp=True):
     """y = x where x > 0, else slope · x, with a slope for each channel; one top for each bottom.
 
     The parameter is `slope`, (channels,), or (1,) with `shared`; all bottoms have the same. He et al., "Delving deep
     into rectifiers", 2015; after Caffe's `PReLU`.
+
+    Example:
+        [[layer]]
+        type = "PReLU"
+        bottoms = ["conv1"]  # (8, 20, 12, 12)
+        tops = ["prelu1"]  # (8, 20, 12, 12)
     """
 
     bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
-    param_key: Annotated[str, "layers of one key share their parameters"] = ""
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
     shared: Annotated[bool, "whether all channels share one slope"] = False
     slope_init: Annotated[Initializer, "first values of the slope"] = Constant(value=0.25)
@@ -50,7 +55,7 @@ class PReLUState(LayerState, reads="inputs"):
 
     def __init__(self, layer: PReLULayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.shapes = [split_shape(one.shape, class_axis(layer, one.shape)) for one in inputs]
+        self.shapes = [split_shape(one.shape, axis_of(layer, one.shape)) for one in inputs]
         self.axes = (0, 1, 2) if layer.shared else (0, 2)  # along which a slope's gradient is added up
         channels = 1 if layer.shared else self.shapes[0][1]
         for name, shape in zip(layer.bottoms, self.shapes, strict=True):
@@ -81,15 +86,14 @@ class PReLUState(LayerState, reads="inputs"):
                 xp.minimum(x, 0, out=part)
                 xp.multiply(part, dy, out=part)
                 share = self.backend.scratch(slope.shape, slot=1)
-                xp.sum(
-                    part, axis=(0, 1, 2) if self.layer.shared else (0, 2), keepdims=True, out=share.reshape(1, -1, 1)
-                )
+                xp.sum(part, axis=self.axes, keepdims=True, out=share.reshape(1, -1, 1))
                 xp.add(slope.gradient, share, out=slope.gradient)
             if diff is not None:
-                above = self.backend.scratch(shape, "bool")
+                above, below = (self.backend.scratch(shape, "bool", slot=slot) for slot in (0, 1))
                 xp.greater(x, 0, out=above)
-                xp.copyto(part, slope.blob.reshape(1, -1, 1))
-                xp.copyto(part, 1, where=above)
+                xp.logical_not(above, out=below)
+                xp.multiply(below, slope.blob.reshape(1, -1, 1), out=part)
+                xp.add(part, above, out=part)
                 xp.multiply(dy, part, out=diff.reshape(shape))
 
     def shutdown(self) -> None:

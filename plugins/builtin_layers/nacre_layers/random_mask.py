@@ -14,6 +14,12 @@ class RandomMaskLayer(Layer, can_do_bp=True, is_inplace=True):
 
     The bottoms, of any shapes, are changed in place, each with a mask of its own; a blob that is also needed whole is
     split before. The noise of a denoising auto-encoder. After Mocha.jl's `RandomMaskLayer`.
+
+    Example:
+        [[layer]]
+        type = "RandomMask"
+        bottoms = ["noisy"]  # (8, 784)
+        ratio = 0.3
     """
 
     auto_scale: ClassVar[bool] = False

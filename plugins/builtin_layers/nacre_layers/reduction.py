@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, finite, non_zero, one_of
 
-from .classes import class_axis
+from .axes import axis_of
 
 
 class ReductionLayer(Layer, can_do_bp=True):
@@ -16,6 +16,14 @@ class ReductionLayer(Layer, can_do_bp=True):
     `operation` is "sum" (Σ x), "asum" (Σ |x|), "sumsq" (Σ x²) or "mean" (Σ x / n). A bottom (2, 3, 4) becomes (2), or
     with axis=2 (2, 3); one top for each bottom. Where x is 0, the gradient of |x| is 0. After Caffe's `Reduction`,
     whose axis is 0 unless given: here images stay apart.
+
+    Example:
+        [[layer]]
+        type = "Reduction"
+        bottoms = ["conv5"]  # (8, 20, 6, 6)
+        tops = ["features"]  # (8, 20)
+        operation = "mean"
+        axis = 2
     """
 
     bottoms: Annotated[Names, at_least(1), "what is reduced"]
@@ -35,7 +43,7 @@ class ReductionState(LayerState, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         if layer.operation in ("sum", "mean"):
             self.reads = ""
-        axes = [class_axis(layer, one.shape) for one in inputs]
+        axes = [axis_of(layer, one.shape) for one in inputs]
         self.shapes = [(prod(one.shape[:axis]), prod(one.shape[axis:])) for one, axis in zip(inputs, axes, strict=True)]
         self.blobs = [backend.blob(one.shape[:axis]) for one, axis in zip(inputs, axes, strict=True)]
 

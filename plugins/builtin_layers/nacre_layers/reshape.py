@@ -17,6 +17,13 @@ class ReshapeLayer(Layer, can_do_bp=True):
     with axis=2 it makes (5, 3, 2, 4) of (5, 3, 8). With n_axes=0 axes of length 1 come in before `axis`, and a negative
     axis is counted from behind the last. Raises ConfigError where the numbers of an image do not fit. After Mocha.jl's
     `ReshapeLayer` and Caffe's `Reshape`.
+
+    Example:
+        [[layer]]
+        type = "Reshape"
+        bottoms = ["ip1"]  # (8, 980)
+        tops = ["maps"]  # (8, 20, 7, 7)
+        shape = [20, 7, 7]
     """
 
     bottoms: Annotated[Names, at_least(1), "what is reshaped"]

@@ -8,35 +8,27 @@ from typing import Annotated, Any
 from nacre import (
     Array,
     ConfigError,
-    Constraint,
     Identity,
-    Initializer,
-    Layer,
     LayerState,
     Names,
     Neuron,
     Parameter,
-    Regularizer,
     at_least,
     exactly,
-    non_negative,
 )
 
-from .initializers import Constant
+from .weights import BiasFields, ScaleFields
 
 
-class OperandLayer(Layer, has_param=True, has_neuron=True, can_do_bp=True):
+class OperandLayer(BiasFields, has_param=True, has_neuron=True, can_do_bp=True):
     """What Scale and Bias have in common: where the operand lies along the first bottom."""
 
     bottoms: Annotated[Names, at_least(1), "the blob, and unless it is learned, what it is combined with"]
     tops: Annotated[Names, exactly(1), "the result, of the first bottom's shape"]
-    param_key: Annotated[str, "layers of one key share their parameters"] = ""
-    axis: Annotated[int | None, "first axis of the operand; 1 unless given, or 0 with a second bottom"] = None
-    n_axes: Annotated[int, "how many axes a learned operand has; 0 is a single number, -1 all up to the last"] = 1
-    bias_init: Annotated[Initializer, "first values of the bias"] = Constant()
-    bias_regu: Annotated[Regularizer | None, "regulariser of the bias"] = None
-    bias_cons: Annotated[Constraint | None, "constraint of the bias"] = None
-    bias_lr: Annotated[float, non_negative, "multiplies the learning rate of the bias"] = 1.0
+    axis: Annotated[int | None, "axis of x where scale or bias begins; 1 unless given, or 0 with a second bottom"] = (
+        None
+    )
+    n_axes: Annotated[int, "how many axes a learned one has; 0 is a single number, -1 all up to the last"] = 1
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
     def complaints(self) -> Iterator[str]:
@@ -48,18 +40,21 @@ class OperandLayer(Layer, has_param=True, has_neuron=True, can_do_bp=True):
             yield f"n_axes={self.n_axes}, but it must be -1 or more"
 
 
-class ScaleLayer(OperandLayer):
+class ScaleLayer(OperandLayer, ScaleFields):
     """y = x · scale + bias, where scale and bias are repeated along all axes that they lack.
 
-    `scale` lies along the axes of x from `axis` on: a learned one, and the bias if there is one, has the lengths of
-    x's `n_axes` axes there; a second bottom has these lengths or 1. So the gate of a squeeze-and-excitation net is a
-    second bottom (images, channels). After Caffe's `Scale`.
+    With one bottom, x, scale is learned, and so is the bias if there is one: both have the shape of x's `n_axes` axes
+    from `axis` on, (channels,) unless said. With two bottoms the second is the scale; its axes stand beside those of x
+    from `axis` on, each of the same length or of length 1, such as the gate (images, channels) of a
+    squeeze-and-excitation net. After Caffe's `Scale`.
+
+    Example:
+        [[layer]]
+        type = "Scale"
+        bottoms = ["conv1", "gate"]  # (8, 20, 12, 12), (8, 20)
+        tops = ["gated1"]  # (8, 20, 12, 12)
     """
 
-    scale_init: Annotated[Initializer, "first values of the scale"] = Constant(value=1.0)
-    scale_regu: Annotated[Regularizer | None, "regulariser of the scale"] = None
-    scale_cons: Annotated[Constraint | None, "constraint of the scale"] = None
-    scale_lr: Annotated[float, non_negative, "multiplies the learning rate of the scale"] = 1.0
     bias: Annotated[bool, "whether a bias is added; of a learned scale only"] = False
 
     def complaints(self) -> Iterator[str]:
@@ -75,8 +70,15 @@ class ScaleLayer(OperandLayer):
 class BiasLayer(OperandLayer):
     """y = x + bias, where bias is repeated along all axes that it lacks.
 
-    `bias` lies along the axes of x from `axis` on: a learned one has the lengths of x's `n_axes` axes there, a second
-    bottom these or 1. After Caffe's `Bias`.
+    With one bottom, x, the bias is learned, and has the shape of x's `n_axes` axes from `axis` on, (channels,) unless
+    said. With two bottoms the second is the bias; its axes stand beside those of x from `axis` on, each of the same
+    length or of length 1. After Caffe's `Bias`.
+
+    Example:
+        [[layer]]
+        type = "Bias"
+        bottoms = ["conv1"]  # (8, 20, 12, 12)
+        tops = ["shifted1"]  # (8, 20, 12, 12)
     """
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BiasState:

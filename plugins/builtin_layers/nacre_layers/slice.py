@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, at_least, default, exactly, positive
 
-from .concat import parts_along, whole_axis
+from .axes import axis_of, parts_along
 
 
 class SliceLayer(Layer, can_do_bp=True):
@@ -16,6 +16,13 @@ class SliceLayer(Layer, can_do_bp=True):
 
     `points` are where the second part and those behind it begin, one less than there are tops; without them all parts
     are of one length. The inverse of Concat. Raises ConfigError where a part would be empty. After Caffe's `Slice`.
+
+    Example:
+        [[layer]]
+        type = "Slice"
+        bottoms = ["both"]  # (8, 48, 12, 12)
+        tops = ["left", "right"]  # (8, 16, 12, 12), (8, 32, 12, 12)
+        points = [16]
     """
 
     bottoms: Annotated[Names, exactly(1), "the whole"]
@@ -40,7 +47,7 @@ class SliceState(LayerState, reads=""):
     def __init__(self, layer: SliceLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         shape = inputs[0].shape
-        axis = whole_axis(layer, shape)
+        axis = axis_of(layer, shape, 0)
         length = shape[axis]
         if not layer.points and length % len(layer.tops):
             raise ConfigError(

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, ConfigError, LayerState, Names, default, exactly, non_zero
+from nacre import Array, ConfigError, DataError, LayerState, Names, at_least, default, exactly, non_zero
 from nacre.checks import Paths
 from nacre.records import reader_of
 
+from .axes import axis_of, split_shape
 from .class_loss import ClassLoss, class_divisor
-from .classes import Classes, class_axis, split_shape
+from .classes import Classes
 from .losses import Loss, check_alike
 from .number_lists import NumberLists
 from .softmax import log_softmax
@@ -45,7 +46,7 @@ class SoftlabelSoftmaxLossState(LayerState, reads="inputs"):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.images = inputs[0].shape[0]
-        self.shape = split_shape(inputs[0].shape, class_axis(layer, inputs[0].shape))
+        self.shape = split_shape(inputs[0].shape, axis_of(layer, inputs[0].shape))
         self.loss: Any = 0.0
 
     def ready(self) -> None:
@@ -104,7 +105,7 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
     Bottoms are the scores and the labels, as for SoftmaxLoss; M is chosen by `normalize` as there. H has a row for each
     label and a column for each class, and says what each prediction is worth where that label is true; the identity
     makes this SoftmaxLoss. It is `matrix`, or the dataset "matrix" of the HDF5 file `source` (a file .npy or .csv will
-    do too). After Caffe's `InfogainLoss`.
+    do too), or a third bottom, which has a gradient. After Caffe's `InfogainLoss`.
 
     Example:
         [[layer]]
@@ -113,14 +114,16 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
         matrix = [[1, 0, 0], [0, 1, 0.5], [0, 0.5, 1]]  # 1 for 2, or 2 for 1, is half right
     """
 
-    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
+    bottoms: Annotated[Names, at_least(2), "the scores, the labels, and maybe H"]
     matrix: Annotated[NumberLists, "H, as a list of rows"] = default(())
-    source: Annotated[Paths, "file that holds H, if `matrix` does not give it"] = default(())
+    source: Annotated[Paths, "file that holds H, if neither `matrix` nor a bottom gives it"] = default(())
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
-        if len(self.source) + bool(self.matrix) != 1:
-            yield "one matrix is needed: give `matrix`, or one file as `source`"
+        if len(self.bottoms) > 3:
+            yield f"bottoms={self.bottoms}, but 2 or 3 are needed"
+        elif len(self.bottoms) - 2 + len(self.source) + bool(self.matrix) != 1:
+            yield "one matrix is needed: give `matrix`, one file as `source`, or a third bottom"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InfogainLossState:
         """Read the matrix.
@@ -138,34 +141,62 @@ class InfogainLossState(SoftlabelSoftmaxLossState, reads=""):
     def __init__(self, layer: InfogainLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
+        self.host, self.learns = None, len(diffs) > 2 and diffs[2] is not None
         if layer.source:
-            self.host = reader_of(Path(layer.source[0])).read(Path(layer.source[0]), "matrix", None)
-        else:
+            self.host = _read_matrix(layer.name, Path(layer.source[0]))
+        elif layer.matrix:
             self.host = np.array(layer.matrix)
+        found = tuple(inputs[2].shape) if self.host is None else self.host.shape
         needed = (self.shape[1], self.shape[1])
-        if self.host.shape != needed:
-            raise ConfigError(f"{layer.name}: the matrix has the shape {self.host.shape}, but {needed} is needed")
+        if found != needed:
+            raise ConfigError(f"{layer.name}: the matrix has the shape {found}, but {needed} is needed")
 
     def ready(self) -> None:
         super().ready()
         before, classes, behind = self.shape
         self.classes.ready()
-        self.matrix = self.backend.empty((classes, classes))
-        self.backend.from_host(self.host.astype(self.backend.dtype), self.matrix)
+        if self.host is not None:
+            self.matrix = self.backend.empty((classes, classes))
+            self.backend.from_host(self.host.astype(self.backend.dtype), self.matrix)
+        if self.learns:
+            self.numbers = self.backend.empty((classes, 1), "int64")
+            self.backend.from_host(np.arange(classes).reshape(-1, 1), self.numbers)
+            self.of_label = self.backend.empty((classes, before * behind))
         self.taken = self.backend.empty((before * behind, classes))
 
     def targets(self, inputs: list[Array]) -> Array:
         xp, count, (_, classes, behind) = self.backend.xp, self.classes.count, self.shape
-        taken = self.taken[:count]
-        xp.take(self.matrix, self.classes.labels(inputs[1], count), axis=0, out=taken, mode="clip")
+        taken, labels = self.taken[:count], self.classes.labels(inputs[1], count)
+        xp.take(inputs[2] if self.host is None else self.matrix, labels, axis=0, out=taken, mode="clip")
+        if self.learns:
+            xp.equal(self.numbers, labels, out=self.of_label[:, :count])
         if self.classes.ignored is not None:
-            used = self.backend.scratch((count, 1), "bool")
-            xp.logical_not(self.classes.ignored.reshape(-1, 1), out=used)
-            xp.multiply(taken, used, out=taken)
+            used = self.backend.scratch((count,), "bool")
+            xp.logical_not(self.classes.ignored, out=used)
+            xp.multiply(taken, used.reshape(-1, 1), out=taken)
+            if self.learns:
+                xp.multiply(self.of_label[:, :count], used, out=self.of_label[:, :count])
         return taken.reshape(-1, behind, classes).transpose(0, 2, 1)
 
     def divisor(self) -> int:
         return class_divisor(self.layer, self.classes)
 
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        super().backward(inputs, diffs)
+        if len(diffs) > 2 and diffs[2] is not None:
+            xp, (_, classes, behind), real = self.backend.xp, self.shape, self.real
+            log = self.backend.scratch((real, behind, classes))
+            xp.copyto(log, self.log[:real].transpose(0, 2, 1))
+            xp.matmul(self.of_label[:, : real * behind], log.reshape(-1, classes), out=diffs[2])
+            xp.multiply(diffs[2], -self.factor, out=diffs[2])
+
     def label_gradient(self, diff: Array, log: Array) -> None:
         diff[...] = 0
+
+
+def _read_matrix(name: str, source: Path) -> Array:
+    try:
+        return reader_of(source).read(source, "matrix", None)
+    except DataError as error:
+        remedy = "H must be there: of an HDF5 file the dataset 'matrix', of a .npy or .csv file all of it"
+        raise DataError(f"{name}: source: {error.args[0]}", remedy) from error

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, non_zero
 
-from .classes import class_axis, split_shape
+from .axes import axis_of, split_shape
 
 
 class SoftmaxLayer(Layer, can_do_bp=True):
@@ -34,7 +34,7 @@ class SoftmaxState(LayerState, reads="blobs"):
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.shapes = [split_shape(one.shape, class_axis(layer, one.shape)) for one in inputs]
+        self.shapes = [split_shape(one.shape, axis_of(layer, one.shape)) for one in inputs]
         self.blobs = [backend.blob(one.shape) for one in inputs]
 
     def forward(self, inputs: list[Array]) -> None:

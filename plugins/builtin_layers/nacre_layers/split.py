@@ -11,6 +11,12 @@ class SplitLayer(Layer, can_do_bp=True):
     """Every top is the bottom; the gradients of the tops are added up.
 
     Nothing is copied: a layer that changes one branch in place gets memory of its own. After Mocha.jl's `SplitLayer`.
+
+    Example:
+        [[layer]]
+        type = "Split"
+        bottoms = ["data"]  # (8, 3, 32, 32)
+        tops = ["left", "right"]  # (8, 3, 32, 32), (8, 3, 32, 32)
     """
 
     bottoms: Annotated[Names, exactly(1), "what is split"]

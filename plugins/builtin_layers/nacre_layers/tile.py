@@ -7,13 +7,20 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
 
-from .classes import class_axis
+from .axes import axis_of
 
 
 class TileLayer(Layer, can_do_bp=True):
     """Put every bottom `tiles` times one behind the other along `axis`; the gradients of the tiles are added up.
 
     A bottom (2, 3, 4) becomes (2, 3 tiles, 4); one top for each bottom, of its type. After Caffe's `Tile`.
+
+    Example:
+        [[layer]]
+        type = "Tile"
+        bottoms = ["code"]  # (8, 5)
+        tops = ["tiled"]  # (8, 20)
+        tiles = 4
     """
 
     bottoms: Annotated[Names, at_least(1), "what is repeated"]
@@ -32,7 +39,7 @@ class TileState(LayerState, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         self.shapes: list[tuple[int, int, int]] = []
         for one in inputs:
-            axis = class_axis(layer, one.shape)
+            axis = axis_of(layer, one.shape)
             self.shapes.append((prod(one.shape[:axis]), layer.tiles, prod(one.shape[axis:])))
             shape = (*one.shape[:axis], layer.tiles * one.shape[axis], *one.shape[axis + 1 :])
             self.blobs.append(backend.blob(shape, one.dtype))

@@ -1,4 +1,4 @@
-"""The fields that layers with a weight and a bias have in common."""
+"""The fields of a layer for each of its parameters: the weight, the bias, the scale."""
 
 from __future__ import annotations
 
@@ -10,21 +10,44 @@ from .initializers import Constant, Xavier
 from .regularizers import L2
 
 
-class Biased(Layer):
-    """A layer with a bias, unless `bias=False`."""
+class Learning(Layer):
+    """A layer with parameters."""
 
     param_key: Annotated[str, "layers of one key share their parameters"] = ""
-    bias: Annotated[bool, "whether there is a bias"] = True
+
+
+class BiasFields(Learning):
+    """A layer that may have a bias."""
+
     bias_init: Annotated[Initializer, "first values of the bias"] = Constant()
     bias_regu: Annotated[Regularizer | None, "regulariser of the bias"] = None
     bias_cons: Annotated[Constraint | None, "constraint of the bias"] = None
     bias_lr: Annotated[float, non_negative, "multiplies the learning rate of the bias"] = 1.0
 
 
-class Weighted(Biased):
-    """A layer with a weight and, unless `bias=False`, a bias."""
+class ScaleFields(Learning):
+    """A layer that may have a scale."""
+
+    scale_init: Annotated[Initializer, "first values of the scale"] = Constant(value=1.0)
+    scale_regu: Annotated[Regularizer | None, "regulariser of the scale"] = None
+    scale_cons: Annotated[Constraint | None, "constraint of the scale"] = None
+    scale_lr: Annotated[float, non_negative, "multiplies the learning rate of the scale"] = 1.0
+
+
+class WeightFields(Learning):
+    """A layer with a weight."""
 
     weight_init: Annotated[Initializer, "first values of the weight"] = Xavier()
     weight_regu: Annotated[Regularizer | None, "regulariser of the weight"] = L2()
     weight_cons: Annotated[Constraint | None, "constraint of the weight"] = None
     weight_lr: Annotated[float, non_negative, "multiplies the learning rate of the weight"] = 1.0
+
+
+class Biased(BiasFields):
+    """A layer with a bias, unless `bias=False`."""
+
+    bias: Annotated[bool, "whether there is a bias"] = True
+
+
+class Weighted(Biased, WeightFields):
+    """A layer with a weight and, unless `bias=False`, a bias."""

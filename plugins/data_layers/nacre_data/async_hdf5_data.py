@@ -30,6 +30,14 @@ class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
     chunk: a function of the seed, the layer's name and the pass. For data that do not fit into memory, in compressed
     files above all, where single records are slow to reach. Transformers are applied when a batch is used. After
     Mocha.jl's `AsyncHDF5DataLayer`.
+
+    Example:
+        [[layer]]
+        type = "AsyncHDF5Data"
+        source = "train.h5"
+        tops = ["data", "label"]  # (8, 3, 8, 8), (8,)
+        batch_size = 8
+        shuffle = true
     """
 
     source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]

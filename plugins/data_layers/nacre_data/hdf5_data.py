@@ -27,8 +27,16 @@ class HDF5DataLayer(RecordSourceLayer, is_source=True):
     Axis 0 of every dataset counts the records. A file named `.txt` is a list of files, one a line, relative to itself.
     Data of at most `cache_bytes` are read once, with the first batch; larger ones batch by batch. In phase `train`
     batches go on into the next pass over the records; in the others the last batch of a pass is filled up, and only its
-    real rows count. Labels (one whole number a record) become int64 blobs, all else is of the net's type. After
-    Mocha.jl's `HDF5DataLayer`.
+    real rows count. Labels (one whole number a record) become int64 blobs, all else is of the net's type. Raises
+    DataError where a file cannot be read or does not fit the others. After Mocha.jl's `HDF5DataLayer`.
+
+    Example:
+        [[layer]]
+        type = "HDF5Data"
+        source = "train.h5"
+        tops = ["data", "label"]  # (8, 3, 8, 8), (8,)
+        batch_size = 8
+        shuffle = true
     """
 
     source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]

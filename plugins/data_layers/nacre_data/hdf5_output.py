@@ -18,6 +18,12 @@ class HDF5OutputLayer(Layer, is_sink=True):
     The file has its name when the net is shut down, and then it is complete; until then it is `.NAME.tmp` beside it.
     Nothing is written where there was no pass. Raises DataError where the file is there already, unless
     `force_overwrite`, and where it cannot be written. After Mocha.jl's `HDF5OutputLayer`.
+
+    Example:
+        [[layer]]
+        type = "HDF5Output"
+        bottoms = ["prob"]  # (8, 10)
+        filename = "prob.h5"
     """
 
     bottoms: Annotated[Names, at_least(1), "what is written"]
@@ -65,6 +71,7 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
     def _create(self, inputs: list[Any]) -> None:
         import h5py
 
+        self.temporary.touch()  # tells what is wrong with the folder in a word, as h5py does not
         self.file = h5py.File(self.temporary, "w")
         self.datasets = [
             self.file.create_dataset(name, (0, *x.shape[1:]), x.dtype, maxshape=(None, *x.shape[1:]), chunks=True)

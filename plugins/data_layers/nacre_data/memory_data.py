@@ -36,7 +36,15 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
 
     The arrays are neither copied nor changed. In phase `train` batches go on into the next pass over the records; in
     the others the last batch of a pass is filled up, and only its real rows count. Labels (one whole number a record)
-    become int64 blobs, all else is of the net's type. After Mocha.jl's `MemoryDataLayer`.
+    become int64 blobs, all else is of the net's type. Raises DataError where the arrays hold no numbers or no records,
+    or differ in how many. After Mocha.jl's `MemoryDataLayer`.
+
+    Example:
+        import numpy as np
+        from nacre_data import MemoryDataLayer
+
+        images, labels = np.zeros((100, 1, 28, 28)), np.arange(100) % 10
+        layer = MemoryDataLayer(data=[images, labels], batch_size=20)  # "data" (20, 1, 28, 28), "label" (20,)
     """
 
     data: Annotated[Arrays, "the arrays, one for each top: a list, or {top: array}"]

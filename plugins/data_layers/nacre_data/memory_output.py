@@ -14,6 +14,11 @@ class MemoryOutputLayer(Layer, is_sink=True):
 
     `net.node_ops[name].state.outputs` has one list for each bottom, with one NumPy array for each pass;
     `reset_outputs()` empties them. They grow until then. After Mocha.jl's `MemoryOutputLayer`.
+
+    Example:
+        [[layer]]
+        type = "MemoryOutput"
+        bottoms = ["prob"]  # (8, 10)
     """
 
     bottoms: Annotated[Names, at_least(1), "what is kept"]

@@ -18,6 +18,13 @@ class RandomNormalLayer(Layer, is_source=True):
     and i, in every phase: NumPy's `standard_normal` of `nacre.random` in float64, draw t for top t. It has no end, so
     passes (epochs) are those of the other sources. After Mocha.jl's `RandomNormalLayer`; tops of another batch size
     come from another layer.
+
+    Example:
+        [[layer]]
+        type = "RandomNormal"
+        tops = ["noise"]  # (8, 5)
+        output_dims = 5
+        batch_size = 8
     """
 
     tops: Annotated[Names, at_least(1), "names of the blobs"]

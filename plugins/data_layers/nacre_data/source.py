@@ -11,6 +11,7 @@ from nacre import (
     Converted,
     DataError,
     Layer,
+    NacreError,
     Names,
     SnapshotError,
     SourceState,
@@ -202,7 +203,11 @@ class RecordSourceState(SourceState, host_only=True):
     def transform(self) -> None:
         """Let the transformers change the batch."""
         for place, transformer, random in self.changes:
-            transformer.transform(self.blobs[place], random, self.phase)
+            try:
+                transformer.transform(self.blobs[place], random, self.phase)
+            except NacreError as error:
+                where = f"{self.layer.name}: transformers: {self.layer.tops[place]}"
+                raise type(error)(f"{where}: {error.args[0]}", error.remedy) from error
 
     def rewind(self) -> None:
         """Begin this pass again with the next batch: `epoch`, and with it the order, stays as it is."""

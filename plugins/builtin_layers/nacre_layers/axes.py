@@ -1,0 +1,35 @@
+"""Axes of bottoms, as the fields of layers name them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from nacre import ConfigError
+
+
+def axis_of(layer: Any, shape: tuple[int, ...], first: int = 1) -> int:
+    """Give a layer's `axis` counted from the front; it cannot be the batch's, unless `first` is 0.
+
+    Raises:
+        ConfigError: a bottom of this shape has no such axis.
+    """
+    axis = layer.axis + len(shape) if layer.axis < 0 else layer.axis
+    if not first <= axis < len(shape):
+        raise ConfigError(
+            f"{layer.name}: axis={layer.axis}, but the bottom of shape {shape} has the axes {first} to {len(shape) - 1}"
+        )
+    return axis
+
+
+def split_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """Read a shape as (before the axis, its length, behind it)."""
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def parts_along(axis: int, ends: Sequence[int]) -> list[tuple[slice, ...]]:
+    """Give the index of each part of a blob, from one end along an axis to the next."""
+    before = (slice(None),) * axis
+    return [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]

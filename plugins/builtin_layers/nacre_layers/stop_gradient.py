@@ -1,0 +1,45 @@
+"""StopGradient: a blob from which no gradient comes back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Layer, LayerState, Names, as_many_as, at_least
+
+
+class StopGradientLayer(Layer):
+    """y = x, and no gradient comes back: what is above learns, and teaches nothing to what is below.
+
+    One top for each bottom, without a copy. A blob may go to this layer beside others without a `Split`. What is below
+    must learn from another loss, be frozen, or have no parameters. After Caffe's `propagate_down: false`; PyTorch's
+    `detach`.
+
+    Example:
+        [[layer]]
+        type = "StopGradient"
+        bottoms = ["conv5"]  # (8, 256, 6, 6)
+        tops = ["features"]  # (8, 256, 6, 6)
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is passed on"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the same blobs"]
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> StopGradientState:
+        return StopGradientState(self, backend, inputs, diffs)
+
+
+class StopGradientState(LayerState, reads="", elementwise=True):
+    """`StopGradientLayer` on any backend."""
+
+    def __init__(self, layer: StopGradientLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.alias(one) for one in inputs]
+
+    def forward(self, inputs: list[Array]) -> None:
+        """The tops are the bottoms."""
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        """Nothing comes back."""
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
