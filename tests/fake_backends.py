@@ -6,7 +6,7 @@ run and only replays it afterwards: Python of a kernel never runs again. `foreig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -43,12 +43,18 @@ class BlockedBackend(HostMemory):
     def unpack(self, blob: Own, array: Any) -> None:
         self.enqueue(lambda: np.copyto(array, get(blob)))
 
-    def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
+    def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
         for blob in blobs:
-            if blob.layout is None:
-                first, channels, *rest = blob.shape
-                blob.layout = plan.setdefault("layout", "blocked")
-                blob.memory = np.full((first, -(-channels // BLOCK), *rest, BLOCK), np.nan, blob.dtype)
+            blob.layout = plan.setdefault("layout", "blocked")
+
+    def storage(self, blob: Own) -> tuple[int, str]:
+        return prod(blocks(blob)), blob.dtype
+
+    def place(self, blob: Own, array: Any) -> None:
+        blob.memory = self.view(array, blocks(blob))
+        blob.memory.fill(np.nan)
+
+    def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         record: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
         def run() -> None:
@@ -64,6 +70,12 @@ class BlockedBackend(HostMemory):
                 operation(*arguments)
 
         return run
+
+
+def blocks(blob: Own) -> tuple[int, ...]:
+    """Give the shape of a blob in blocks."""
+    first, channels, *rest = blob.shape
+    return first, -(-channels // BLOCK), *rest, BLOCK
 
 
 def put(blob: Own, array: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +15,16 @@ from .random import Random
 if TYPE_CHECKING:
     import numpy as np
 
-    from .layer import Layer
+    from .layer import Layer, LayerState
     from .parameter import Storage
     from .schedule import Step
 
 
 class Own:
-    """A blob in the backend's own memory, for kernels: a shape at setup, a layout and memory only after `compile`.
+    """A blob in the backend's own memory, for kernels: a shape at setup, a layout and memory only after `arrange`.
 
-    A backend may use a subclass. `layout` is None until decided; "plain" means C order in a plain array.
+    A backend may use a subclass. `layout` is None until decided; "plain" means C order in a plain array. `first` and
+    `last` are the times of its first write and its last read; memory is shared by lifetime, unless it is `pinned`.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
@@ -31,6 +32,8 @@ class Own:
         self.dtype = dtype
         self.layout: str | None = None
         self.memory: Array = None
+        self.first = self.last = 0.0
+        self.pinned = True
 
     @property
     def size(self) -> int:
@@ -50,7 +53,9 @@ class Backend:
     xp: Any = None
     on_host: bool = False
     computes: tuple[str, ...] = ()
-    """Narrower types than the net's that its kernels can compute in, such as "bfloat16"."""
+    """Narrower types than float32 that its kernels can compute in here: own blobs are of the net's, parameters not."""
+    lacks: Mapping[str, str] = {}
+    """Narrower types that its kernels could compute in elsewhere, and what that needs."""
     elementwise: bool = False
     """Own blobs of equal shape have equal layouts without padding, and `elements` gives them as plain arrays."""
 
@@ -90,7 +95,7 @@ class Backend:
     # Own blobs, which only kernels see
 
     def own(self, shape: tuple[int, ...], dtype: str) -> Own:
-        """Declare a blob of the backend's own; `compile` gives it a layout and memory."""
+        """Declare a blob of the backend's own; `arrange` gives it a layout, `place` memory."""
         return Own(shape, dtype)
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
@@ -109,23 +114,39 @@ class Backend:
         """Copy a blob into a plain array."""
         self.xp.copyto(array, blob.memory)
 
+    def add(self, part: Own, total: Own, *, first: bool) -> None:
+        """Add a blob to another of its shape, or copy it there where it is the first; only if `elementwise`."""
+        if first:
+            self.xp.copyto(total.memory, part.memory)
+        else:
+            self.xp.add(total.memory, part.memory, out=total.memory)
+
     # Nets
 
     def rewrite(self, graph: Any) -> Any:
         """Give an equivalent graph (`nacre.topology.Graph`), before setup; blobs in `graph.keep` stay what they are."""
         return graph
 
-    def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
-        """Make one call of a run of this backend's own steps, in order.
+    def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
+        """Decide the layouts of all own blobs of a net, and what its kernels leave open; called once for each net.
 
-        `blobs` are those of the run; a blob whose layout is None gets its layout and memory here. Whatever is decided
-        goes into `plan` (JSON-able data), and a plan that has an answer already is followed. Must not run sources,
-        sinks or foreign code, nor change a parameter, a statistic or a random number.
+        The kernels have their blobs, which have no memory yet. Whatever is decided goes into `plan` (JSON-able data),
+        and a plan that has an answer already is followed. Must not run sources, sinks or foreign code, nor change a
+        parameter, a statistic or a random number.
         """
         for blob in blobs:
-            if blob.layout is None:
-                blob.layout = "plain"
-                blob.memory = self.empty(blob.shape, blob.dtype)
+            blob.layout = "plain"
+
+    def storage(self, blob: Own) -> tuple[int, str]:
+        """Say of how many numbers, and of which type, the plain array must be in which an own blob can lie."""
+        return blob.size, blob.dtype
+
+    def place(self, blob: Own, array: Array) -> None:
+        """Let an own blob lie in a plain array that has what `storage` says, or more."""
+        blob.memory = self.view(array, blob.shape)
+
+    def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
+        """Make one call of a run of this backend's own steps, in order."""
         return loop(steps)
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:

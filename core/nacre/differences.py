@@ -23,7 +23,7 @@ FREE = ("callbacks", "max_iter", "check_finite")
 def bit_differences(training: Training, state: Mapping[str, Any]) -> list[str]:
     """Say what was different when a snapshot was made, of all that decides the bits but is not chosen."""
     net = training.net
-    chosen = {"backend": net.backend.name, "seed": net.seed, "dtype": net.dtype}
+    chosen = {"backend": net.backend.name, "seed": net.seed, "dtype": net.dtype, "compute": net.compute_dtype}
     now = {**flat_environment(environment_of(net)), **chosen}
     then = {**flat_environment(state.get("environment", {})), **{key: state[key] for key in chosen if key in state}}
     different = [f"{key} was {then[key]}, is {now[key]}" for key in now if key in then and then[key] != now[key]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from .backend import Backend, HostMemory, Own
 from .component import Array
@@ -35,18 +37,19 @@ class Memory:
     # Planning: pure decisions, nothing is allocated
 
     def _plan_forward(self) -> None:
-        count = len(self.ops)
+        # What a backward pass reads, another one may read again: no gradient takes its memory.
+        end = 2 * len(self.ops) + 1
         for time, op in enumerate(self.ops):
             for value in op.inputs:
                 value.read.append(time)
                 if op.backward and "inputs" in op.state.reads.split():
-                    value.read.append(2 * count - time)
+                    value.read.append(end)
                 value.group.spaces.add(op.space(value))
             for value in op.outputs:
                 value.group.spaces.add(op.space(value))
                 value.written = time
                 if op.backward and "blobs" in op.state.reads.split():
-                    value.read.append(2 * count - time)
+                    value.read.append(end)
                 value.pinned = op.is_source or self.keep_all
         for value in self.final.values():
             value.pinned |= value.name in self.keep
@@ -82,7 +85,8 @@ class Memory:
             for number, (op, place) in enumerate(contributions):
                 part = value.gradient
                 time = 2 * count - self.ops.index(op)
-                if len(contributions) > 1:
+                lies_elsewhere = op.in_place or bool(op.aliases)  # then the first cannot write the sum itself
+                if len(contributions) > 1 and (number or lies_elsewhere):
                     part = Value(value.gradient.name, value.shape, value.dtype, op.space(value))
                     part.read.append(time + 0.5)
                     self.extra.append(part)
@@ -98,6 +102,14 @@ class Memory:
         for value in self.values:
             if value.gradient is not None:
                 value.gradient.group.spaces.add(value.gradient.space)
+
+    def sum_space(self, value: Value) -> Space:
+        """Give the space in which the gradients of a value's readers are added up: own blobs if all of them are."""
+        assert value.gradient is not None
+        spaces = {value.gradient.space, *(op.space(value) for op, _ in self.sums[id(value)])}
+        space = spaces.pop()
+        alike = not spaces and space[0] == "own" and self.backends[space[1]].elementwise
+        return space if alike else plain_space(self.main)
 
     def _join_gradients(self, op: Op) -> None:
         """Let gradients that flow through an in-place or aliasing op lie in one memory."""
@@ -121,30 +133,53 @@ class Memory:
         return list({id(value.group): value.group for value in values}.values())
 
     def planned_bytes(self) -> dict[str, int]:
-        """Give the bytes of the blobs: with a buffer for each value, and as planned."""
+        """Give the bytes of the blobs: with a buffer for each value, as planned, and of those that live at one time."""
         naive = planned = 0
+        lives: list[tuple[Group | Own, int]] = []
         for group in self._groups():
             naive += sum(value_bytes(value) for value in group.members) * max(1, len(group.spaces))
         for groups in self._classes().values():
-            planned += sum(size for size in share_buffers(groups).values())
-        for group in self._groups():
-            owns = {(space, value.shape) for space in group.spaces if space[0] == "own" for value in group.members}
-            planned += sum(max(value_bytes(value) for value in group.members) for _ in owns)
-        return {"blobs": naive, "planned": planned}
+            planned += lay_out(groups, group_bytes)[1]
+            lives += [(group, group_bytes(group)) for group in groups]
+        for name, blobs in self._own_blobs().items():
+            planned += sum(lay_out(members, bytes_of)[1] for _, members, bytes_of in self._own_classes(name, blobs))
+            lives += [(blob, self._own_bytes(name, blob)) for blob in blobs]
+        return {"blobs": naive, "planned": planned, "peak": _most_at_once(lives)}
 
-    def _classes(self) -> dict[tuple[Space, str, bool], list[Group]]:
-        """Give the groups that may share plain memory: of one space, one type, and one pass."""
-        gradients = {id(value.gradient.group) for value in self.values if value.gradient is not None}
-        gradients |= {id(value.group) for value in self.extra}
-        classes: dict[tuple[Space, str, bool], list[Group]] = {}
+    def _classes(self) -> dict[tuple[Space, str], list[Group]]:
+        """Give the groups that may share plain memory: of one space and one type."""
+        classes: dict[tuple[Space, str], list[Group]] = {}
         for group in self._groups():
             if group.fixed is not None:
                 continue
             for space in group.spaces:
                 if space[0] != "own":
-                    key = (space, group.members[0].dtype, id(group) in gradients)
-                    classes.setdefault(key, []).append(group)
+                    classes.setdefault((space, group.members[0].dtype), []).append(group)
         return classes
+
+    def _own_blobs(self) -> dict[str, list[Own]]:
+        """Give the own blobs of each backend that has kernels here, with their lifetimes."""
+        found: dict[str, list[Own]] = {op.backend.name: [] for op in self.ops if op.kernel}
+        for op in self.ops:
+            for value in (*op.inputs, *op.outputs, *op.input_diffs, *op.output_diffs):
+                if value is not None and (space := op.space(value))[0] == "own":
+                    self.own(value, space)
+        for group in self._groups():
+            for (name, _), blob in group.own.items():
+                blob.first, blob.last, blob.pinned = group.first, group.last, group.pinned
+                found[name].append(blob)
+        return found
+
+    def _own_classes(self, name: str, blobs: Sequence[Own]) -> list[tuple[str, list[Own], Callable[[Own], int]]]:
+        """Give the own blobs that may share memory, by the type of plain array that they lie in, and their bytes."""
+        classes: dict[str, list[Own]] = {}
+        for blob in blobs:
+            classes.setdefault(self.backends[name].storage(blob)[1], []).append(blob)
+        return [(kind, members, partial(self._own_bytes, name)) for kind, members in classes.items()]
+
+    def _own_bytes(self, name: str, blob: Own) -> int:
+        count, kind = self.backends[name].storage(blob)
+        return count * item_size(kind)
 
     # Memory
 
@@ -153,14 +188,13 @@ class Memory:
 
     def allocate(self) -> None:
         """Give every group its memory, and fill the lists of the states."""
-        for (space, dtype, _), groups in self._classes().items():
-            for members, size in share_buffers(groups).items():
-                base = self._owner(space).empty((size // item_size(dtype),), dtype)
-                for group in members:
-                    group.arrays[space] = base
-                    if len(members) > 1:
-                        for value in group.members:
-                            value.shared = True
+        for (space, dtype), groups in self._classes().items():
+            places, size = lay_out(groups, group_bytes)
+            arena = self._owner(space).empty((size // item_size(dtype),), dtype)
+            for group, place in places.items():
+                group.arrays[space] = arena[place // item_size(dtype) :]
+            for group in sharers(places, group_bytes):
+                group.mark_shared()
         for op in self.ops:
             state = op.state
             op.input_arrays[:] = [self.memory(op, value) for value in op.inputs]
@@ -168,12 +202,22 @@ class Memory:
             state.blobs[:] = [self.memory(op, value) for value in op.outputs]
             state.blobs_diff[:] = [None if value is None else self.memory(op, value) for value in op.output_diffs]
 
-    def give_rest(self, plan: dict[str, Any]) -> None:
-        """Give memory to own blobs that lie in no compiled run: between states that work on their elements."""
+    def arrange(self, plan: dict[str, Any]) -> None:
+        """Let the backends decide the layouts of their own blobs, and give these memory."""
+        sharing: set[Own] = set()
+        for name, blobs in self._own_blobs().items():
+            backend = self.backends[name]
+            kernels = [op.state for op in self.ops if op.kernel and op.backend is backend]
+            backend.arrange(kernels, blobs, plan.setdefault(name, {}))
+            for kind, members, bytes_of in self._own_classes(name, blobs):
+                places, size = lay_out(members, bytes_of)
+                arena = backend.empty((size // item_size(kind),), kind)
+                for blob, place in places.items():
+                    backend.place(blob, arena[place // item_size(kind) :])
+                sharing |= sharers(places, bytes_of)
         for group in self._groups():
-            for (name, _), blob in group.own.items():
-                if blob.layout is None:
-                    self.backends[name].compile((), [blob], plan.setdefault(f"{name}:elements", {}))
+            if sharing.intersection(group.own.values()):
+                group.mark_shared()
 
     def memory(self, op: Op, value: Value) -> Any:
         """Give the array or own blob that an op sees as a value."""
@@ -191,7 +235,8 @@ class Memory:
     def own(self, value: Value, space: Space) -> Own:
         key = (space[1], value.shape)
         if key not in value.group.own:
-            value.group.own[key] = self.backends[space[1]].own(value.shape, value.dtype)
+            op = next(op for op in self.ops if op.kernel and op.backend.name == space[1])
+            value.group.own[key] = self.backends[space[1]].own(value.shape, op.own_dtype(value))
         return value.group.own[key]
 
     def array(self, value: Value, space: Space) -> Array:
@@ -227,26 +272,51 @@ def settle(values: list[Any]) -> None:
             values[place] = array
 
 
-def share_buffers(groups: Sequence[Group]) -> dict[tuple[Group, ...], int]:
-    """Put groups whose lifetimes do not meet into one buffer; give the bytes of each buffer.
+def group_bytes(group: Group) -> int:
+    """Give the bytes of a plain array that any value of a group fits in."""
+    return max(value_bytes(value) for value in group.members)
 
-    Groups are taken by their first write; a buffer is free again after its last read. Of the free ones the smallest
-    that is large enough is taken, else the largest, which then grows.
+
+Tenant = TypeVar("Tenant", Group, Own)
+ALIGNMENT = 64
+
+
+def lay_out(tenants: Sequence[Tenant], bytes_of: Callable[[Tenant], int]) -> tuple[dict[Tenant, int], int]:
+    """Give groups, or own blobs, places in one arena, and its bytes; those whose lifetimes do not meet may overlap.
+
+    The largest come first: each takes the first gap among those that it meets and that have their places.
     """
-    buffers: list[tuple[list[Group], int]] = []
-    for group in sorted(groups, key=lambda one: one.first):
-        size = max(value_bytes(value) for value in group.members)
-        free = [
-            place
-            for place, (members, _) in enumerate(buffers)
-            if not group.pinned and all(not one.pinned and one.last < group.first for one in members)
-        ]
-        if not free:
-            buffers.append(([group], size))
-            continue
-        fits = [place for place in free if buffers[place][1] >= size]
-        place = min(fits, key=lambda one: buffers[one][1]) if fits else max(free, key=lambda one: buffers[one][1])
-        members, capacity = buffers[place]
-        members.append(group)
-        buffers[place] = (members, max(capacity, size))
-    return {tuple(members): size for members, size in buffers}
+    placed: list[tuple[Tenant, int, int]] = []
+    for one in sorted(tenants, key=lambda tenant: (-bytes_of(tenant), tenant.first)):
+        size = -(-bytes_of(one) // ALIGNMENT) * ALIGNMENT
+        place = 0
+        for start, end in sorted((start, end) for other, start, end in placed if _meet(one, other)):
+            if start - place >= size:
+                break
+            place = max(place, end)
+        placed.append((one, place, place + size))
+    return {one: start for one, start, _ in placed}, max((end for *_, end in placed), default=0)
+
+
+def _meet(one: Group | Own, other: Group | Own) -> bool:
+    """Say whether two live at one time; what is pinned always lives."""
+    return one.pinned or other.pinned or (one.first <= other.last and other.first <= one.last)
+
+
+def sharers(places: Mapping[Tenant, int], bytes_of: Callable[[Tenant], int]) -> set[Tenant]:
+    """Give those whose memory another one has too, at another time."""
+    ranges = [(start, start + bytes_of(one), one) for one, start in places.items()]
+    found: set[Tenant] = set()
+    for (start, end, one), (other_start, other_end, other) in itertools.combinations(ranges, 2):
+        if start < other_end and other_start < end:
+            found |= {one, other}
+    return found
+
+
+def _most_at_once(lives: Sequence[tuple[Group | Own, int]]) -> int:
+    """Give the most bytes of groups and own blobs that live at one time: no plan can do with less."""
+    always = sum(size for one, size in lives if one.pinned)
+    others = [(one.first, one.last, size) for one, size in lives if not one.pinned]
+    return always + max(
+        (sum(size for first, last, size in others if first <= time <= last) for time, _, _ in others), default=0
+    )

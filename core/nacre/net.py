@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from .backend import Backend, HostMemory, Scalars, View, open_backend
@@ -52,6 +53,7 @@ class Net:
             `nacre.toml`.
         fallback: "warn" runs layers without a kernel through their own state; "error" refuses the copies between
             memories that this costs.
+        initialise: False leaves new parameters 0, for whoever puts values into all of them next.
         allocate: False only plans: shapes, parameters and bytes are known, nothing can run.
 
     Raises:
@@ -78,6 +80,7 @@ class Net:
         plan: Mapping[str, Any] | None = None,
         pins: Mapping[str, str] | None = None,
         fallback: str = "warn",
+        initialise: bool = True,
         allocate: bool = True,
     ) -> None:
         if phase not in PHASES:
@@ -90,15 +93,15 @@ class Net:
         able = (dtype, *(self.backend.computes if dtype == "float32" else ()))
         if compute not in (None, *able):
             raise ConfigError(
-                f"net '{name}': compute={compute!r}, but backend '{self.backend.name}' computes in {', '.join(able)} "
-                f"here, for dtype={dtype!r}",
-                self.backend.lacks.get(compute, "leave compute out, or give one of these"),
+                f"net '{name}': compute={compute!r}, but backend '{self.backend.name}' computes in {', '.join(able)}",
+                self.backend.lacks.get(compute, "leave compute out"),
             )
         self.compute_dtype = compute or dtype
         self.phase = phase
         self.seed = seed
         self.dtype = dtype
         self.deterministic = deterministic
+        self.initialise = initialise
         self.pins = {**settings().pins, **(pins or {})}
         self.plan: dict[str, Any] = deepcopy(dict(plan or {}))
         self.given_plan = deepcopy(self.plan)
@@ -129,10 +132,13 @@ class Net:
         try:
             self.wires = set_up(self, wanted if self.trains else [False] * len(self.wiring.wires))
             self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
+            self._loss_ops = [op for op in self.node_ops.values() if op.layer.has_loss]
+            self._loss_totals, self._loss_rows = [0.0] * len(self._loss_ops), 0
             self._schedule(share, allocate)
         except BaseException as error:
-            for op in self.ops:  # a source that was set up before may hold a file
-                op.state.shutdown()
+            with ExitStack() as all_of_it:
+                for op in self.ops:  # a source that was set up before may hold a file
+                    all_of_it.callback(op.state.shutdown)
             if isinstance(error, MemoryError):
                 message = f"net '{name}' needs more memory than there is: {error}"
                 raise NacreError(message, "make the batch or the largest layer smaller") from error
@@ -205,9 +211,7 @@ class Net:
 
     def _allocate(self) -> None:
         self.schedule.allocate()
-        whole = [step for steps in self._steps.values() for step in steps]
-        compile_steps(whole, self.plan)
-        self.schedule.give_rest(self.plan)
+        self.schedule.arrange(self.plan)
         for op in self.ops:
             for values in (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff):
                 settle(values)
@@ -269,7 +273,16 @@ class Net:
         if counts:
             # Sources may have batches of different sizes; what counts is the one that is not full.
             short = [rows for rows, batch in counts if rows < batch]
-            self.scalars["rows"] = min(short) if short else max(batch for _, batch in counts)
+            self.scalars["rows"] = min(short) if short else self._largest_batch
+
+    @cached_property
+    def _largest_batch(self) -> int:
+        """The rows of the largest blob that sources feed, maybe by way of a layer that joins their batches."""
+        fed: list[Value] = []
+        for op in self.ops:
+            if isinstance(op.state, SourceState) or any(value in fed for value in op.inputs):
+                fed += op.outputs
+        return max(value.shape[0] for value in fed if value.shape)
 
     # Passes
 
@@ -306,7 +319,7 @@ class Net:
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Make one call of a list of steps."""
-        return self.backend.wrap(compile_steps(steps, self.plan))
+        return self.backend.wrap(compile_steps(steps))
 
     def feed(self) -> None:
         """Let the sources give the next batch; blobs written by hand since the last pass stay as written."""
@@ -324,7 +337,7 @@ class Net:
         """Run the sources and the layers on the next batch; give the loss (0 where there is none)."""
         self.feed()
         self._calls["forward"]()
-        return self.loss()
+        return self.count_losses()
 
     def backward(self) -> None:
         """Compute the gradients of the loss of the last `forward`.
@@ -343,7 +356,16 @@ class Net:
 
     def losses(self) -> dict[str, float]:
         """Fetch the loss of each loss layer, by layer name, weighted as in the sum."""
-        return {op.name: float(op.state.loss) for op in self.ops if op.neuron is None and op.layer.has_loss}
+        return {op.name: float(op.state.loss) for op in self._loss_ops}
+
+    def count_losses(self) -> float:
+        """Fetch the sum of the losses of the last forward pass, and count them for `statistics` if they are several."""
+        losses = [float(op.state.loss) for op in self._loss_ops]
+        if len(losses) > 1:
+            rows = int(self.scalars["rows"])
+            self._loss_rows += rows
+            self._loss_totals = [total + rows * one for total, one in zip(self._loss_totals, losses, strict=True)]
+        return sum(losses)
 
     def forward_epoch(self) -> float:
         """Run forward over every record of the sources once; give the mean loss a record.
@@ -356,9 +378,7 @@ class Net:
         self._need_memory()
         if self.phase == "train":
             raise DataError(f"net '{self.name}' is in phase 'train', where a pass over the data begins inside a batch")
-        sources = [
-            op.state for op in self.ops if isinstance(op.state, SourceState) and not isinstance(op.layer, InputLayer)
-        ]
+        sources = [op.state for op in self.ops if isinstance(op.state, SourceState) and not op.state.endless]
         if not sources:
             raise DataError(f"net '{self.name}' has no source with an end, so it has no passes over its data")
         for source in sources:
@@ -372,15 +392,24 @@ class Net:
 
     @property
     def epoch(self) -> int:
-        """How many passes over its data the first source has ended."""
-        return next((op.state.epoch for op in self.ops if isinstance(op.state, SourceState)), 0)
+        """How many passes over its data the first source that has an end has ended."""
+        ended = (op.state.epoch for op in self.ops if isinstance(op.state, SourceState) and not op.state.endless)
+        return next(ended, 0)
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Give the statistics since the last reset: {layer: {statistic: value}}."""
-        return {op.name: op.state.dump_statistics() for op in self.ops if op.neuron is None and op.layer.has_stats}
+        """Give the statistics since the last reset: {layer: {statistic: value}}.
+
+        Where there are several loss layers, each has the statistic "loss" too: the mean loss a record.
+        """
+        found = {op.name: op.state.dump_statistics() for op in self.ops if op.neuron is None and op.layer.has_stats}
+        if len(self._loss_ops) > 1:
+            for op, total in zip(self._loss_ops, self._loss_totals, strict=True):
+                found[op.name] = {"loss": total / max(self._loss_rows, 1), **found.get(op.name, {})}
+        return found
 
     def reset_statistics(self) -> None:
         """Start all statistics anew."""
+        self._loss_totals, self._loss_rows = [0.0] * len(self._loss_ops), 0
         for op in self.ops:
             if op.neuron is None and op.layer.has_stats:
                 op.state.reset_statistics()
@@ -588,11 +617,12 @@ class Net:
 
         Its parameters stay with the layers, and with the other nets that have them.
         """
-        for op in self.ops:
-            op.state.shutdown()
-        for net in self._predictors.values():
-            net.shutdown()
         self._closed = True
+        with ExitStack() as all_of_it:  # one that raises keeps none of the others open
+            for op in self.ops:
+                all_of_it.callback(op.state.shutdown)
+            for net in self._predictors.values():
+                all_of_it.callback(net.shutdown)
 
     def __enter__(self) -> Net:
         return self

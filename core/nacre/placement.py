@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .backend import Backend, HostMemory
 from .component import Array
-from .errors import ConfigError, SnapshotError, TopologyError
+from .errors import ConfigError, SnapshotError, TopologyError, nearest
 from .parameter import Parameter, Storage
 from .random import Random
 
@@ -179,7 +179,10 @@ def _tie(net: Net, slots: list[Slot]) -> None:
                 continue
             slot = by_name.get(parameter.tied)
             if slot is None:
-                raise TopologyError(f"layer '{op.name}' is tied to parameter '{parameter.tied}', which the net lacks")
+                raise TopologyError(
+                    f"layer '{op.name}' is tied to parameter '{parameter.tied}', which the net lacks"
+                    f"{nearest(parameter.tied, by_name)}"
+                )
             wanted = parameter.shape[::-1] if parameter.transposed else parameter.shape
             if slot.storage.shape != wanted:
                 raise TopologyError(

@@ -139,6 +139,7 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
         phase="predict",
         seed=net.seed,
         dtype=net.dtype,
+        compute=net.compute_dtype,
         keep=want.outputs,
         share=net,
         pins=net.pins,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .backend import Backend, Own, loop
-from .memory import Elements, Memory
+from .backend import Backend, loop
+from .memory import Memory
 from .values import HOST, Op, Space, Value, plain_space
 
 
@@ -16,8 +16,7 @@ from .values import HOST, Op, Space, Value, plain_space
 class Step:
     """One call of an iteration: what is done, for which layer, and by whose code.
 
-    `own` is the backend whose compiled run may contain the step; None means plain Python, which splits a run. `arrays`
-    are the lists of what the call reads and writes, filled when memory stands; `blobs` are the own blobs among them.
+    `own` is the backend whose compiled run may contain the step; None means plain Python, which splits a run.
     """
 
     kind: str
@@ -26,12 +25,6 @@ class Step:
     own: Backend | None = None
     state: Any = None
     method: str = ""
-    arrays: tuple[list[Any], ...] = ()
-
-    @property
-    def blobs(self) -> list[Own]:
-        found = [one.own if isinstance(one, Elements) else one for one in itertools.chain(*self.arrays)]
-        return [one for one in found if isinstance(one, Own)]
 
 
 class Schedule(Memory):
@@ -54,7 +47,7 @@ class Schedule(Memory):
             if op.is_source != sources:
                 continue
             steps += before(op)
-            steps.append(self._step("forward", op, op.input_arrays, op.state.blobs))
+            steps.append(self._step("forward", op))
             for value in op.outputs:
                 for space in self._reading_spaces(value):
                     steps += self._copies(op.name, value, value.space, space)
@@ -67,8 +60,7 @@ class Schedule(Memory):
         for op in reversed(self.ops):
             if not op.backward:
                 continue
-            lists = (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff)
-            steps.append(self._step("backward", op, *lists))
+            steps.append(self._step("backward", op))
             steps += after(op)
             for place, value in enumerate(op.inputs):
                 part = op.input_diffs[place]
@@ -78,38 +70,41 @@ class Schedule(Memory):
                 ends = {value.gradient.space, plain} if value.gradient.pinned else {value.gradient.space}
                 start = op.space(value)
                 if id(value) in self.sums:
-                    steps += self._sum(op, part, value, first=id(value) not in started)
+                    space = self.sum_space(value)
+                    steps += self._copies(op.name, part, start, space)
+                    if part is not value.gradient:  # which the first may have written itself
+                        steps.append(self._sum(op, part, value, space, first=id(value) not in started))
                     started.add(id(value))
                     if part is not self.sums[id(value)][-1][1]:
                         continue
-                    start = plain
+                    start = space
                 for end in sorted(ends - {start}):
                     steps += self._copies(op.name, value.gradient, start, end)
         return steps
 
-    def _sum(self, op: Op, part: Value, value: Value, *, first: bool) -> list[Step]:
-        plain = plain_space(self.main)
+    def _sum(self, op: Op, part: Value, value: Value, space: Space, *, first: bool) -> Step:
         total = value.gradient
         assert total is not None
-        steps = self._copies(op.name, part, op.space(value), plain)
-        self.need(part, plain)
-        self.need(total, plain)
+        self.need(part, space)
+        self.need(total, space)
+        if space[0] == "own":
+            owner, blobs = self.backends[space[1]], (self.own(part, space), self.own(total, space))
+            return Step("accumulate", op.name, lambda: owner.add(*blobs, first=first), owner, None, "add")
 
         arrays: list[Any] = []
         xp = self.main.xp
 
         def add() -> None:
             if not arrays:
-                arrays.extend((self.array(total, plain), self.array(part, plain)))
+                arrays.extend((self.array(total, space), self.array(part, space)))
             if first:
                 xp.copyto(*arrays)
             else:
                 xp.add(*arrays, out=arrays[0])
 
-        steps.append(Step("accumulate", op.name, add))
-        return steps
+        return Step("accumulate", op.name, add)
 
-    def _step(self, method: str, op: Op, *lists: list[Any]) -> Step:
+    def _step(self, method: str, op: Op) -> Step:
         state = op.state
         own = op.backend if op.kernel else None
         if method == "forward":
@@ -123,7 +118,7 @@ class Schedule(Memory):
             def call() -> None:
                 state.backward(arrays, diffs)
 
-        return Step(method, op.name, call, own, state, method, lists)
+        return Step(method, op.name, call, own, state, method)
 
     def _reading_spaces(self, value: Value) -> list[Space]:
         readers = [op for op in self.ops if any(one is value for one in op.inputs)]
@@ -162,7 +157,7 @@ class Schedule(Memory):
                 else:
                     owner.pack(arrays[0], blob)
 
-            return Step("copy", name, convert, owner, None, "unpack" if out else "pack", ([blob], arrays))
+            return Step("copy", name, convert, owner, None, "unpack" if out else "pack")
 
         def move() -> None:
             if other == HOST:
@@ -189,7 +184,7 @@ def _path(start: Space, end: Space, backends: dict[str, Backend]) -> list[Space]
     return first[: first.index(meeting) + 1] + second[: second.index(meeting)][::-1]
 
 
-def compile_steps(steps: Sequence[Step], plan: dict[str, Any]) -> Callable[[], None]:
+def compile_steps(steps: Sequence[Step]) -> Callable[[], None]:
     """Make one call of a list of steps: each run of a backend's own steps is compiled by that backend."""
     calls: list[Callable[[], None]] = []
     for own, run in itertools.groupby(steps, key=lambda step: step.own):
@@ -197,9 +192,5 @@ def compile_steps(steps: Sequence[Step], plan: dict[str, Any]) -> Callable[[], N
         if own is None:
             calls += [step.call for step in members]
         else:
-            blobs = list({id(blob): blob for step in members for blob in step.blobs}.values())
-            first, last = members[0], members[-1]  # the same run has the same name in whatever list it stands
-            name = f"{own.name}: {first.kind} {first.name} to {last.kind} {last.name}"
-            part: dict[str, Any] = plan.setdefault(name, {})
-            calls.append(own.compile(members, blobs, part))
+            calls.append(own.compile(members))
     return loop([Step("run", "", call) for call in calls])

@@ -28,6 +28,7 @@ def describe(net: Net) -> dict[str, Any]:
         "gradients": trainable * itemsize if net.trains else 0,
         "blobs": blobs["planned"],
         "blobs_unshared": blobs["blobs"],
+        "blobs_peak": blobs["peak"],
     }
     counted["total"] = counted["parameters"] + counted["gradients"] + counted["blobs"]
     return {
@@ -35,6 +36,7 @@ def describe(net: Net) -> dict[str, Any]:
         "phase": net.phase,
         "backend": net.backend.name,
         "dtype": net.dtype,
+        "compute": net.compute_dtype,
         "layers": layers,
         "parameters": trainable,
         "buffers": buffers,
@@ -81,7 +83,8 @@ def first_line(net: Net) -> str:
     copies = len(net.schedule.copies)
     if copies:
         parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'} a step for {', '.join(_copied_for(net))}")
-    return f"backend {net.backend.name}: {'; '.join(parts)}"
+    narrow = f" in {net.compute_dtype}" if net.compute_dtype != net.dtype else ""
+    return f"backend {net.backend.name}{narrow}: {'; '.join(parts)}"
 
 
 def _copied_for(net: Net) -> list[str]:
@@ -116,7 +119,8 @@ def totals(described: dict[str, Any]) -> list[str]:
     return [
         ", ".join(parts),
         f"{size(count['total'])}: parameters {size(count['parameters'])}, gradients {size(count['gradients'])}, "
-        f"blobs {size(count['blobs'])} ({size(count['blobs_unshared'])} if each had memory of its own)",
+        f"blobs {size(count['blobs'])} ({size(count['blobs_unshared'])} if each had memory of its own; "
+        f"{size(count['blobs_peak'])} live at one time)",
     ]
 
 
@@ -145,8 +149,13 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
     return [line(head), "  ".join("-" * width for width in widths), *map(line, body)]
 
 
+def head(net: Net) -> str:
+    """Say in what a net computes, and on what."""
+    narrow = f" computed in {net.compute_dtype}" if net.compute_dtype != net.dtype else ""
+    return f"net '{net.name}' in phase {net.phase}, {net.dtype}{narrow} on {net.backend.name}"
+
+
 def text(net: Net) -> str:
     """Give a net as text: one line for each layer, and the totals."""
     described = describe(net)
-    head = f"net '{net.name}' in phase {net.phase}, {net.dtype} on {net.backend.name}"
-    return "\n".join([head, "", *align(HEAD, rows(described), right=(3,)), "", *totals(described)])
+    return "\n".join([head(net), "", *align(HEAD, rows(described), right=(3,)), "", *totals(described)])

@@ -171,7 +171,6 @@ class Training:
         calls = {id(steps): net.compile(steps) for steps in lists}  # most batches of many have the same list
         self._calls = [calls[id(steps)] for steps in lists]
         net.trainings.add(self)
-        self._losses: list[Any] = [op.state for op in net.ops if op.neuron is None and op.layer.has_loss]
         self._storages = [slot.storage for slot in self.slots]
         self.callbacks: list[CallbackState] = []
         try:
@@ -199,11 +198,8 @@ class Training:
         With `check_finite=False` that of its last batch, fetched when it is asked for.
         """
         if self._loss is None:
-            self._loss = self._fetch_loss()
+            self._loss = self.net.count_losses()
         return self._loss
-
-    def _fetch_loss(self) -> float:
-        return sum([float(state.loss) for state in self._losses])
 
     @property
     def images_per_second(self) -> float:
@@ -324,7 +320,7 @@ class Training:
     # Numbers that are not finite
 
     def _finite_loss(self) -> float:
-        loss = self._fetch_loss()
+        loss = self.net.count_losses()
         if loss - loss != 0:
             self._loss = loss
             raise self.not_finite(f"iteration {self.iteration}: the loss is {loss}", first_bad_blob(self.net))

@@ -41,6 +41,11 @@ class Group:
     def pinned(self) -> bool:
         return any(value.pinned for value in self.members)
 
+    def mark_shared(self) -> None:
+        """Note that the memory holds something else at another time."""
+        for value in self.members:
+            value.shared = True
+
     def join(self, other: Group) -> None:
         """Take over the members of another group."""
         self.spaces |= other.spaces
@@ -105,12 +110,21 @@ class Op:
     @property
     def on_elements(self) -> bool:
         """Whether the state may run on the elements of own blobs, in any order."""
-        return not self.kernel and getattr(type(self.state), "elementwise", False) and self.backend.elementwise
+        narrow = self.state.backend.compute != self.state.backend.dtype
+        return (
+            not (self.kernel or narrow) and getattr(type(self.state), "elementwise", False) and self.backend.elementwise
+        )
+
+    def own_dtype(self, value: Value) -> str:
+        """Give the type of the numbers of an own blob in which this op sees a value."""
+        view = self.state.backend
+        return view.compute if value.dtype == view.dtype else value.dtype
 
     def space(self, value: Value) -> Space:
         """Give the kind of memory in which this op wants a value."""
         backend = self.backend
-        if self.kernel and not backend.layout_is_plain(value.shape, value.dtype):
+        wants_own = self.kernel and not self.state.on_plain
+        if wants_own and not backend.layout_is_plain(value.shape, self.own_dtype(value)):
             return ("own", backend.name)
         if self.on_elements and self.inputs and self.inputs[0].space == ("own", backend.name):
             return ("own", backend.name)

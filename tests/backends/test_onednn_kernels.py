@@ -23,6 +23,12 @@ if reason := OnednnBackend.unusable():
 
 CHANNELS = st.sampled_from([1, 3, 5, 8, 16, 20, 32])
 IMAGES = st.tuples(st.integers(1, 4), CHANNELS, st.integers(3, 9), st.integers(3, 9))
+STEPS = st.integers(1, 3)
+
+
+def dilated(fields: dict[str, Any], shape: tuple[int, ...], step: int) -> dict[str, Any]:
+    """Spread the cells of the filters of a convolution, if they still fit into the image."""
+    return {**fields, "dilation": step if (fields["kernel"] - 1) * step < min(shape[2:]) else 1}
 
 
 class TestConvolutionKernel(KernelTests):
@@ -40,6 +46,7 @@ class TestConvolutionKernel(KernelTests):
         yield Example({"n_filter": 16, "kernel": 3, "n_group": 16, "pad": 1}, [(2, 16, 7, 6)], label="depthwise")
         yield Example({"n_filter": 8, "kernel": 1, "bias": False}, [(2, 16, 3, 3)], label="one pixel, no bias")
         yield Example({"n_filter": 8, "kernel": 3, "stride": 3}, [(2, 8, 10, 11)], label="pixels that no window sees")
+        yield Example({"n_filter": 8, "kernel": 3, "dilation": (2, 3), "pad": 2}, [(2, 8, 9, 8)], label="dilation")
         yield Example({"n_filter": 8, "kernel": 5, "neuron": "Tanh"}, [(2, 8, 5, 5)], label="a neuron of its own")
         yield Example({"n_filter": 3, "kernel": 2}, [(2, 2, 8)], label="one axis: declined")
 
@@ -47,7 +54,7 @@ class TestConvolutionKernel(KernelTests):
         sizes = {"n_filter": st.sampled_from([1, 5, 8, 16, 50]), "kernel": st.integers(1, 3), "pad": st.integers(0, 2)}
         neurons = st.sampled_from(["Identity", "ReLU"])
         fields = st.fixed_dictionaries({**sizes, "stride": st.integers(1, 3), "bias": st.booleans(), "neuron": neurons})
-        return st.builds(lambda one, shape: Example(one, [shape]), fields, IMAGES)
+        return st.builds(lambda one, shape, step: Example(dilated(one, shape, step), [shape]), fields, IMAGES, STEPS)
 
 
 class TestPoolingKernel(KernelTests):
@@ -66,6 +73,7 @@ class TestPoolingKernel(KernelTests):
         yield Example({"kernel": 3, "stride": 2, "pad": 1, "pooling": Mean(divide_by="image")}, [(2, 8, 6, 6)])
         yield Example({"kernel": 3, "stride": 2, "pad": 1, "pooling": Mean()}, [(2, 8, 6, 6)], label="declined")
         yield Example({"kernel": 7}, [(2, 16, 7, 7)], label="over all")
+        yield Example({"whole": True, "pooling": "Mean"}, [(2, 16, 7, 5)], label="whole")
 
     def strategy(self):
         sizes = {"kernel": st.integers(2, 3), "stride": st.integers(1, 3), "pad": st.integers(0, 1)}
@@ -86,6 +94,8 @@ class TestInnerProductKernel(KernelTests):
         yield Example({"output_dim": 4, "neuron": "Tanh"}, [(3, 2, 3, 2)], label="plain images")
         yield Example({"output_dim": 300, "bias": False}, [(16, 200)], label="no bias")
         yield Example({"output_dim": 4}, [(3, 2), (3, 2)], label="two bottoms: declined")
+        yield Example({"output_dim": 4, "axis": -1}, [(3, 5, 2)], label="an axis more: declined")
+        yield Example({"output_dim": 4, "transpose": True}, [(3, 2)], label="transposed: declined")
 
     def strategy(self):
         fields = st.fixed_dictionaries({"output_dim": st.integers(1, 40), "bias": st.booleans()})

@@ -77,6 +77,18 @@ def test_classes_and_percents_of_each_record(trained: Path) -> None:
     assert sum(one["percent"] for one in told[0]["classes"]) == pytest.approx(100, abs=0.01)
 
 
+def test_a_lone_number_is_of_no_class(trained: Path) -> None:
+    text = Path("small.toml").read_text()
+    argmax = '[[layer]]\ntype = "Argmax"\nname = "argmax"\nbottoms = ["ip2"]\ntops = ["digit"]\n\n[solver]'
+    Path("small.toml").write_text(text.replace("[solver]", argmax))
+    _, label = read_data()
+    asked = ("predict", "small.toml", trained, "test.h5", "--blob", "digit")
+    assert run(*asked).out.splitlines() == [f"{number:2}: {one}" for number, one in enumerate(label)]
+    assert run(*asked, "--json").json[1]["classes"] == [{"class": 0, "name": "", "value": label[1], "percent": None}]
+    Path("names.txt").write_text("the digit")
+    assert run(*asked, "--classes", "names.txt").out.startswith(f" 0: the digit {label[0]}\n")
+
+
 @pytest.mark.parametrize("batch_size", [0, 1, 10, 400])
 def test_every_way_in_says_the_same(trained: Path, batch_size: int) -> None:
     data, _ = read_data()

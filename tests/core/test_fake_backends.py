@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import fake_backends
 import nacre
 from fake_backends import BlockedBackend, ForeignBackend
-from nacre import InputLayer, Layer, LayerState, Names, Net, Parameter, Solver
+from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver
 from nacre.registry import Registry
 from nacre_layers import (
     L2,
@@ -116,9 +117,48 @@ def test_a_recorded_step_is_replayed_and_sees_scalars_that_change(blocked: Block
     assert len(set(losses)) == 5
 
 
-def test_the_plan_is_kept(blocked: BlockedBackend) -> None:
+def test_a_net_is_arranged_once_and_the_plan_is_kept(blocked: BlockedBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    arranged: list[tuple[list[Any], list[Own]]] = []
+    arrange = blocked.arrange
+
+    def note(kernels: Any, blobs: Any, plan: Any) -> None:
+        arranged.append((kernels, blobs))
+        arrange(kernels, blobs, plan)
+
+    monkeypatch.setattr(blocked, "arrange", note)
     _, _, net = trained("blocked", mixed_layers(), 1)
-    assert {"layout": "blocked"} in net.plan.values()
+    assert net.plan == {"blocked": {"layout": "blocked"}}
+    ((kernels, blobs),) = arranged
+    assert kernels == [op.state for op in net.ops if op.kernel]
+    assert {blob.layout for blob in blobs} == {"blocked"}
+    assert all(one in blobs for kernel in kernels for one in kernel.blobs if one.layout != "plain")
+
+
+def memory_of(blob: Own) -> tuple[int, int]:
+    start = blob.memory.__array_interface__["data"][0]
+    return start, start + blob.memory.nbytes
+
+
+@pytest.mark.parametrize("phase", ["train", "predict"])
+def test_own_blobs_share_memory_by_lifetime(blocked: BlockedBackend, phase: str) -> None:
+    layers: list[Any] = [InputLayer(name="in", tops="x0", shape=9, batch_size=4)]
+    layers += [InnerProductLayer(bottoms=f"x{n}", tops=f"x{n + 1}", output_dim=9) for n in range(8)]
+    layers += [InputLayer(name="labels", tops="label", batch_size=4), SoftmaxLossLayer(bottoms=["x8", "label"])]
+    layers = layers if phase == "train" else layers[:9]
+    net = Net("chain", layers, backend="blocked", dtype="float64", phase=phase)
+    blobs = [blob for group in net.schedule._groups() for blob in group.own.values()]
+    places = {memory_of(blob) for blob in blobs}
+    for one, other in itertools.combinations(blobs, 2):
+        if memory_of(one)[0] < memory_of(other)[1] and memory_of(other)[0] < memory_of(one)[1]:
+            assert one.last < other.first or other.last < one.first
+    if phase == "train":  # 8 values that backward reads, the scores and their gradient, two gradients in turn
+        assert len(places) == 12
+        shared = {value.name for value in net.schedule.values if value.shared}
+        assert not shared, "a value that backward reads keeps its memory, whatever comes after"
+    else:
+        assert len(places) == 4, "the data and the predictions, and two in turn"
+    arena = max(end for _, end in places) - min(start for start, _ in places)
+    assert arena == len(places) * 4 * 12 * 8, "the memory of some blobs of 4 rows of 3 blocks, and nothing besides"
 
 
 def test_blobs_in_opaque_memory_are_read_as_plain_arrays(blocked: BlockedBackend) -> None:

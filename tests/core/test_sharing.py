@@ -362,7 +362,7 @@ def test_tied_to_a_buffer() -> None:
 
 
 def test_tied_to_nothing_or_to_another_shape() -> None:
-    with pytest.raises(TopologyError, match="layer 'out' is tied to parameter 'in/V', which the net lacks"):
+    with pytest.raises(TopologyError, match=r"to parameter 'in/V', which the net lacks \(did you mean 'in/"):
         net_of(*autoencoder()[:2], MatrixLayer(name="out", bottoms="code", tops="x", width=5, tied="in/V"))
     with pytest.raises(TopologyError, match=r"layer 'out' is tied to 'in/W' of shape \(5, 2\), but needs \(2, 5\)"):
         net_of(*autoencoder()[:2], MatrixLayer(name="out", bottoms="code", tops="x", width=5, tied="in/W"))

@@ -13,7 +13,7 @@ from .options import common, json_option
 @json_option
 @common
 def command(as_json: bool) -> None:
-    """List the backends, and why one cannot be used here."""
+    """List the backends: what each computes with, or why it cannot."""
     from .screen import print_json, print_table
 
     found = backends()
@@ -21,13 +21,13 @@ def command(as_json: bool) -> None:
         print_json(found)
         return
     print_table(
-        ("backend", "usable", "from", "reason"),
+        ("backend", "usable", "from", "computes with"),
         [
             (
                 one["name"],
                 "yes" if one["usable"] else "no",
                 f"{one['distribution']} {one['version']}",
-                one["reason"] or "",
+                one["reason"] or ", ".join(f"{name}: {value}" for name, value in one["environment"].items()),
             )
             for one in found
         ],
@@ -42,8 +42,11 @@ def backends() -> list[dict[str, Any]]:
     here = registry()
     found: list[dict[str, Any]] = []
     for offer in here.offers("backend"):
+        environment: dict[str, Any] = {}
         try:
-            reason = here.open_offer(offer).unusable()
+            cls = here.open_offer(offer)
+            reason = cls.unusable()
+            environment = {} if reason else cls().environment()
         except PluginError as error:
             reason = "; ".join(part for part in (str(error.args[0]), error.remedy) if part)
         except Exception as error:  # of a plugin
@@ -54,6 +57,7 @@ def backends() -> list[dict[str, Any]]:
                 "name": name,
                 "usable": reason is None,
                 "reason": reason,
+                "environment": environment,
                 "distribution": offer.distribution,
                 "version": offer.provenance.version,
             }

@@ -58,7 +58,7 @@ def command(
 
     file = read_net(net, sets, seed)
     fresh = dataclasses.replace(file, layers=tuple(dataclasses.replace(layer) for layer in file.layers))
-    with fresh.net("train", backend=backend, dtype="float64") as made:
+    with fresh.net("train", backend=backend, dtype="float64", compute=None) as made:
         _move(made)
         errors: dict[str, float] = {}
         wrong: list[str] = []

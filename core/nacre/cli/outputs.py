@@ -39,13 +39,15 @@ def check_classes(names: Sequence[str], array: np.ndarray[Any, Any], file: str, 
 def best(array: np.ndarray[Any, Any], top: int, names: Sequence[str]) -> list[list[dict[str, Any]]]:
     """Give the highest numbers of every record: {class, name, value, percent}; percent if they are probabilities.
 
-    A record whose numbers are not all finite has none.
+    A record whose numbers are not all finite has none. A lone number, as a regression gives, is no class's: it has no
+    name unless there is one in `names`.
     """
     import numpy as np
 
     flat: Any = array.reshape(len(array), -1)
     finite: Any = np.isfinite(flat).all(axis=1)
-    shares = bool((flat[finite] >= 0).all() and np.allclose(flat[finite].sum(1), 1, atol=1e-3))
+    several = flat.shape[1] > 1
+    shares = several and bool((flat[finite] >= 0).all() and np.allclose(flat[finite].sum(1), 1, atol=1e-3))
     rows: list[list[dict[str, Any]]] = []
     for values, known in zip(flat, finite, strict=True):
         order = np.argsort(-values, kind="stable")[: top if known else 0]
@@ -53,7 +55,7 @@ def best(array: np.ndarray[Any, Any], top: int, names: Sequence[str]) -> list[li
             [
                 {
                     "class": int(place),
-                    "name": names[place] if place < len(names) else str(place),
+                    "name": names[place] if place < len(names) else str(place) * several,
                     "value": float(values[place]),
                     "percent": 100 * float(values[place]) if shares else None,
                 }
@@ -70,7 +72,7 @@ def print_best(rows: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         told = [
             f"{one['name']} {one['percent']:.2f} %"
             if one["percent"] is not None
-            else f"{one['name']} {one['value']:.5g}"
+            else f"{one['name']} {one['value']:.5g}".lstrip()
             for one in row
         ]
         click.echo(f"{number:{width}}: {', '.join(told) or 'not finite'}")

@@ -151,7 +151,8 @@ def run_predict(
     (blob,) = want.needed
     layers = layers_for(want, {blob: records.shape[1:]}, batch_size or min(100, len(records)))
     present = dataclasses.replace(file, layers=tuple(layers))
-    with present.net("predict", backend=backend, fallback="warn", keep=want.outputs) as made:
+    options: dict[str, Any] = {"fallback": "warn", "keep": want.outputs, "initialise": False}
+    with present.net("predict", backend=backend, **options) as made:
         if not sure:
             _check_shape(made, saved, records.shape[1:])
         load_parameters(made, saved, strict=False)

@@ -18,7 +18,7 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
     Nothing is trained, and no memory is taken for it, however large the net is.
     """
-    from ..show import HEAD, describe, rows, totals
+    from ..show import HEAD, describe, head, rows, totals
     from .screen import print_json, print_table
 
     made = read_net(net, sets, seed).net(phase, backend=backend, allocate=False, fallback="warn")
@@ -26,6 +26,6 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     if as_json:
         print_json(described)
         return
-    click.echo(f"net '{made.name}' in phase {made.phase}, {made.dtype} on {made.backend.name}\n")
+    click.echo(f"{head(made)}\n")
     print_table(HEAD, rows(described), right=(3,))
     click.echo("\n" + "\n".join(totals(described)))

@@ -56,7 +56,7 @@ def run_test(file: NetFile, saved: Snapshot, phase: str, backend: str | None) ->
     """
     from ..resume import load_parameters
 
-    with file.net(phase, backend=backend) as made:
+    with file.net(phase, backend=backend, initialise=False) as made:
         load_parameters(made, saved, strict=False)
         loss = made.forward_epoch()
         return {"phase": phase, "iterations": saved.iteration, "loss": loss, "statistics": made.statistics()}

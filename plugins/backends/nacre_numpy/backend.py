@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from nacre import Array, HostMemory, Own
-from nacre.backend import loop
-from nacre.schedule import Step
+from nacre import Array, HostMemory, LayerState, Own
 
 from .threads import Blas, Pool, small_buffers
 
@@ -41,13 +39,13 @@ class NumpyBackend(HostMemory):
     def unpack(self, blob: Own, array: Array) -> None:
         array[...] = blob.memory.transpose(0, 3, 1, 2)
 
-    def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
+    def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
         for blob in blobs:
-            if blob.layout is None:
-                images, channels, rows, columns = blob.shape
-                blob.layout = "channels last"
-                blob.memory = self.empty((images, rows, columns, channels), blob.dtype)
-        return loop(steps)
+            blob.layout = "channels last"
+
+    def place(self, blob: Own, array: Array) -> None:
+        images, channels, rows, columns = blob.shape
+        blob.memory = self.view(array, (images, rows, columns, channels))
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
         """Run a pass alone on the pool's threads, with BLAS kept to one and NumPy's iterators to small buffers."""

@@ -130,8 +130,7 @@ class PoolingKernel(OneBottom):
         self.axes = pooled_axes(layer, inputs[0].shape)
         self.shape = inputs[0].shape
         self.blobs = [backend.blob((*self.shape[:2], *(axis.windows for axis in self.axes)))]
-        if type(layer.pooling) is Mean:
-            self.reads = ""
+        self.reads = layer.pooling.reads
 
     def ready(self) -> None:
         images, channels, height, width = self.shape

@@ -13,12 +13,24 @@ nacre_api = "1"
 
 BACKENDS = {"onednn": "nacre_onednn.backend:OnednnBackend"}
 KERNELS = {
+    ("BatchNorm", "onednn"): "nacre_onednn.batch_norm:BatchNormKernel",
+    ("Concat", "onednn"): "nacre_onednn.concat:ConcatKernel",
     ("Convolution", "onednn"): "nacre_onednn.convolution:ConvolutionKernel",
+    ("ElementWise", "onednn"): "nacre_onednn.element_wise:AddKernel",
     ("InnerProduct", "onednn"): "nacre_onednn.inner_product:InnerProductKernel",
+    ("LRN", "onednn"): "nacre_onednn.lrn:LRNKernel",
     ("Pooling", "onednn"): "nacre_onednn.pooling:PoolingKernel",
-    ("neuron/ReLU", "onednn"): "nacre_onednn.relu:ReLUKernel",
     ("Dropout", "onednn"): "nacre_onednn.dropout:DropoutKernel",
     ("SoftmaxLoss", "onednn"): "nacre_onednn.loss:SoftmaxLossKernel",
+    ("Split", "onednn"): "nacre_onednn.element_wise:SplitKernel",
+    ("neuron/ELU", "onednn"): "nacre_onednn.neurons:NeuronKernel",
+    ("neuron/GELU", "onednn"): "nacre_onednn.neurons:NeuronKernel",
+    ("neuron/LReLU", "onednn"): "nacre_onednn.neurons:NeuronKernel",
+    ("neuron/ReLU", "onednn"): "nacre_onednn.relu:ReLUKernel",
+    ("neuron/Sigmoid", "onednn"): "nacre_onednn.neurons:NeuronKernel",
+    ("neuron/SiLU", "onednn"): "nacre_onednn.neurons:NeuronKernel",
+    ("neuron/Softplus", "onednn"): "nacre_onednn.neurons:NeuronKernel",
+    ("neuron/Tanh", "onednn"): "nacre_onednn.neurons:NeuronKernel",
     ("regularizer/L2", "onednn"): "nacre_onednn.update:L2Kernel",
     ("solver/SGD", "onednn"): "nacre_onednn.update:SGDKernel",
 }

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import os
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from nacre import Array, HostMemory, NacreError, Own, open_backend
+from nacre import Array, HostMemory, LayerState, NacreError, Own, open_backend
 from nacre.schedule import Step
 from nacre.threads import number_of_threads
 
+from .element_wise import add_up
 from .kernel import OnednnKernel, stays_plain
 from .layouts import decide
-from .library import advice, find, library
-from .primitives import PLAIN, Call, describe, plain, reorder
-from .record import Record, Scratch
-
-
-class Building:
-    """What a net that is being made has: kernels when it is set up, own blobs when it is allocated.
-
-    All of it gets one layout, so that own blobs of one shape are alike throughout a net.
-    """
-
-    def __init__(self) -> None:
-        self._members: list[weakref.ref[Any]] = []  # a net that cannot be made leaves nothing behind
-
-    def add(self, member: OnednnKernel | Own) -> None:
-        """Take in a kernel or a blob."""
-        self._members.append(weakref.ref(member))
-
-    def members(self, kind: type) -> list[Any]:
-        """Give those that are still there, in order."""
-        return [one for member in self._members if isinstance(one := member(), kind)]
+from .library import RUNTIMES, advice, find, library
+from .native import helper
+from .primitives import PLAIN, TYPES, Call, describe, plain, reorder
+from .record import Record, Scratch, sizes_of
+from .rewrite import relu_behind_max_pooling
 
 
 class OnednnBackend(HostMemory):
     """oneDNN on the processor. Own blobs are images in channels-last or blocked layout; all others are plain.
+
+    In a net that computes in bf16, nearly all blobs of its kernels are own ones.
 
     A run of its steps is recorded when it is first called, and replayed afterwards.
     """
@@ -56,39 +41,58 @@ class OnednnBackend(HostMemory):
     def __init__(self) -> None:
         super().__init__()
         self.library = library()
+        self.computes = ("bf16",) if self.library.narrow else ()
+        self.lacks = {} if self.library.narrow else {"bf16": "bf16 needs a processor with avx512_bf16 or AMX"}
         self.threads = number_of_threads()
         self.scratch = Scratch()
         self.recording: Record | None = None
         self._process = os.getpid()
-        self._local = threading.local()
 
-    @property
-    def building(self) -> Building:
-        """The net that the calling thread is making."""
-        if not hasattr(self._local, "building"):
-            self._local.building = Building()
-        return self._local.building
+    def environment(self) -> dict[str, Any]:
+        return {
+            "threads": self.threads,
+            "library": f"oneDNN {self.library.version}",
+            "runtime": RUNTIMES[self.library.runtime],
+            "instructions": self.library.instructions,
+            "helper": "compiled" if helper() is not None else "none",
+        }
 
     # Memory
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
-        return dtype != "float32" or stays_plain(shape)
-
-    def own(self, shape: tuple[int, ...], dtype: str) -> Own:
-        blob = super().own(shape, dtype)
-        self.building.add(blob)
-        return blob
+        return dtype not in TYPES or stays_plain(shape, dtype)
 
     def elements(self, blob: Own) -> Array | None:
-        return blob.memory
+        return blob.memory if blob.dtype == "float32" else None
+
+    def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
+        with self.on_threads():
+            ours = [kernel for kernel in kernels if isinstance(kernel, OnednnKernel)]
+            decide(ours, blobs, plan, self.environment())
+
+    def storage(self, blob: Own) -> tuple[int, str]:
+        return blob.size, "uint16" if blob.dtype == "bf16" else blob.dtype
+
+    def place(self, blob: Own, array: Array) -> None:
+        blob.memory = array[: blob.size]
 
     def pack(self, array: Array, blob: Own) -> None:
-        plain_desc, desc = plain(*blob.shape), describe(blob.shape, blob.layout or PLAIN)
+        plain_desc, desc = plain(*blob.shape), describe(blob.shape, blob.layout or PLAIN, blob.dtype)
         self.enqueue(reorder("array", plain_desc, "blob", desc), {"array": array, "blob": blob.memory})
 
     def unpack(self, blob: Own, array: Array) -> None:
-        plain_desc, desc = plain(*blob.shape), describe(blob.shape, blob.layout or PLAIN)
+        plain_desc, desc = plain(*blob.shape), describe(blob.shape, blob.layout or PLAIN, blob.dtype)
         self.enqueue(reorder("blob", desc, "array", plain_desc), {"array": array, "blob": blob.memory})
+
+    def add(self, part: Own, total: Own, *, first: bool) -> None:
+        desc = describe(total.shape, total.layout or PLAIN, total.dtype)
+        calls = reorder("part", desc, "total", desc) if first else add_up(["total", "part"], "total", desc)
+        self.enqueue(calls, {"part": part.memory, "total": total.memory})
+
+    # Nets
+
+    def rewrite(self, graph: Any) -> Any:
+        return relu_behind_max_pooling(graph)
 
     # Runs
 
@@ -104,28 +108,14 @@ class OnednnBackend(HostMemory):
         Outside a run, where somebody only looks into a blob, they are run at once.
         """
         record = self.recording or Record()
+        arrays = {**self.scratch.arrays(sizes_of(calls, buffers)), **buffers}
+        addresses = {name: array.ctypes.data for name, array in arrays.items()}
         for call in calls:
-            self.scratch.reserve({name: size for name, size in call.sizes().items() if name not in buffers})
-            arrays = {name: buffers.get(name) for name, _ in call.buffers.values()}
-            arrays = {name: self.scratch.array(name) if one is None else one for name, one in arrays.items()}
-            record.add_call(call, {name: one.ctypes.data for name, one in arrays.items()}, list(arrays.values()))
+            record.add_call(call, addresses, [arrays[name] for name, _ in call.buffers.values()])
         if self.recording is None:
             record.replay(self.threads)()
 
-    def compile(self, steps: Sequence[Step], blobs: Iterable[Own], plan: dict[str, Any]) -> Callable[[], None]:
-        """Make one call of a run; the first run of a net decides the layouts of the whole net."""
-        building, self._local.building = self.building, Building()
-        kernels = list(dict.fromkeys([*building.members(OnednnKernel), *(step.state for step in steps)]))
-        kernels = [one for one in kernels if isinstance(one, OnednnKernel) and one.allocated]
-        own = list({id(blob): blob for blob in (*blobs, *building.members(Own))}.values())
-        with self._threads():
-            decide(kernels, own, plan)
-        for blob in own:
-            if blob.memory is None:
-                blob.memory = self.empty((blob.size,), blob.dtype)
-        return self._recorded(steps)
-
-    def _recorded(self, steps: Sequence[Step]) -> Callable[[], None]:
+    def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         record: Record | None = None
         replay: Callable[[], None] | None = None
 
@@ -145,7 +135,7 @@ class OnednnBackend(HostMemory):
         return run
 
     @contextmanager
-    def _threads(self) -> Iterator[None]:
+    def on_threads(self) -> Iterator[None]:
         """Let the calling thread's parallel regions have the backend's number of threads, and put back what it was.
 
         PyTorch, where it is in the process, has its threads from the same OpenMP.
@@ -169,7 +159,7 @@ class OnednnBackend(HostMemory):
                     "backend 'onednn' was opened before this process was forked, and OpenMP does not survive that",
                     "start processes with 'spawn' or 'forkserver', or open the backend in the child only",
                 )
-            with self._threads():
+            with self.on_threads():
                 alone()
 
         return here

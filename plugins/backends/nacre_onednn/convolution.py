@@ -43,14 +43,16 @@ class Forms:
     `weight` is plain: (filters, channels, rows, columns), or (groups, filters / groups, ...).
     """
 
-    def __init__(self, g: Geometry, groups: int, bias: bool, relu: bool) -> None:
+    def __init__(self, g: Geometry, groups: int, bias: bool, relu: bool, dtype: str = "float32") -> None:
         filters = g.top[1]
         shape = (groups, filters // groups, *g.weight[1:]) if groups > 1 else g.weight
-        self.weight, self.free_weight = plain(*shape), free(*shape)
+        self.weight = plain(*shape)
+        self.free_weight, self.free_gradient = free(*shape, dtype=dtype), free(*shape)
         self.bias = plain(filters) if bias else None
         self.relu = relu
-        rest = (dims(g.stride), dims((0, 0)), dims(g.pad))
-        reach = [(out - 1) * stride + kernel for out, stride, kernel in zip(g.out, g.stride, g.kernel, strict=True)]
+        gaps = [step - 1 for step in g.dilation]  # oneDNN counts dilation from 0
+        rest = (dims(g.stride), dims(gaps), dims(g.pad))
+        reach = [(out - 1) * stride + extent for out, stride, extent in zip(g.out, g.stride, g.extent, strict=True)]
         ends = [max(0, end - length - pad) for end, length, pad in zip(reach, g.image, g.pad, strict=True)]
         self.sizes = (*rest, dims(ends))
 
@@ -63,7 +65,7 @@ class Forms:
     def backward(self, part: str, x: Desc, y: Desc) -> Primitive:
         """Give the primitive of the gradient of the weights or of the data."""
         hint = self.forward(x, y).desc
-        weights = [self.free_weight, self.bias] if part == "weights" else [self.free_weight]
+        weights = [self.free_gradient, self.bias] if part == "weights" else [self.free_weight]
         return Primitive(
             f"convolution_backward_{part}", library().engine, dnnl.CONVOLUTION_DIRECT,
             x, *weights, y, *self.sizes, hint, attributes(),
@@ -71,7 +73,7 @@ class Forms:
 
 
 class ConvolutionKernel(OnednnKernel, reads="inputs"):
-    """Convolution in groups or without, with stride and padding; applies ReLU itself.
+    """Convolution in groups or without, with stride, padding and dilation; applies ReLU itself.
 
     The weights stay plain outside, and are copied into the layouts of the primitives in every pass: they are small.
     """
@@ -99,7 +101,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         self.geometry = declare(self, layer, backend, inputs)
         self.relu = is_relu(layer.neuron)
-        self.forms = Forms(self.geometry, layer.n_group, layer.bias, self.relu)
+        self.forms = Forms(self.geometry, layer.n_group, layer.bias, self.relu, backend.compute)
         if self.relu:
             self.reads = "inputs blobs"
 
@@ -129,9 +131,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return gate(y, "gated")
         make = self.forms.forward if part == "forward" else lambda x, y: self.forms.backward(part, x, y)
         if way == ANY:
-            primitive = make(free(*self.inputs[0].shape), free(*self.blobs[0].shape))
+            primitive = make(*(free(*blob.shape, dtype=blob.dtype) for blob in (bottom, top)))
         elif way == AS_THE_TOP:
-            primitive = make(describe(self.inputs[0].shape, layouts(self.blobs[0])), y)
+            primitive = make(describe(bottom.shape, layouts(top), bottom.dtype), y)
         else:
             primitive = make(x, y)
         return getattr(self, f"_{part}")(primitive, x, y)

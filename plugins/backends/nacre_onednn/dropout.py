@@ -10,25 +10,24 @@ from nacre import LayerState, Own
 from nacre.random import name_key
 from nacre_layers.dropout import DropoutLayer
 
-from .kernel import stays_plain, unfit
+from .kernel import unfit
 from .native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
 from .record import recorder
 
 
-class DropoutKernel(LayerState, reads="", dtypes=("float32",)):
+class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
     """Multiplies by a mask that is a function of the seed, the layer's name, the iteration and the element."""
 
     @classmethod
     def supports(cls, layer: DropoutLayer, inputs: list[Any]) -> str | None:
         if helper() is None:
             return MISSING
-        if reason := unfit(inputs):
-            return reason
-        return None if stays_plain(inputs[0].shape) else "serves blobs in C order, which fixes the elements' numbers"
+        return unfit(inputs)
 
     def __init__(self, layer: DropoutLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         acts = self.phase == "train"
+        self.on_plain = acts  # C order fixes the elements' numbers; where it does nothing, it needs no copies either
         self.blobs = [backend.blob(inputs[0].shape) if acts else backend.alias(inputs[0])]
         self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
         self.key = np.array([backend.seed & (2**64 - 1), name_key(layer.name)], np.uint64)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from nacre import Array, Neuron
-from nacre_layers.inner_product import InnerProductLayer, InnerProductState
+from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not_plain
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .convolution import into
+from .convolution import Buffer, into
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
 from .library import library
 from .primitives import (
@@ -19,9 +20,11 @@ from .primitives import (
     DIFF_SRC,
     DIFF_WEIGHT,
     DST,
+    PLAIN,
     SRC,
     WEIGHT,
     Call,
+    Desc,
     Primitive,
     attributes,
     call,
@@ -31,6 +34,9 @@ from .primitives import (
     strided,
 )
 
+ONE_BF16 = 0x3F80
+Laid = Callable[..., Desc]
+"""Describes weights of a shape: `plain` or `free`."""
 PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
 """Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; and one
 with weights that are packed before as a whole, which pays where the batch is large."""
@@ -43,7 +49,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-        return unfit(inputs)
+        return unfit(inputs) or not_plain(layer, inputs)
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -53,7 +59,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         if self.relu:
             self.reads = "inputs blobs"
         images, outputs = self.blobs[0].shape
-        self.x, self.y = plain(images, self.features), plain(images, outputs)
+        self.dtype = backend.compute
+        self.x, self.y = plain(images, self.features, dtype=self.dtype), plain(images, outputs, dtype=self.dtype)
         self.weight, self.bias = plain(outputs, self.features), plain(outputs) if layer.bias else None
         self.row = plain(1, outputs)
 
@@ -61,15 +68,22 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return self.relu
 
     def ready(self) -> None:
-        self.ones = self.backend.empty((1, self.blobs[0].shape[0]))
-        self.ones[...] = 1
+        narrow = self.dtype == "bf16"
+        self.ones = self.backend.empty((1, self.blobs[0].shape[0]), "uint16" if narrow else "float32")
+        self.ones[...] = ONE_BF16 if narrow else 1
         super().ready()
 
     def buffers(self) -> dict[str, Array]:
         return {**super().buffers(), "ones": self.ones}
 
+    @property
+    def flat(self) -> bool:
+        """Whether the bottom can be read as a matrix where it is."""
+        x = self.inputs[0]
+        return x.dtype == self.dtype and (x.layout == PLAIN or len(x.shape) != 4 or x.shape[2:] == (1, 1))
+
     def parts(self) -> list[str]:
-        flatten = self.inputs[0].layout != "plain"
+        flatten = not self.flat
         parts = [*(["flatten"] if flatten else []), "forward"]
         if self.blobs_diff[0] is None:
             return parts
@@ -86,69 +100,79 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return (PRODUCT, GEMM, PACKED) if part in ("forward", "weights", "data") else ("",)
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        images = self.inputs[0]
-        flat = images.layout == "plain"
-        self.source, self.gradient = ("x", "dx") if flat else ("Flat x", "flat dx")
+        self.source, self.gradient = ("x", "dx") if self.flat else ("Flat x", "flat dx")
         self.top = "gated" if self.relu else "dy"
         if part == "gate":
             return gate(self.y, "gated")
-        if part == "flatten":
-            return reorder("x", describe_blob(images, layouts), self.source, plain(*images.shape))
-        if part == "unflatten":
-            return reorder(self.gradient, plain(*images.shape), "dx", describe_blob(images, layouts))
+        if part in ("flatten", "unflatten"):
+            blob, flat = self._bottom(layouts)
+            return reorder("x", blob, self.source, flat) if part == "flatten" else reorder("flat dx", flat, "dx", blob)
         if way == PRODUCT:
             return getattr(self, f"_{part}_product")()
-        return getattr(self, f"_{part}")(self.weight if way == GEMM else free(*self.parameters[0].shape))
+        return getattr(self, f"_{part}")(plain if way == GEMM else free)
+
+    def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
+        """Describe the bottom as it lies, and flattened."""
+        x = self.inputs[0]
+        if x.layout == PLAIN:  # of any number of axes
+            return plain(x.shape[0], self.features, dtype=x.dtype), self.x
+        return describe_blob(x, layouts), plain(*x.shape, dtype=self.dtype)
 
     # As products of matrices
 
     def _forward_product(self) -> list[Call]:
         outputs, features = self.parameters[0].shape
-        turned = strided((features, outputs), (1, features))
+        turned = strided((features, outputs), (1, features), self.dtype)
         bias = None if self.bias is None else self.row
         primitive = Primitive("matmul", library().engine, self.x, turned, bias, self.y, attributes(self.relu))
-        buffers = {SRC: (self.source, self.x), WEIGHT: ("weight", turned), DST: ("y", self.y)}
-        return [call(primitive, {**buffers, **({BIAS: ("bias", self.row)} if bias else {})})]
+        narrowing, (weight, _) = self._narrowed()
+        buffers = {SRC: (self.source, self.x), WEIGHT: (weight, turned), DST: ("y", self.y)}
+        return [*narrowing, call(primitive, {**buffers, **({BIAS: ("bias", self.row)} if bias else {})})]
+
+    def _narrowed(self) -> tuple[list[Call], Buffer]:
+        return into("weight", self.weight, plain(*self.parameters[0].shape, dtype=self.dtype))
 
     def _weights_product(self) -> list[Call]:
         images, outputs = self.blobs[0].shape
-        turned = strided((outputs, images), (1, outputs))
+        turned = strided((outputs, images), (1, outputs), self.dtype)
         primitive = Primitive("matmul", library().engine, turned, self.x, None, self.weight, attributes())
         calls = [
             call(primitive, {SRC: (self.top, turned), WEIGHT: (self.source, self.x), DST: ("dweight", self.weight)})
         ]
         if self.bias is not None:
-            ones = plain(1, images)
+            ones = plain(1, images, dtype=self.dtype)
             primitive = Primitive("matmul", library().engine, ones, self.y, None, self.row, attributes())
             calls.append(call(primitive, {SRC: ("ones", ones), WEIGHT: (self.top, self.y), DST: ("dbias", self.row)}))
         return calls
 
     def _data_product(self) -> list[Call]:
-        primitive = Primitive("matmul", library().engine, self.y, self.weight, None, self.x, attributes())
+        narrowing, weight = self._narrowed()
+        primitive = Primitive("matmul", library().engine, self.y, weight[1], None, self.x, attributes())
         return [
-            call(primitive, {SRC: (self.top, self.y), WEIGHT: ("weight", self.weight), DST: (self.gradient, self.x)})
+            *narrowing,
+            call(primitive, {SRC: (self.top, self.y), WEIGHT: weight, DST: (self.gradient, self.x)}),
         ]
 
     # As inner products, the weights as they are or as oneDNN likes them
 
-    def _hint(self, weight: Any) -> Primitive:
+    def _hint(self, laid: Laid) -> Primitive:
         return Primitive(
             "inner_product_forward", library().engine, dnnl.FORWARD_TRAINING,
-            self.x, weight, self.bias, self.y, attributes(self.relu),
+            self.x, laid(*self.parameters[0].shape, dtype=self.dtype), self.bias, self.y, attributes(self.relu),
         )  # fmt: skip
 
-    def _forward(self, weight: Any) -> list[Call]:
-        primitive = self._hint(weight)
+    def _forward(self, laid: Laid) -> list[Call]:
+        primitive = self._hint(laid)
         packing, packed = into("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
         buffers = {SRC: (self.source, self.x), WEIGHT: packed, DST: ("y", self.y)}
         if self.bias is not None:
             buffers[BIAS] = ("bias", self.bias)
         return [*packing, call(primitive, buffers)]
 
-    def _weights(self, weight: Any) -> list[Call]:
+    def _weights(self, laid: Laid) -> list[Call]:
         primitive = Primitive(
             "inner_product_backward_weights", library().engine,
-            self.x, weight, self.bias, self.y, self._hint(weight).desc, attributes(),
+            self.x, laid(*self.parameters[0].shape), self.bias, self.y, self._hint(laid).desc, attributes(),
         )  # fmt: skip
         inner = primitive.memory(dnnl.DIFF_WEIGHTS)
         packed = inner != self.weight
@@ -158,10 +182,10 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             buffers[DIFF_BIAS] = ("dbias", self.bias)
         return [call(primitive, buffers), *(reorder(result, inner, "dweight", self.weight) if packed else [])]
 
-    def _data(self, weight: Any) -> list[Call]:
+    def _data(self, laid: Laid) -> list[Call]:
         primitive = Primitive(
             "inner_product_backward_data", library().engine,
-            self.x, weight, self.y, self._hint(weight).desc, attributes(),
+            self.x, laid(*self.parameters[0].shape, dtype=self.dtype), self.y, self._hint(laid).desc, attributes(),
         )  # fmt: skip
         packing, packed = into("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
         buffers = {DIFF_DST: (self.top, self.y), WEIGHT: packed, DIFF_SRC: (self.gradient, self.x)}

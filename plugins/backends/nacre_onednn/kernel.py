@@ -16,6 +16,7 @@ from .primitives import (
     DIFF_DST,
     DIFF_SRC,
     DST,
+    IN_ORDER,
     PLAIN,
     SRC,
     Call,
@@ -26,8 +27,7 @@ from .primitives import (
     call,
     describe,
 )
-from .primitives import plain as plain_desc
-from .record import aligned, recorder
+from .record import aligned, recorder, sizes_of
 
 Layouts = Callable[[Own], str]
 """Gives the layout of a blob: the one that it has, or the one that is being tried."""
@@ -35,11 +35,10 @@ Layouts = Callable[[Own], str]
 
 def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Desc:
     """Describe how a blob lies; one of single pixels lies in every layout, so it is described like the one `beside`."""
-    if len(blob.shape) != 4:
-        return plain_desc(*blob.shape)
+    layout = layouts(blob)
     if beside is not None and blob.shape[2:] == (1, 1) and len(beside.shape) == 4:
-        return describe(blob.shape, unpadded(blob.shape, layouts(beside)))
-    return describe(blob.shape, layouts(blob))
+        layout = unpadded(blob.shape, layouts(beside))
+    return describe(blob.shape, layout, blob.dtype)
 
 
 def unfit(inputs: list[Any], count: int = 1) -> str | None:
@@ -53,9 +52,16 @@ FEW = 4
 """Images of up to so many channels stay plain: they come from a source, and go into one convolution."""
 
 
-def stays_plain(shape: tuple[int, ...]) -> bool:
-    """Say whether float32 blobs of a shape are plain in every net."""
+def stays_plain(shape: tuple[int, ...], dtype: str = "float32") -> bool:
+    """Say whether blobs of a shape are plain in every net; in bf16 few are, since plain arrays are not of it."""
+    if dtype == "bf16":
+        return not 2 <= len(shape) <= 5
     return len(shape) != 4 or shape[1] <= FEW or shape[2:] == (1, 1)
+
+
+def layout_of(shape: tuple[int, ...], candidate: str) -> str:
+    """Give the layout of own blobs of a shape: C order but for images, and blocks only where none would be padded."""
+    return unpadded(shape, candidate) if len(shape) == 4 else IN_ORDER
 
 
 def unpadded(shape: tuple[int, ...], layout: str) -> str:
@@ -66,8 +72,11 @@ def unpadded(shape: tuple[int, ...], layout: str) -> str:
 class OnednnKernel(LayerState, dtypes=("float32",)):
     """A kernel whose passes are lists of calls, made of parts such as "forward", "weights" and "data".
 
+    Blobs are of the type that the net computes in, `backend.compute`, and `describe_blob` tells oneDNN so; parameters
+    and their gradients are plain and float32.
+
     For every part there may be several ways, of which the backend takes the fastest, as it does for the layouts of
-    blobs; `ways` then says for each part which it is.
+    blobs; `taken` then has the calls of each part.
     """
 
     PASSES: ClassVar[Mapping[str, tuple[str, ...]]] = {"forward": ("forward",), "backward": ("data",)}
@@ -76,16 +85,9 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         super().__init__(layer, backend, inputs, diffs)
         self.inputs, self.diffs = inputs, diffs
         self.layer_name = getattr(layer, "name", type(layer).__name__)
-        self.ways: dict[str, str] = {}
-        self.decided = False
-        recorder(backend).building.add(self)
+        self.taken: dict[str, list[Call]] = {}
         self.own: dict[str, Array] = {}
         self.calls: dict[str, list[Call]] = {}
-
-    @property
-    def allocated(self) -> bool:
-        """Whether the net has got as far as giving blobs to this kernel."""
-        return isinstance(self.inputs[0], Own)
 
     # What a kernel says
 
@@ -111,26 +113,23 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         def layouts(blob: Own) -> str:
             return blob.layout or PLAIN
 
-        made = {part: self.make_first(part, layouts, self.ways.get(part)) for part in self.parts()}
+        with recorder(self.backend).on_threads():
+            made = {part: self.taken.get(part) or self.make_first(part, layouts) for part in self.parts()}
         self.calls = {
             name: [call for part in parts for call in made.get(part, ())] for name, parts in self.PASSES.items()
         }
-        sizes: dict[str, int] = {}
-        for one in (one for calls in self.calls.values() for one in calls):
-            for name, size in one.sizes().items():
-                sizes[name] = max(size, sizes.get(name, 0))
-        given = self.buffers()
+        sizes = sizes_of(call for calls in self.calls.values() for call in calls)
         self.own = {
             name: self.own[name] if name in self.own and self.own[name].nbytes >= size else aligned(size)
             for name, size in sizes.items()
             if name[0].isupper()
         }
-        recorder(self.backend).scratch.reserve(
-            {name: size for name, size in sizes.items() if name not in given and not name[0].isupper()}
-        )
+        there = {**self.buffers(), **self.own}
+        for calls in self.calls.values():
+            recorder(self.backend).scratch.reserve(sizes_of(calls, there))
 
     def make_first(self, part: str, layouts: Layouts, way: str | None = None) -> list[Call]:
-        """Make a part in this way, or in the first that there is; from now on it is this kernel's.
+        """Make a part in this way, or in the first that there is, and take it.
 
         Raises:
             Unimplemented: oneDNN has no good code for it.
@@ -140,7 +139,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
                 calls = self.make(part, one, layouts)
             except Unimplemented:
                 continue
-            self.ways[part] = one
+            self.taken[part] = calls
             return calls
         raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{part}' in these layouts")
 

@@ -1,48 +1,52 @@
-"""Which layouts the blobs of a run have, and which ways its kernels take: timed on scratch memory, kept in the plan."""
+"""Which layouts the blobs of a net have, and which ways its kernels take: timed on scratch memory, kept in the plan."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import itertools
+import mmap
 import time
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from nacre import NacreError, Own
 
-from .kernel import Layouts, OnednnKernel, unpadded
+from .cache import Kept, key_of
+from .kernel import Layouts, OnednnKernel, layout_of
 from .library import Unimplemented, library
 from .primitives import BLOCKED, CHANNELS_LAST, Call, Memory
-from .record import Scratch, make_arguments
+from .record import make_arguments
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
 ROUNDS = 5
 """Turns of a trial, of which the first warms the caches."""
 LONG = 0.02
 """Seconds above which two turns are enough."""
+PAGE = 4096
 CLEARLY = 0.97
 """What is not faster than this may be so by chance."""
 
 
-def layout_of(shape: tuple[int, ...], candidate: str) -> str:
-    """Give the layout of own blobs of a shape: blocks only where none would be padded."""
-    return unpadded(shape, candidate)
+def decide(
+    kernels: Sequence[OnednnKernel], blobs: Sequence[Own], plan: dict[str, Any], machine: Mapping[str, Any]
+) -> None:
+    """Give the blobs of a net their layouts, and its kernels their ways.
 
-
-def decide(kernels: Sequence[OnednnKernel], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
-    """Give layouts to blobs that have none, and ways to kernels that have not taken theirs.
-
-    Whatever is decided goes into `plan`; what it has decided already is followed, as far as this library can.
+    Whatever is decided goes into `plan`; what it has decided already is followed, as far as this library can. Else
+    the plan is the one that was kept for such a net on such a machine.
     """
-    undecided = [kernel for kernel in kernels if not kernel.decided]
-    open_blobs = [blob for blob in blobs if blob.layout is None]
-    if not undecided and not open_blobs:
-        return
-    if not _follow(undecided, plan):
-        found = _fastest(undecided, open_blobs)
-        plan.update(found, ways={**plan.get("ways", {}), **found["ways"]})
-        _follow(undecided, plan)
-    for blob in open_blobs:
-        blob.layout = layout_of(blob.shape, plan["layout"])
+    if kernels and not _follow(kernels, plan):
+        kept = Kept(key_of(kernels, machine))
+        found = kept.read()
+        if not _follow(kernels, found):
+            found = _fastest(kernels, blobs)
+            kept.write(found)
+        plan.clear()
+        plan.update(found)
+    for blob in blobs:
+        blob.layout = layout_of(blob.shape, plan.get("layout", CHANNELS_LAST))
 
 
 def _tried(candidate: str) -> Layouts:
@@ -59,9 +63,9 @@ def _follow(kernels: Sequence[OnednnKernel], plan: Mapping[str, Any]) -> bool:
             for part in kernel.parts():
                 kernel.make_first(part, layouts, _way_of(plan, kernel, part, layouts))
         except Unimplemented:
-            kernel.ways.clear()
+            for each in kernels:
+                each.taken.clear()
             return False
-        kernel.decided = True
     return True
 
 
@@ -74,33 +78,32 @@ def _way_of(plan: Mapping[str, Any], kernel: OnednnKernel, part: str, layouts: L
 
 
 def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str, Any]:
-    """Time the kernels in each candidate layout, every part in each of its ways.
+    """Time the kernels in each candidate layout, every part in each of its ways; let them take the fastest.
 
     Of the layouts, and of the ways of a part, a later one is taken only where it is clearly faster.
     """
     candidates = CANDIDATES if any(layout_of(blob.shape, BLOCKED) == BLOCKED for blob in blobs) else CANDIDATES[:1]
-    trials = {
-        (candidate, kernel.layer_name, id(kernel), part): _trials(kernel, part, _tried(candidate))
-        for candidate in candidates
-        for kernel in kernels
-        for part in kernel.parts()
-    }
-    time_all([trial for each in trials.values() for trial in each])
-    found: list[tuple[float, dict[str, Any]]] = []
-    for candidate in candidates:
-        total, ways = 0.0, dict[str, dict[str, str]]()
-        for (tried, name, _, part), each in trials.items():
-            if tried == candidate:
-                seconds, way = _clearly_least([(trial.seconds, trial.way) for trial in each] or [(float("inf"), "")])
-                total += seconds
-                if way:
-                    ways.setdefault(name, {})[part] = way
-        found.append((total, {"layout": candidate, "ways": ways}))
-    seconds, best = _clearly_least(found)
-    if seconds == float("inf"):
+    totals: dict[str, float] = dict.fromkeys(candidates, 0.0)
+    taken: dict[str, list[tuple[OnednnKernel, str, Trial]]] = {candidate: [] for candidate in candidates}
+    for kernel in kernels:
+        for part in kernel.parts():
+            trials = {candidate: _trials(kernel, part, _tried(candidate)) for candidate in candidates}
+            time_all([trial for each in trials.values() for trial in each])
+            for candidate, each in trials.items():
+                seconds, best = _clearly_least([(trial.seconds, trial) for trial in each] or [(inf, None)])
+                totals[candidate] += seconds
+                if best is not None:
+                    taken[candidate].append((kernel, part, best))
+    seconds, layout = _clearly_least([(total, candidate) for candidate, total in totals.items()])
+    if seconds == inf:
         names = ", ".join(kernel.layer_name for kernel in kernels)
         raise NacreError(f"oneDNN {library().version} cannot run {names} on one another's blobs")
-    return best
+    ways: dict[str, dict[str, str]] = {}
+    for kernel, part, trial in taken[layout]:
+        kernel.taken[part] = trial.calls
+        if trial.way:
+            ways.setdefault(kernel.layer_name, {})[part] = trial.way
+    return {"layout": layout, "ways": ways}
 
 
 def _clearly_least(found: Sequence[tuple[float, Any]]) -> tuple[float, Any]:
@@ -114,26 +117,27 @@ def _clearly_least(found: Sequence[tuple[float, Any]]) -> tuple[float, Any]:
 class Trial:
     """One way of one part, and the least time that it took."""
 
-    def __init__(self, way: str, calls: Sequence[Call]) -> None:
+    def __init__(self, way: str, calls: list[Call]) -> None:
         self.way, self.calls = way, calls
-        self.seconds = float("inf")
+        self.seconds = inf
         self.prepared: list[tuple[Any, ...]] = []
-        self.alive: list[Any] = []
 
-    def prepare(self, scratch: Scratch) -> None:
-        """Compile the primitives, and bind them to scratch memory."""
+    def prepare(self, addresses: Mapping[str, int]) -> None:
+        """Compile the primitives, and bind them to memory."""
         here = library()
         for call in self.calls:
-            memories = [Memory(desc, scratch.array(name).ctypes.data) for name, desc in call.buffers.values()]
+            memories = [Memory(desc, addresses[name]) for name, desc in call.buffers.values()]
             arguments = make_arguments(call, memories)
-            self.prepared.append((call.primitive.made, here.stream, len(memories), ctypes.addressof(arguments)))
-            self.alive += [memories, arguments]
+            alive = (memories, arguments)
+            self.prepared.append(
+                ((call.primitive.made, here.stream, len(memories), ctypes.addressof(arguments)), alive)
+            )
 
     def run(self) -> None:
         """Run once, and note the time."""
         execute = library().execute
         start = time.perf_counter()
-        for one in self.prepared:
+        for one, *_ in self.prepared:
             execute(*one)
         self.seconds = min(self.seconds, time.perf_counter() - start)
 
@@ -160,13 +164,20 @@ def _same(some: Sequence[Call], others: Sequence[Call]) -> bool:
 
 def time_all(trials: Sequence[Trial]) -> None:
     """Time trials in turns, so that what disturbs the machine for a moment does not fall on one of them alone."""
-    scratch = Scratch()
+    places: dict[str, int] = {}
     for trial in trials:
         for call in trial.calls:
-            scratch.reserve(call.sizes())
-    for trial in trials:
-        trial.prepare(scratch)
-    for number in range(ROUNDS):
+            for name, size in call.sizes().items():
+                places[name] = max(size, places.get(name, 0))
+    offsets = [0, *itertools.accumulate(-(-size // PAGE) * PAGE for size in places.values())]
+    with contextlib.closing(mmap.mmap(-1, max(offsets[-1], 1))) as memory:  # given back to the system at once
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        addresses = {name: start + offset for name, offset in zip(places, offsets, strict=False)}
         for trial in trials:
-            if number < 2 or trial.seconds < LONG:
-                trial.run()
+            trial.prepare(addresses)
+        for number in range(ROUNDS):
+            for trial in trials:
+                if number < 2 or trial.seconds < LONG:
+                    trial.run()
+        for trial in trials:
+            trial.prepared.clear()

@@ -20,11 +20,26 @@ SYSTEM = {"linux": "libdnnl.so.3", "darwin": "libdnnl.3.dylib", "win32": "dnnl.d
 SEQUENTIAL, OPENMP, TBB, SYCL = 1, 2, 4, 512
 RUNTIMES = {SEQUENTIAL: "one thread", OPENMP: "OpenMP", TBB: "TBB"}
 
+INSTRUCTIONS = {
+    0xFEF: "AMX",
+    0x1EF: "AVX-512 with fp16",
+    0xE7: "AVX-512 with bf16",
+    0x27: "AVX-512",
+    0x7: "AVX2",
+    0x3: "AVX",
+}
+"""What oneDNN calls a processor's instructions: the bits that must be there, the most first."""
+
+SPINS = "4000"
 SUCCESS, UNIMPLEMENTED = 0, 3
-FLOAT32 = 3
-FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
+BFLOAT16, FLOAT32 = 2, 3
+FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
 CONVOLUTION_DIRECT = 1
-RELU, RELU_OF_RESULT = 0x20, 0x100
+RELU, TANH, ELU, SOFT_RELU, LOGISTIC, GELU_TANH, SWISH, GELU = 0x20, 0x21, 0x22, 0x27, 0x29, 0x2B, 0x2C, 0x31
+RELU_OF_RESULT, TANH_OF_RESULT, ELU_OF_RESULT, LOGISTIC_OF_RESULT = 0x100, 0x101, 0x102, 0x104
+NORM_GIVEN, NORM_SCALE, NORM_SHIFT, NORM_RELU = 1, 2, 4, 8
+LRN_ACROSS, LRN_WITHIN = 0xAFF, 0xBFF
+BINARY_ADD = 0x1FFF0
 POOLING_MAX, POOLING_ALL, POOLING_INSIDE = 0x1FF, 0x2FF, 0x3FF
 SCRATCHPAD_OF_USER = 1
 ANY, BLOCKED_8, BLOCKED_16, CHANNELS_LAST = 1, 102, 78, 22
@@ -96,8 +111,12 @@ class Library:
         self.call("stream_create", ctypes.byref(self.stream), self.engine, 1)
         self.execute = self.functions.dnnl_primitive_execute
         self.execute.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
-        self.wide = bool(self.functions.dnnl_get_effective_cpu_isa() & 0x20)
+        instructions = self.functions.dnnl_get_effective_cpu_isa()
+        self.instructions = next((name for bits, name in INSTRUCTIONS.items() if instructions & bits == bits), "SSE4.1")
+        self.wide = bool(instructions & 0x20)
         """Whether the processor has AVX-512, whose blocks are of 16 channels."""
+        self.narrow = instructions & 0xE7 == 0xE7
+        """Whether it has avx512_bf16, as every processor with AMX."""
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function that gives a status.
@@ -134,12 +153,14 @@ def _load(path: str) -> ctypes.PyDLL:
     """Load a library, telling libgomp before to give up a processor soon when it waits.
 
     Its threads would spin for long where another process wants the processor: a step of LeNet took 210 ms instead of 6.
+    With 2000 turns or fewer they fall asleep inside a step, which takes twice as long then on a quiet machine; with
+    10000 it takes twice as long on a busy one.
     The library keeps the interpreter's lock, because taking it back from a busy thread costs more than a primitive.
     """
     name = "GOMP_SPINCOUNT"
     spins = name not in os.environ and "OMP_WAIT_POLICY" not in os.environ
     if spins:
-        os.environ[name] = "10000"
+        os.environ[name] = SPINS
     try:
         return ctypes.PyDLL(path)
     except OSError as error:

@@ -14,7 +14,7 @@ from .native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
 from .record import recorder
 
 
-class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",)):
+class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
     """Loss and gradient over scores (images, classes)."""
 
     @classmethod
@@ -23,6 +23,8 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",)):
             return MISSING
         if reason := unfit(inputs, 2):
             return reason
+        if layer.weights or layer.ignore_label is not None or layer.normalize == "none":
+            return "serves no weights, no ignored label, and no normalize='none'"
         scores, labels = inputs
         if len(scores.shape) != 2:
             return "serves scores of two axes"

@@ -1,13 +1,15 @@
-"""Max and mean pooling of images with two axes."""
+"""Max and mean pooling of images with two axes, with ReLU in one."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from nacre import Neuron
+from nacre_layers.neurons import is_relu
 from nacre_layers.pooling import Axis, Max, Mean, PoolingLayer, pooled_axes
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, stays_plain, unfit
 from .library import Unimplemented, library
 from .primitives import (
     CHANNELS_LAST,
@@ -45,7 +47,9 @@ def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:
 
 
 class PoolingKernel(OnednnKernel, reads=""):
-    """Max and mean pooling; of equal maxima the first gets the gradient, which forward has noted."""
+    """Max and mean pooling, with ReLU behind it; of equal maxima the first gets the gradient, as forward has noted."""
+
+    PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "data")}
 
     @classmethod
     def supports(cls, layer: PoolingLayer, inputs: list[Any]) -> str | None:
@@ -58,7 +62,7 @@ class PoolingKernel(OnednnKernel, reads=""):
         number = algorithm(layer, axes)
         if number is None:
             return f"serves Max, and Mean where oneDNN divides by the same cells, not {layer.pooling!r}"
-        forms = Forms(shape, axes, number)
+        forms = Forms(shape, axes, number, is_relu(layer.neuron))
         layout = PLAIN if stays_plain(shape) else CHANNELS_LAST
         try:
             forms.backward(describe(shape, layout), describe(forms.top, layout))
@@ -70,12 +74,24 @@ class PoolingKernel(OnednnKernel, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         shape = inputs[0].shape
         axes = pooled_axes(layer, shape)
-        self.forms = Forms(shape, axes, algorithm(layer, axes) or 0)
+        self.relu = is_relu(layer.neuron)
+        self.forms = Forms(shape, axes, algorithm(layer, axes) or 0, self.relu)
         self.blobs = [backend.blob(self.forms.top)]
+        if self.relu:
+            self.reads = "blobs"
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
+
+    def parts(self) -> list[str]:
+        parts = super().parts()
+        return [*parts, "gate"] if self.relu and "data" in parts else parts
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         bottom, top = self.inputs[0], self.blobs[0]
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
+        if part == "gate":
+            return gate(y, "gated")
         trained = "data" in self.parts()
         forward = self.forms.forward(x, y, trained)
         keeps = {}
@@ -83,14 +99,15 @@ class PoolingKernel(OnednnKernel, reads=""):
             keeps = {SPACE: ("Winners", forward.memory(dnnl.WORKSPACE))}
         if part == "forward":
             return [call(forward, {SRC: ("x", x), DST: ("y", y), **keeps})]
-        return [call(self.forms.backward(x, y), {DIFF_DST: ("dy", y), DIFF_SRC: ("dx", x), **keeps})]
+        above = "gated" if self.relu else "dy"
+        return [call(self.forms.backward(x, y), {DIFF_DST: (above, y), DIFF_SRC: ("dx", x), **keeps})]
 
 
 class Forms:
     """The primitives of a pooling of one shape."""
 
-    def __init__(self, shape: tuple[int, ...], axes: list[Axis], number: int) -> None:
-        self.shape, self.number = shape, number
+    def __init__(self, shape: tuple[int, ...], axes: list[Axis], number: int, relu: bool) -> None:
+        self.shape, self.number, self.relu = shape, number, relu
         self.top = (*shape[:2], *(axis.windows for axis in axes))
         ends = [max(0, (one.windows - 1) * one.stride + one.kernel - one.length - one.pad) for one in axes]
         self.sizes = (
@@ -103,12 +120,10 @@ class Forms:
 
     def forward(self, x: Desc, y: Desc, trained: bool = True) -> Primitive:
         kind = dnnl.FORWARD_TRAINING if trained else dnnl.FORWARD_INFERENCE
-        return self._make("forward", [kind], x, y)
+        return self._make("forward", [kind], x, y, attributes(self.relu))
 
     def backward(self, x: Desc, y: Desc) -> Primitive:
-        return self._make("backward", [], x, y, self.forward(x, y).desc)
+        return self._make("backward", [], x, y, self.forward(x, y).desc, attributes())
 
-    def _make(self, kind: str, first: list[int], x: Desc, y: Desc, *hint: Any) -> Primitive:
-        return Primitive(
-            f"pooling_{kind}", library().engine, *first, self.number, x, y, *self.sizes, *hint, attributes()
-        )
+    def _make(self, kind: str, first: list[int], x: Desc, y: Desc, *last: Any) -> Primitive:
+        return Primitive(f"pooling_{kind}", library().engine, *first, self.number, x, y, *self.sizes, *last)

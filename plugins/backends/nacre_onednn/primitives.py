@@ -16,6 +16,8 @@ MOST_AXES = 12
 # Arguments of primitives
 SRC, DST, WEIGHT, BIAS, SPACE, SCRATCH = 1, 17, 33, 41, 64, 80
 DIFF_SRC, DIFF_DST, DIFF_WEIGHT, DIFF_BIAS = 129, 145, 161, 169
+MEAN, VARIANCE, SCALE, SHIFT, DIFF_SCALE, DIFF_SHIFT = 49, 50, 51, 52, 255, 256
+SRC_1, MANY_SRC = 2, 1024
 
 
 class Handle:
@@ -52,41 +54,45 @@ def dims(numbers: Sequence[int]) -> Any:
     return (ctypes.c_int64 * MOST_AXES)(*numbers)
 
 
+TYPES = {"bf16": dnnl.BFLOAT16, "float32": dnnl.FLOAT32}
+
+
 @cache
-def tagged(shape: tuple[int, ...], tag: int) -> Desc:
-    """Describe float32 of a shape in the layout of a format tag."""
+def tagged(shape: tuple[int, ...], tag: int, dtype: str = "float32") -> Desc:
+    """Describe numbers of a type and shape in the layout of a format tag."""
     handle = ctypes.c_void_p()
     library().call(
-        "memory_desc_create_with_tag", ctypes.byref(handle), len(shape), dims(shape), dnnl.FLOAT32, ctypes.c_int(tag)
+        "memory_desc_create_with_tag", ctypes.byref(handle), len(shape), dims(shape), TYPES[dtype], ctypes.c_int(tag)
     )
     return Desc(handle)
 
 
-def plain(*shape: int) -> Desc:
-    """Describe float32 in C order."""
-    return tagged(shape, dnnl.PLAIN[len(shape)])
+def plain(*shape: int, dtype: str = "float32") -> Desc:
+    """Describe numbers in C order."""
+    return tagged(shape, dnnl.PLAIN[len(shape)], dtype)
 
 
-def free(*shape: int) -> Desc:
+def free(*shape: int, dtype: str = "float32") -> Desc:
     """Leave the layout of a shape to oneDNN."""
-    return tagged(shape, dnnl.ANY)
+    return tagged(shape, dnnl.ANY, dtype)
 
 
-def strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> Desc:
-    """Describe float32 by strides, in elements."""
+def strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str = "float32") -> Desc:
+    """Describe numbers by strides, in elements."""
     handle = ctypes.c_void_p()
     library().call(
         "memory_desc_create_with_strides",
         ctypes.byref(handle),
         len(shape),
         dims(shape),
-        dnnl.FLOAT32,
+        TYPES[dtype],
         dims(strides),
     )
     return Desc(handle)
 
 
-PLAIN, CHANNELS_LAST, BLOCKED = "plain", "channels last", "blocked"
+PLAIN, CHANNELS_LAST, BLOCKED, IN_ORDER = "plain", "channels last", "blocked", "in order"
+"""Layouts of blobs. PLAIN is a plain array; IN_ORDER is C order too, but of a type that NumPy has not."""
 
 
 def block() -> int:
@@ -94,14 +100,15 @@ def block() -> int:
     return 16 if library().wide else 8
 
 
-def describe(shape: tuple[int, ...], layout: str) -> Desc:
-    """Describe a blob of four axes, (images, channels, rows, columns), in one of the three layouts."""
+def describe(shape: tuple[int, ...], layout: str, dtype: str = "float32") -> Desc:
+    """Describe a blob in one of the layouts; images, (images, channels, rows, columns), are in C order in some only."""
     tags = {
         PLAIN: dnnl.PLAIN[len(shape)],
+        IN_ORDER: dnnl.PLAIN[len(shape)],
         CHANNELS_LAST: dnnl.CHANNELS_LAST,
         BLOCKED: dnnl.BLOCKED_16 if library().wide else dnnl.BLOCKED_8,
     }
-    return tagged(shape, tags[layout])
+    return tagged(shape, tags[layout], dtype)
 
 
 class Attributes(Handle):
@@ -216,6 +223,15 @@ def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
     engine = library().engine
     primitive = Primitive("reorder", before, engine, after, engine, attributes())
     return [call(primitive, {SRC: (source, before), DST: (target, after)})]
+
+
+def weighted_sum(target: str, parts: Sequence[tuple[str, float]], desc: Desc) -> Call:
+    """Add up buffers, each times its weight; the first may be the target."""
+    weights = (ctypes.c_float * len(parts))(*(weight for _, weight in parts))
+    descs = (ctypes.c_void_p * len(parts))(*[desc.handle.value] * len(parts))
+    primitive = Primitive("sum", library().engine, desc, len(parts), weights, descs, attributes())
+    sources = {MANY_SRC + place: (name, desc) for place, (name, _) in enumerate(parts)}
+    return call(primitive, {**sources, DST: (target, desc)})
 
 
 class Memory(Handle):

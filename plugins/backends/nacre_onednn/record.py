@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,23 +110,41 @@ def recorder(view: Any) -> Any:
 
 
 class Scratch:
-    """Memory that holds anything, shared by name among all kernels of the process: a pass of one net runs at a time."""
+    """Memory that holds anything, shared by all kernels of the process: a pass of one kernel runs at a time."""
 
     def __init__(self) -> None:
-        self._sizes: dict[str, int] = {}
-        self._arrays: dict[str, Array] = {}
+        self._size = 0
+        self._memory: Array = None
 
     def reserve(self, sizes: Mapping[str, int]) -> None:
-        """Make buffers at least so large; what was recorded before keeps the buffer that it has."""
-        for name, size in sizes.items():
-            self._sizes[name] = max(size, self._sizes.get(name, 0))
+        """Make room for the buffers of a pass; what was recorded before keeps the memory that it has."""
+        self._size = max(self._size, sum(map(_padded, sizes.values())))
 
-    def array(self, name: str) -> Array:
-        """Give a buffer of bytes."""
-        array = self._arrays.get(name)
-        if array is None or array.size < self._sizes[name]:
-            array = self._arrays[name] = aligned(self._sizes[name])
-        return array
+    def arrays(self, sizes: Mapping[str, int]) -> dict[str, Array]:
+        """Give the buffers of a pass, of bytes, one behind the other."""
+        self.reserve(sizes)
+        if self._memory is None or self._memory.size < self._size:
+            self._memory = aligned(self._size)
+        found: dict[str, Array] = {}
+        start = 0
+        for name, size in sizes.items():
+            found[name] = self._memory[start : start + size]
+            start += _padded(size)
+        return found
+
+
+def _padded(size: int) -> int:
+    return -(-size // 64) * 64
+
+
+def sizes_of(calls: Iterable[Call], besides: Collection[str] = ()) -> dict[str, int]:
+    """Give the bytes of the buffers of calls, but of those that are there already."""
+    sizes: dict[str, int] = {}
+    for one in calls:
+        for name, size in one.sizes().items():
+            if name not in besides:
+                sizes[name] = max(size, sizes.get(name, 0))
+    return sizes
 
 
 def aligned(size: int) -> Array:

@@ -1,0 +1,98 @@
+"""Plans on disk: what was fastest for a net on this machine, so that its next start need not try again.
+
+They lie as JSON in `nacre/onednn` below XDG_CACHE_HOME, or ~/.cache; NACRE_CACHE names another folder than `nacre`
+there, and keeps none where it is empty. The folder need not exist, nor be writable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from nacre.environment import environment
+from nacre.tables import table_of
+
+from .kernel import OnednnKernel
+
+MOST_BYTES = 1 << 20
+"""A larger file is no plan."""
+
+
+def folder() -> Path | None:
+    """Give the folder of the plans, or None where none are kept."""
+    given = os.environ.get("NACRE_CACHE")
+    if given is not None:
+        return Path(given) / "onednn" if given else None
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(home) if home else Path("~/.cache").expanduser()) / "nacre" / "onednn"
+    except RuntimeError:  # nobody knows where the home is
+        return None
+
+
+def key_of(kernels: Sequence[OnednnKernel], machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Give all that decides which plan is fastest: the layers and their shapes, what is computed of them, and where."""
+    here = environment()
+    return {
+        "nacre": here["nacre"],
+        "processor": here["processor"],
+        **machine,
+        "layers": [
+            {
+                **table_of(kernel.layer),
+                "name": kernel.layer_name,
+                "compute": kernel.backend.compute,
+                "shapes": [list(blob.shape) for blob in (*kernel.inputs, *kernel.blobs)],
+                "parts": kernel.parts(),
+            }
+            for kernel in kernels
+        ],
+    }
+
+
+class Kept:
+    """The file of a plan.
+
+    Args:
+        key: what `key_of` gives; the file has its digest for a name.
+    """
+
+    def __init__(self, key: Mapping[str, Any]) -> None:
+        self.key = json.loads(json.dumps(key, default=repr))  # as it comes back from a file
+        digest = sha256(json.dumps(self.key, sort_keys=True).encode()).hexdigest()[:32]
+        where = folder()
+        self.path = None if where is None else where / f"{digest}.json"
+
+    def read(self) -> dict[str, Any]:
+        """Give the plan; an empty one where there is none, or none that can be read."""
+        if self.path is None:
+            return {}
+        try:
+            with self.path.open("rb") as file:
+                found: Any = json.loads(file.read(MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(found, dict) or found.get("key") != self.key or not isinstance(found.get("plan"), dict):
+            return {}
+        return cast("dict[str, Any]", found["plan"])
+
+    def write(self, plan: Mapping[str, Any]) -> None:
+        """Keep a plan, at once or not at all: a cache that cannot be written is none."""
+        if self.path is None:
+            return
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump({"key": self.key, "plan": plan}, file, indent=1)
+                Path(temporary).replace(self.path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise

@@ -1,0 +1,63 @@
+"""Concat: every bottom is copied into its place in the top, and its gradient out of it."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Any
+
+from nacre import Array
+from nacre_layers.concat import ConcatLayer, ConcatState
+
+from .element_wise import numbered, unfit_any
+from .kernel import Layouts, OnednnKernel, describe_blob
+from .library import library
+from .primitives import Call, Desc, dims, reorder
+
+
+class ConcatKernel(OnednnKernel, reads=""):
+    """The bottoms one behind the other along an axis."""
+
+    @classmethod
+    def supports(cls, layer: ConcatLayer, inputs: list[Any]) -> str | None:
+        if layer.axis in (0, -len(inputs[0].shape)):
+            return "joins batches, of which the layer's own code checks that all rows count"
+        return unfit_any(inputs)
+
+    def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = ConcatState(layer, backend, inputs, diffs).blobs
+
+    def parts(self) -> list[str]:
+        return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]
+
+    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+        whole = describe_blob(self.blobs[0], layouts)
+        axis = self.layer.axis % len(self.blobs[0].shape)
+        starts = itertools.accumulate((one.shape[axis] for one in self.inputs), initial=0)
+        calls: list[Call] = []
+        for place, (bottom, start) in enumerate(zip(self.inputs, starts, strict=False)):
+            own, inside = describe_blob(bottom, layouts), Part(whole, bottom.shape, axis, start)
+            if part == "forward":
+                calls += reorder(f"x{place}", own, "y", inside)
+            elif self.diffs[place] is not None:
+                calls += reorder("dy", inside, f"dx{place}", own)
+        return calls
+
+    def buffers(self) -> dict[str, Array]:
+        return {**super().buffers(), **numbered("x", self.inputs), **numbered("dx", self.diffs)}
+
+
+class Part(Desc):
+    """The part of a blob that begins at `start` along an axis; it takes the whole blob's memory."""
+
+    def __init__(self, whole: Desc, shape: tuple[int, ...], axis: int, start: int) -> None:
+        handle = ctypes.c_void_p()
+        offsets = [start if place == axis else 0 for place in range(len(shape))]
+        library().call("memory_desc_create_submemory", ctypes.byref(handle), whole.handle, dims(shape), dims(offsets))
+        super().__init__(handle)
+        self.whole = whole
+
+    @property
+    def bytes(self) -> int:
+        return self.whole.bytes

@@ -1,0 +1,102 @@
+"""Sums of blobs: ElementWise's Add, with ReLU in one, and Split's gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nacre import Array, Neuron, Own
+from nacre_layers.element_wise import Add, ElementWiseLayer, ElementWiseState
+from nacre_layers.neurons import is_relu
+from nacre_layers.split import SplitLayer
+
+from . import library as dnnl
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
+from .library import library
+from .primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, reorder
+
+MOST_AXES = 5
+
+
+class AddKernel(OnednnKernel, reads=""):
+    """The sum of two bottoms or more; applies ReLU itself."""
+
+    @classmethod
+    def supports(cls, layer: ElementWiseLayer, inputs: list[Any]) -> str | None:
+        if type(layer.operation) is not Add or layer.operation.coefficients:
+            return f"serves Add without coefficients, not {layer.operation!r}"
+        return unfit_any(inputs)
+
+    def __init__(self, layer: ElementWiseLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = ElementWiseState(layer, backend, inputs, diffs).blobs
+        self.relu = is_relu(layer.neuron)
+        if self.relu:
+            self.reads = "blobs"
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
+
+    def parts(self) -> list[str]:
+        return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]
+
+    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+        desc = describe_blob(self.blobs[0], layouts)
+        if part == "forward":
+            return add_up([f"x{place}" for place in range(len(self.inputs))], "y", desc, self.relu)
+        wanted = [f"dx{place}" for place, dx in enumerate(self.diffs) if dx is not None]
+        if not self.relu:
+            return [copy for name in wanted for copy in reorder("dy", desc, name, desc)]
+        copies = [copy for name in wanted[1:] for copy in reorder(wanted[0], desc, name, desc)]
+        return [*gate(desc, wanted[0]), *copies]
+
+    def buffers(self) -> dict[str, Array]:
+        return {**super().buffers(), **numbered("x", self.inputs), **numbered("dx", self.diffs)}
+
+
+class SplitKernel(OnednnKernel, reads=""):
+    """Every top is the bottom; the gradients of the tops are added up."""
+
+    @classmethod
+    def supports(cls, layer: SplitLayer, inputs: list[Any]) -> str | None:
+        return unfit_any(inputs)
+
+    def __init__(self, layer: SplitLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.alias(inputs[0]) for _ in layer.tops]
+
+    def parts(self) -> list[str]:
+        several = sum(dy is not None for dy in self.blobs_diff) > 1  # a single one lies in the bottom's memory
+        return ["data"] if several and self.diffs[0] is not None else []
+
+    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+        wanted = [f"dy{place}" for place, dy in enumerate(self.blobs_diff) if dy is not None]
+        return add_up(wanted, "dx", describe_blob(self.inputs[0], layouts))
+
+    def buffers(self) -> dict[str, Array]:
+        return {**super().buffers(), **numbered("dy", self.blobs_diff)}
+
+
+def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> list[Call]:
+    """Add buffers of one layout up, with ReLU behind the last sum."""
+    sums = [(names[0], names[1]), *((target, name) for name in names[2:])]
+    last = len(sums) - 1
+    return [
+        call(_addition(desc, relu and place == last), {SRC: (one, desc), SRC_1: (other, desc), DST: (target, desc)})
+        for place, (one, other) in enumerate(sums)
+    ]
+
+
+def _addition(desc: Desc, relu: bool) -> Primitive:
+    return Primitive("binary", library().engine, dnnl.BINARY_ADD, desc, desc, desc, attributes(relu))
+
+
+def numbered(name: str, blobs: list[Own | None]) -> dict[str, Array]:
+    """Give the memory of blobs by numbered names."""
+    return {f"{name}{place}": blob.memory for place, blob in enumerate(blobs) if blob is not None}
+
+
+def unfit_any(inputs: list[Any]) -> str | None:
+    """Give the reason why no kernel here serves one of these bottoms, or None."""
+    if reason := next((found for one in inputs if (found := unfit([one]))), None):
+        return reason
+    return None if len(inputs[0].shape) <= MOST_AXES else f"serves blobs of up to {MOST_AXES} axes"

@@ -1,0 +1,44 @@
+"""An equivalent graph before setup: ReLU behind max pooling, where there are fewer numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nacre import Identity
+from nacre.layer import is_identity
+from nacre.topology import Graph, Node
+from nacre_layers.neurons import ReLU, is_relu
+from nacre_layers.pooling import Max, PoolingLayer
+
+
+def relu_behind_max_pooling(graph: Graph) -> Graph:
+    """Let a max pooling apply the ReLU of the layers below it, where nobody else reads their tops.
+
+    The values are the same, and so are the gradients: where the largest number of a window is below 0, nothing flows.
+    """
+    writers = {top: node for node in graph.nodes for top in node.tops if not node.layer.is_inplace}
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for bottom in node.bottoms:
+            readers.setdefault(bottom, []).append(node)
+    changed: dict[str, Node] = {}
+    for node in graph.nodes:
+        below = [writers[bottom] for bottom in node.bottoms]
+        if _is_max_pooling(node) and all(
+            _applies_relu(one) and all(readers.get(top) == [node] and top not in graph.keep for top in one.tops)
+            for one in below
+        ):
+            changed |= {one.name: replace(one, layer=replace(one.layer, neuron=Identity())) for one in below}
+            changed[node.name] = replace(node, layer=replace(node.layer, neuron=ReLU()))
+    return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
+
+
+def _is_max_pooling(node: Node) -> bool:
+    layer = node.layer
+    if type(layer) is not PoolingLayer or type(layer.pooling) is not Max:
+        return False
+    return is_identity(layer.neuron) or is_relu(layer.neuron)
+
+
+def _applies_relu(node: Node) -> bool:
+    return node.layer.has_neuron and is_relu(node.layer.neuron)

@@ -1,0 +1,232 @@
+"""Nets of the onednn backend that compute in bf16: near float32, with parameters, gradients and losses in float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
+from nacre.config import dumps, load
+from nacre_layers import (
+    L2,
+    BatchNormLayer,
+    ConvolutionLayer,
+    DropoutLayer,
+    InnerProductLayer,
+    Mean,
+    PoolingLayer,
+    ReLU,
+    ReLULayer,
+    SoftmaxLossLayer,
+    Tanh,
+)
+from nacre_onednn.backend import OnednnBackend
+from nacre_solvers import SGD
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+needs_bf16 = pytest.mark.skipif(
+    "bf16" not in open_backend("onednn").computes, reason="this processor does not compute in bf16"
+)
+
+
+def fill(net: Net, classes: int = 3) -> None:
+    random = np.random.default_rng(0)
+    for name, value in net.schedule.final.items():
+        if name in ("data", "label"):
+            label = name == "label"
+            net.write(name, random.integers(0, classes, value.shape) if label else random.normal(size=value.shape))
+
+
+def from_file(path: str, **options: Any) -> Net:
+    net = load(EXAMPLES / path).net("train", backend="onednn", **options)
+    fill(net)
+    return net
+
+
+def mixed_net(compute: str | None = None, **options: Any) -> Net:
+    """Make a net of layers with kernels and without, of few channels and odd ones, with dropout in place."""
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="data", shape=(3, 9, 9), batch_size=6),
+        InputLayer(name="labels", tops="label", batch_size=6),
+        ConvolutionLayer(bottoms="data", tops="conv1", n_filter=16, kernel=3, pad=1, neuron=Tanh()),
+        BatchNormLayer(name="norm", bottoms="conv1", tops="norm"),
+        PoolingLayer(bottoms="norm", tops="pool1", kernel=3, stride=2, neuron=ReLU()),
+        ConvolutionLayer(bottoms="pool1", tops="conv2", n_filter=20, kernel=3, n_group=4, neuron=ReLU()),
+        DropoutLayer(name="drop1", bottoms="conv2", ratio=0.25),
+        PoolingLayer(bottoms="conv2", tops="pool2", kernel=2, pooling=Mean()),
+        InnerProductLayer(bottoms="pool2", tops="ip1", output_dim=30, neuron=ReLU(), weight_regu=L2()),
+        DropoutLayer(name="drop2", bottoms="ip1"),
+        InnerProductLayer(bottoms="ip1", tops="ip2", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
+    ]
+    net = Net("mixed", layers, backend="onednn", seed=3, compute=compute, **options)
+    fill(net)
+    return net
+
+
+def distance(actual: Any, expected: Any) -> float:
+    return float(np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-12))
+
+
+@needs_bf16
+@pytest.mark.parametrize("path", ["lenet/lenet.toml", "mlp/mlp.toml", "cifar/quick.toml"])
+def test_whole_nets_are_near_float32(path: str) -> None:
+    narrow, wide = from_file(path, compute="bf16"), from_file(path)
+    for net in (narrow, wide):
+        net.forward()
+        net.backward()
+    assert narrow.loss() == pytest.approx(wide.loss(), rel=1e-2)
+    for name, handle in wide.parameters.items():
+        # most in the first layer: where two numbers under a window are as good as equal, another wins
+        assert distance(narrow.parameters[name].gradient, handle.gradient) < 0.15, name
+
+
+@needs_bf16
+@pytest.mark.parametrize("path", ["lenet/lenet.toml", "mlp/mlp.toml"])
+def test_forty_steps_stay_near_float32(path: str) -> None:
+    losses: list[list[float]] = []
+    for compute in ("bf16", None):
+        with Solver(SGD(), lr_policy=0.003, momentum_policy=0.9).start(from_file(path, compute=compute)) as training:
+            losses.append([])
+            for _ in range(40):
+                training.step()
+                losses[-1].append(training.loss)
+    narrow, wide = losses
+    np.testing.assert_allclose(narrow, wide, rtol=2e-2, atol=2e-3)
+    assert wide[-1] < wide[0] / 10, "they have learnt"
+
+
+@needs_bf16
+def test_blobs_are_narrow_and_parameters_and_the_loss_are_not() -> None:
+    net = mixed_net("bf16")
+    blobs = {one.dtype for op in net.ops if op.kernel for one in (*op.input_arrays, *op.state.blobs, *op.diff_arrays)
+             if isinstance(one, Own) and one.layout != "plain"}  # fmt: skip
+    assert blobs == {"bf16"}
+    (loss,) = (op for op in net.ops if op.name == "loss")
+    assert {one.dtype for one in loss.input_arrays} == {"float32"}
+    assert {str(handle.value.dtype) for handle in net.parameters.values()} == {"float32"}
+    assert {str(slot.gradient.dtype) for slot in net.slots if slot.gradient is not None} == {"float32"}
+
+
+@needs_bf16
+@pytest.mark.parametrize("keep", ["all", ("conv2", "ip1"), ()])
+def test_kernels_beside_other_states_are_near_float32(keep: Any) -> None:
+    narrow, wide = mixed_net("bf16", keep=keep), mixed_net(keep=keep)
+    for net in (narrow, wide):
+        net.forward()
+        net.backward()
+    for name in ("conv1", "conv2", "ip1", "ip2") if keep == "all" else keep:
+        assert distance(narrow.blob(name), wide.blob(name)) < 2e-2, name
+    for name, handle in wide.parameters.items():
+        if handle.gradient is not None:
+            assert distance(narrow.parameters[name].gradient, handle.gradient) < 0.25, name
+
+
+LAYERS = st.sampled_from(
+    [
+        ConvolutionLayer(bottoms="data", tops="y", n_filter=16, kernel=3, pad=1),
+        ConvolutionLayer(bottoms="data", tops="y", n_filter=5, kernel=2, stride=2, neuron=ReLU()),
+        ConvolutionLayer(bottoms="data", tops="y", n_filter=32, kernel=1, bias=False),
+        PoolingLayer(bottoms="data", tops="y", kernel=2, stride=2, pooling=Mean()),
+        PoolingLayer(bottoms="data", tops="y", kernel=3, stride=2, pad=1),
+        InnerProductLayer(bottoms="data", tops="y", output_dim=7, neuron=ReLU()),
+        ReLULayer(bottoms="data", tops="y"),
+        DropoutLayer(name="drop", bottoms="data"),
+    ]
+)
+SHAPES = st.tuples(st.sampled_from([1, 3, 5, 16, 20, 32]), st.integers(3, 9), st.integers(3, 9))
+
+
+@needs_bf16
+@settings(max_examples=40, deadline=None)
+@given(layer=LAYERS, shape=SHAPES, images=st.integers(1, 4))
+def test_single_layers_are_near_float32(layer: Layer, shape: tuple[int, ...], images: int) -> None:
+    name = "data" if layer.is_inplace else "y"
+    found: list[dict[str, Any]] = []
+    for compute in ("bf16", None):
+        layers: list[Layer] = [
+            InputLayer(name="in", tops="data", shape=shape, batch_size=images),
+            InputLayer(name="labels", tops="label", batch_size=images),
+            layer,
+            InnerProductLayer(bottoms=name, tops="ip", output_dim=3),
+            SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+        ]
+        net = Net("one", layers, backend="onednn", compute=compute, keep=name, input_gradients=["data"], seed=1)
+        net.write("data", np.random.default_rng(1).integers(-9, 9, (images, *shape)))  # that bf16 has exactly
+        net.write("label", np.zeros(images))  # or the gradients of the scores would cancel out
+        for number, (one, handle) in enumerate(net.parameters.items()):
+            small = 1024 if one.startswith("ip") else 8  # so that no probability is nearly 0 or 1
+            handle.value = np.random.default_rng(number).integers(-2, 3, handle.shape) / small
+        net.forward()
+        net.backward()
+        gradients = {one: handle.gradient for one, handle in net.parameters.items()}
+        found.append({"blob": net.blob(name), "gradient": net.gradient("data"), **gradients})
+        net.shutdown()
+        net.backend.parameters.clear()
+    narrow, wide = found
+    for one, value in wide.items():
+        # gradients are sums of rounded numbers of either sign, and that of a bias of the most
+        assert distance(narrow[one], value) < {"blob": 0.02, "y/bias": 0.5}.get(one, 0.25), one
+
+
+def trained(net: Net, iterations: int) -> dict[str, bytes]:
+    with Solver(SGD(), lr_policy=0.05, momentum_policy=0.9).start(net) as training:
+        for _ in range(iterations):
+            training.step()
+        return {name: handle.value.tobytes() for name, handle in net.parameters.items()}
+
+
+@needs_bf16
+def test_training_resumes_bit_for_bit_and_tells_another_type() -> None:
+    plan = mixed_net("bf16").plan
+    expected = trained(mixed_net("bf16", plan=plan), 6)
+    solver = Solver(SGD(), lr_policy=0.05, momentum_policy=0.9)
+    with solver.start(mixed_net("bf16", plan=plan)) as training:
+        for _ in range(3):
+            training.step()
+        snapshot = training.snapshot()
+    for compute in ("bf16", None):
+        net = mixed_net(compute, plan=snapshot.state["plan"])
+        told: list[str] = []
+        with solver.start(net, [lambda event, data, told=told: told.append(data.get("message", ""))]) as training:
+            training.restore(snapshot)
+            for _ in range(3):
+                training.step()
+            found = {name: handle.value.tobytes() for name, handle in net.parameters.items()}
+        if compute:
+            assert found == expected
+            assert not any(told)
+        else:
+            assert "compute was bf16, is float32" in "".join(told)
+
+
+@needs_bf16
+def test_predictions_and_files_compute_in_the_same_type(tmp_path: Path) -> None:
+    net = mixed_net("bf16")
+    data = np.random.default_rng(1).normal(size=(9, 3, 9, 9)).astype(np.float32)
+    found, expected = net.predict(data, "ip2"), mixed_net().predict(data, "ip2")
+    assert 0 < distance(found, expected) < 2e-2
+    (tmp_path / "net.toml").write_text(dumps(net))
+    assert load(tmp_path / "net.toml").net().compute_dtype == "bf16"
+    assert "float32 computed in bf16 on onednn" in str(net)
+
+
+def test_what_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [InputLayer(name="in", tops="x", shape=3)]
+    with pytest.raises(ConfigError, match="compute='bf16', but backend 'numpy' computes in float32"):
+        Net("net", layers, backend="numpy", compute="bf16")
+    with pytest.raises(ConfigError, match="compute='bf16', but backend 'onednn' computes in float64"):
+        Net("net", layers, backend="onednn", dtype="float64", compute="bf16")
+    monkeypatch.setattr(
+        "nacre_onednn.backend.library", lambda: SimpleNamespace(narrow=False)
+    )  # as on an older processor
+    with pytest.raises(ConfigError, match="bf16 needs a processor with avx512_bf16 or AMX"):
+        Net("net", layers, backend=OnednnBackend(), compute="bf16")

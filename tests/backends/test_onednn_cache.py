@@ -1,0 +1,156 @@
+"""Plans of the onednn backend on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import InputLayer, Layer, Net, open_backend
+from nacre_layers import ConvolutionLayer, InnerProductLayer, ReLU, SoftmaxLossLayer
+from nacre_onednn import cache, layouts
+from nacre_onednn.backend import OnednnBackend
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a cache that is not there yet."""
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "onednn"
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count how often something is timed."""
+    counted: list[int] = []
+    time_all = layouts.time_all
+
+    def count(trials: Any) -> None:
+        counted.append(len(trials))
+        time_all(trials)
+
+    monkeypatch.setattr(layouts, "time_all", count)
+    return counted
+
+
+def make_net(batch_size: int = 2, n_filter: int = 16, **options: Any) -> Net:
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="data", shape=(3, 6, 6), batch_size=batch_size),
+        InputLayer(name="labels", tops="label", batch_size=batch_size),
+        ConvolutionLayer(bottoms="data", tops="conv", n_filter=n_filter, kernel=3, neuron=ReLU()),
+        InnerProductLayer(bottoms="conv", tops="ip", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+    ]
+    net = Net("net", layers, backend="onednn", **options)
+    net.write("data", np.random.default_rng(0).normal(size=(batch_size, 3, 6, 6)))
+    return net
+
+
+def gradients(net: Net) -> dict[str, bytes]:
+    net.forward()
+    net.backward()
+    return {name: handle.gradient.tobytes() for name, handle in net.parameters.items() if handle.gradient is not None}
+
+
+def test_the_second_start_tries_nothing(trials: list[int], folder: Path) -> None:
+    first = make_net()
+    assert trials
+    (path,) = folder.iterdir()
+    assert json.loads(path.read_text())["plan"] == first.plan["onednn"]
+    trials.clear()
+    second = make_net()
+    assert not trials
+    assert second.plan == first.plan
+    assert gradients(second) == gradients(first)
+
+
+def test_what_decides_the_plan_is_in_the_key(trials: list[int], monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    changes: list[dict[str, Any]] = [{}, {"batch_size": 3}, {"n_filter": 8}, {"phase": "test"}]
+    backend = open_backend("onednn")
+    changes += [{"compute": "bf16"}] if "bf16" in backend.computes else []
+    for number, change in enumerate(changes):
+        trials.clear()
+        make_net(**change)
+        assert trials, change
+        assert len(list(folder.iterdir())) == number + 1
+    for name, value in (("threads", backend.environment()["threads"] + 1), ("library", "oneDNN 3.99.0")):
+        trials.clear()
+        environment = {**backend.environment(), name: value}
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "environment", lambda environment=environment: environment)
+            make_net()
+        assert trials, name
+
+
+def test_a_plan_that_was_given_goes_before(trials: list[int]) -> None:
+    plan = make_net().plan
+    other = {"layout": {"blocked": "channels last", "channels last": "blocked"}[plan["onednn"]["layout"]]}
+    trials.clear()
+    assert make_net(plan={"onednn": other}).plan["onednn"] == other
+    assert not trials
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"\xff\x00\x80", b"[]", b"null", b'{"key": 1, "plan": {}}', b"[" * 100_000, b"{}" + b" " * (2 << 20),
+        "plan", "truncated", "layout",
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_rewritten(content: bytes | str, trials: list[int], folder: Path) -> None:
+    expected = make_net().plan
+    (path,) = folder.iterdir()
+    good = path.read_bytes()
+    if isinstance(content, str):
+        table = json.loads(good)
+        table["plan"] = {"plan": "none", "truncated": table["plan"], "layout": {"layout": ["blocked"], "ways": 3}}[
+            content
+        ]
+        content = json.dumps(table).encode()[: -20 if content == "truncated" else None]
+    path.write_bytes(content)
+    trials.clear()
+    assert set(make_net().plan["onednn"]) == set(expected["onednn"])
+    assert trials
+    assert set(json.loads(path.read_text())) == {"key", "plan"}
+    trials.clear()
+    make_net()
+    assert not trials
+    assert [one.name for one in folder.iterdir()] == [path.name]
+
+
+def test_a_cache_that_cannot_be_written_is_none(trials: list[int], folder: Path) -> None:
+    folder.parent.write_text("a file in the place of the folder")
+    for _ in range(2):
+        trials.clear()
+        gradients(make_net())
+        assert trials
+
+
+def test_what_fails_halfway_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(cache.json, "dump", fail)
+    gradients(make_net())
+    assert list(folder.iterdir()) == []
+
+
+def test_where_plans_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trials: list[int]) -> None:
+    monkeypatch.setenv("NACRE_CACHE", "")
+    assert cache.folder() is None
+    for _ in range(2):
+        trials.clear()
+        make_net()
+        assert trials, "an empty NACRE_CACHE keeps nothing"
+    monkeypatch.delenv("NACRE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.folder() == tmp_path / "xdg" / "nacre" / "onednn"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.folder() == tmp_path / ".cache" / "nacre" / "onednn"

@@ -1,0 +1,93 @@
+"""ReLU behind max pooling on the onednn backend: fewer numbers, the same values and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import Identity, Layer, Net, Neuron
+from nacre_layers import (
+    ConvolutionLayer,
+    DropoutLayer,
+    InnerProductLayer,
+    Mean,
+    PoolingLayer,
+    ReLU,
+    SoftmaxLossLayer,
+    SplitLayer,
+    Tanh,
+)
+from nacre_onednn.backend import OnednnBackend
+from small_layers import data, fill
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+
+
+def make_net(*middle: Layer, end: str = "pool", **options: Any) -> Net:
+    layers = [
+        data(16, 9, 8, batch=4),
+        data(batch=4, top="label"),
+        ConvolutionLayer(bottoms="data", tops="conv", n_filter=16, kernel=3, neuron=ReLU()),
+        *middle,
+        InnerProductLayer(bottoms=end, tops="ip", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
+    ]
+    net = Net("net", layers, **{"backend": "onednn", **options})
+    fill(net)
+    net.write("label", [0, 1, 2, 1])
+    return net
+
+
+def neurons(net: Net) -> list[str]:
+    return [type(net.node_ops[name].state.layer.neuron).__name__ for name in ("conv", "pool")]
+
+
+@pytest.mark.parametrize("neuron", [Identity(), ReLU()])
+@pytest.mark.parametrize("pool", [{"kernel": 3, "stride": 2, "pad": 1}, {"kernel": 2, "stride": 2}])
+def test_it_is_moved_and_changes_nothing(pool: dict[str, Any], neuron: Neuron) -> None:
+    pooling = PoolingLayer(bottoms="conv", tops="pool", neuron=neuron, **pool)
+    net, other = make_net(pooling), make_net(pooling, backend="numpy")
+    assert neurons(net) == ["Identity", "ReLU"]
+    assert "conv/ReLU" not in [op.name for op in net.ops] and "pool/ReLU" not in [op.name for op in net.ops]
+    assert "Convolution + ReLU" in str(net), "a person reads what was said"
+    for one in (net, other):
+        one.forward()
+        one.backward()
+    assert net.loss() == pytest.approx(other.loss(), rel=1e-6)
+    for name, handle in other.parameters.items():
+        found, expected = (np.asarray(one.gradient) for one in (net.parameters[name], handle))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_bottoms_of_one_pooling_are_moved_together_or_not_at_all() -> None:
+    other = ConvolutionLayer(bottoms="data", tops="conv2", n_filter=16, kernel=3, neuron=ReLU())
+    pooling = PoolingLayer(name="pool", bottoms=["conv", "conv2"], tops=["pool", "pool2"], kernel=2)
+    end = InnerProductLayer(bottoms="pool2", tops="ip2", output_dim=3)
+    assert neurons(make_net(other, pooling, end)) == ["Identity", "ReLU"]
+    plain = ConvolutionLayer(bottoms="data", tops="conv2", n_filter=16, kernel=3)
+    assert neurons(make_net(plain, pooling, end)) == ["ReLU", "Identity"]
+
+
+POOL = PoolingLayer(bottoms="conv", tops="pool", kernel=2)
+
+
+@pytest.mark.parametrize(
+    ("middle", "options"),
+    [
+        ([POOL], {"keep": ["conv"]}),
+        ([POOL], {"keep": "all"}),
+        ([PoolingLayer(bottoms="conv", tops="pool", kernel=2, pooling=Mean())], {}),
+        ([PoolingLayer(bottoms="conv", tops="pool", kernel=2, neuron=Tanh())], {}),
+        ([DropoutLayer(name="drop", bottoms="conv"), POOL], {}),
+        ([POOL, PoolingLayer(bottoms="conv", tops="pool2", kernel=2), InnerProductLayer(bottoms="pool2", tops="ip2",
+            output_dim=3)], {"insert_splits": True}),
+        ([SplitLayer(name="split", bottoms="conv", tops=["a", "b"]), PoolingLayer(name="pool", bottoms="a", tops="pool",
+            kernel=2)], {}),
+    ],
+    ids=["kept", "all kept", "mean", "another neuron", "changed in place", "two readers", "split"],
+)  # fmt: skip
+def test_it_stays_where_somebody_else_reads_it(middle: list[Layer], options: dict[str, Any]) -> None:
+    assert neurons(make_net(*middle, **options))[0] == "ReLU"
