@@ -1,185 +1,280 @@
-"""`make bench`: whole training steps of nacre and PyTorch, interleaved in one run; peak memory in fresh processes."""
+"""`make bench`: nacre beside PyTorch, whole training steps in turns, and the peak of memory; see README.md."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-NETS = {"LeNet-64": "lenet/lenet.toml", "MLP-128": "mlp/mlp.toml", "CIFAR quick-100": "cifar/quick.toml"}
-RATE, MOMENTUM = 0.01, 0.9
-BACKENDS = {"nacre onednn": "onednn", "nacre numpy": "numpy"}
-PAIRS = 9
+from .nets import NETS, describe, read
+
+MODES = ["eager", "channels last"]
+COMPILED = ["compile", "compile, channels last"]
+# glibc keeps freed memory, which spares PyTorch the page faults of new memory at each step.
+MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TRIM_THRESHOLD_": "8589934592",
+    "MALLOC_TOP_PAD_": "268435456",
+}
 SECONDS = 0.4  # of each sample
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of those that are compared: what a worker is to make, and in which environment."""
+
+    name: str
+    malloc: bool = False
+
+    @property
+    def ours(self) -> bool:
+        return self.name.startswith("nacre")
+
+    def __str__(self) -> str:
+        return f"{self.name}, malloc" if self.malloc else self.name
+
+
+class Worker:
+    """A side at work in a process of its own; to be used in a `with` statement."""
+
+    def __init__(self, side: Side, net: str, folder: Path, arguments: argparse.Namespace, *flags: str) -> None:
+        self.side = side
+        self.log = folder / f"{side}.log"
+        command = [sys.executable, "-m", "benchmarks.worker", side.name, net, str(folder), *flags]
+        command += ["--threads", str(arguments.threads)]
+        command += [f"--{flag}" for flag in ("bf16", "predict") if getattr(arguments, flag)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=_environment(side, folder, arguments.threads),
+            )
+
+    def ask(self, command: str = "") -> Any:
+        """Give a command, and the answer to it."""
+        assert self.process.stdin and self.process.stdout
+        if command and self.process.poll() is None:
+            self.process.stdin.write(f"{command}\n")
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"{self.side} ended by itself:\n{self.log.read_text()[-2000:]}")
+        return json.loads(answer)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate()
+
+
+def _environment(side: Side, folder: Path, threads: int) -> dict[str, str]:
+    told = {name: str(threads) for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS")}
+    # What nacre sets for itself, for all: it changes nothing on a quiet machine; on a busy one every parallel region
+    # would else cost a time slice.
+    told["GOMP_SPINCOUNT"] = "4000"
+    told |= {"NACRE_CACHE": str(folder / "plans"), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+    return {**os.environ, **told, **(MALLOC if side.malloc else {})}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--net", choices=NETS, action="append", help="only this one; may be given several times")
-    parser.add_argument("--malloc", action="store_true", help="let glibc keep freed memory, which helps PyTorch")
-    parser.add_argument("--peak", nargs=2, metavar=("NET", "SIDE"), help=argparse.SUPPRESS)
+    parser.add_argument("--all", action="store_true", help="all nets, not only the small ones")
+    parser.add_argument("--backend", action="append", help="only this one of nacre's; may be given several times")
+    parser.add_argument("--compile", action="store_true", help="PyTorch's compiled modes too")
+    parser.add_argument("--peer", help="only the peers with this text in their names")
+    parser.add_argument("--bf16", action="store_true", help="compute in bf16, PyTorch by autocast")
+    parser.add_argument("--predict", action="store_true", help="inference instead of training; onnxruntime too")
+    parser.add_argument("--load", action="store_true", help="also with a Python thread that computes beside")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
-    for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ[name] = str(arguments.threads)
-    # One libgomp serves nacre and PyTorch here, whichever loads it: both get what nacre sets for itself. It changes
-    # nothing on a quiet machine; on a busy one every parallel region would else cost a time slice.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    if arguments.peak:
-        peak(*arguments.peak)
-        return
-    if arguments.malloc:
-        again_with_malloc()
     print(machine(arguments.threads))
-    print("\n| net | | images/s | to PyTorch eager | to its best mode | peak memory, MB (to PyTorch's) |")
-    print("|---|---|---|---|---|---|")
-    for name in arguments.net or NETS:
-        print(rows(name, arguments.threads), flush=True)
+    for name in arguments.net or [name for name, net in NETS.items() if net.small or arguments.all]:
+        with tempfile.TemporaryDirectory() as folder:
+            print("\n" + "\n".join(Table(name, Path(folder), arguments).lines()), flush=True)
 
 
-def again_with_malloc() -> None:
-    """Begin anew with glibc told to keep freed memory: eager PyTorch is up to a third faster without page faults."""
-    settings = {
-        "MALLOC_MMAP_THRESHOLD_": "4294967296",
-        "MALLOC_TRIM_THRESHOLD_": "8589934592",
-        "MALLOC_TOP_PAD_": "268435456",
-    }
-    if any(os.environ.get(name) != value for name, value in settings.items()):
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], {**os.environ, **settings})
+def ours(name: str, arguments: argparse.Namespace) -> list[Side]:
+    """Give nacre's sides: all that can be used here, but on large nets, and in bf16, only the fast one."""
+    from nacre import registry
+
+    wanted = arguments.backend or (["onednn", "numpy"] if NETS[name].small and not arguments.bf16 else ["onednn"])
+    usable = [one for one in wanted if not registry().open("backend", one).unusable()]
+    if not usable:
+        raise SystemExit(f"no backend of {', '.join(wanted)} can be used here; say --backend numpy")
+    return [Side(f"nacre {one}") for one in usable]
 
 
-def prepare(name: str, backend: str) -> tuple[Any, Any, Any]:
-    """Give the training net of an example, and one random batch for it."""
-    import numpy as np
-
-    from nacre.config import load
-
-    net = load(EXAMPLES / NETS[name]).net("train", backend=backend)
-    random = np.random.default_rng(0)
-    data = random.normal(size=net.schedule.final["data"].shape).astype(np.float32)
-    label = random.integers(0, 10, len(data))
-    net.write("data", data)
-    net.write("label", label)
-    return net, data, label
-
-
-def steps(name: str, threads: int) -> tuple[dict[str, Callable[[], float]], int]:
-    """Give, for each side that can run here, what trains one batch and gives its loss; and the size of the batch."""
-    import torch
-
-    from nacre import Solver, registry
-
-    from .twins import Peer
-
-    torch.set_num_threads(threads)
-    found: dict[str, Callable[[], float]] = {}
-    for side, backend in BACKENDS.items():
-        if registry().open("backend", backend).unusable():
-            continue
-        net, data, label = prepare(name, backend)
-        if not any("PyTorch" in one for one in found):
-            found["PyTorch eager"] = Peer(net, data, label, RATE, MOMENTUM).step
-            if data.ndim == 4:
-                found["PyTorch channels last"] = Peer(net, data, label, RATE, MOMENTUM, channels_last=True).step
-        training = Solver("SGD", lr_policy=RATE, momentum_policy=MOMENTUM).start(net)
-        found[side] = partial(_train, training)
-    return found, len(data)
-
-
-def _train(training: Any) -> float:
-    training.step()
-    return training.loss
-
-
-def rows(name: str, threads: int) -> str:
-    """Measure one net: check that all sides compute the same, then take turns; give a row for each side."""
-    sides, batch = steps(name, threads)
-    for number in range(5):
-        losses = {side: step() for side, step in sides.items()}
-        for side, loss in losses.items():
-            error = abs(loss - losses["PyTorch eager"]) / abs(losses["PyTorch eager"])
-            if error > (1e-3 if number else 1e-5):
-                raise SystemExit(f"{name}: in step {number + 1} the losses differ: {losses}, see {side}")
-    times: dict[str, list[float]] = {side: [] for side in sides}
-    for turn in range(PAIRS):
-        for side in list(sides) if turn % 2 else reversed(list(sides)):
-            times[side].append(_sample(sides[side]))
-    middle = {side: statistics.median(seconds) for side, seconds in times.items()}
-    others = [side for side in sides if "PyTorch" in side]
-    best = min(others, key=lambda side: middle[side])
-    theirs = _peak_of(name, "torch")
-    told = [f"| {name} | {side} | {batch / middle[side]:,.0f} | | | {theirs:.0f} |" for side in others]
-    for side in (side for side in sides if side in BACKENDS):
-        ratios = [_ratio(times[side], times[other]) for other in ("PyTorch eager", best)]
-        peak = _peak_of(name, BACKENDS[side])
-        memory = f"{peak:.0f} ({peak / theirs:.2f})"
-        told.append(f"| {name} | {side} | {batch / middle[side]:,.0f} | {' | '.join(ratios)} | {memory} |")
-    return "\n".join(told)
-
-
-def _ratio(ours: list[float], others: list[float]) -> str:
-    ratios = [other / our for our, other in zip(ours, others, strict=True)]
-    return f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def _sample(step: Any) -> float:
-    """Give the seconds of a step: the mean over about SECONDS."""
-    start = time.perf_counter()
-    step()
-    count = max(1, round(SECONDS / (time.perf_counter() - start)))
-    start = time.perf_counter()
-    for _ in range(count):
-        step()
-    return (time.perf_counter() - start) / count
-
-
-def _peak_of(name: str, side: str) -> float:
-    command = [sys.executable, "-m", "benchmarks", "--peak", name, side]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-def peak(name: str, side: str) -> None:
-    """Train 20 steps on one side in this process, and print its peak resident memory in MB."""
-    if side in BACKENDS.values():
-        from nacre import Solver
-
-        net, _, _ = prepare(name, side)
-        training = Solver("SGD", lr_policy=RATE, momentum_policy=MOMENTUM).start(net)
-        for _ in range(20):
-            training.step()
+def peers(folder: Path, arguments: argparse.Namespace) -> list[Side]:
+    """Give what nacre is compared with: each mode of PyTorch as it comes and with freed memory kept, and others."""
+    told = json.loads((folder / "net.json").read_text(encoding="utf-8"))
+    modes = [*MODES, *(COMPILED if arguments.compile else [])]
+    if arguments.compile and arguments.predict:
+        modes += [f"frozen {mode}" for mode in COMPILED]
+    if len(told["blobs"]["data"]) < 4:
+        modes = [mode for mode in modes if "channels last" not in mode]
+    found = [Side(f"PyTorch {mode}", malloc) for mode in modes for malloc in (False, True)]
+    if arguments.predict:
+        others = ["onnxruntime"] if _installed("onnxruntime", "onnxscript") and not arguments.bf16 else []
     else:
-        from .plain_torch import train
+        plain = all(layer["type"] == "InnerProduct" for layer in told["layers"])
+        others = ["JAX"] if plain and _installed("jax") and not arguments.bf16 else []
+    found += map(Side, others)
+    return [side for side in found if (arguments.peer or "") in str(side)]
 
-        train(name, 20)
-    # Not getrusage: its figure survives exec, so it would be that of the process that measures.
-    status = Path("/proc/self/status").read_text()
-    print(int(status.split("VmHWM:")[1].split()[0]) / 1024)
+
+def _installed(*modules: str) -> bool:
+    return all(importlib.util.find_spec(module) for module in modules)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a side gave for the first batch: arrays by these names in a folder, and the losses of three steps."""
+
+    side: Side
+    folder: Path
+    names: Sequence[str]
+    losses: Sequence[float]
+
+
+class Table:
+    """The figures of one net: nacre's sides against every peer, one peer after the other."""
+
+    def __init__(self, name: str, folder: Path, arguments: argparse.Namespace) -> None:
+        self.name, self.folder, self.arguments = name, folder, arguments
+        self.batch = describe(name, folder)
+        self.ours = ours(name, arguments)
+        self.peers = peers(folder, arguments)
+        self.loads = [False, True] if arguments.load else [False]
+        self.times: dict[Side, list[float]] = {}
+        self.starts: dict[Side, float] = {}
+        self.ratios: dict[tuple[Side, Side, bool], list[float]] = {}
+
+    def lines(self) -> Iterator[str]:
+        """Measure; give a row for each side."""
+        with ExitStack() as stack:
+            workers = [stack.enter_context(self._worker(side)) for side in self.ours]
+            first = self._checked(workers[0])
+            for worker in workers[1:]:
+                self._compare(first, self._checked(worker))
+            for side in self.peers:
+                with self._worker(side) as peer:
+                    self._compare(first, self._checked(peer))
+                    for turn in range(self.arguments.rounds):
+                        self._round([*workers, peer][:: 1 if turn % 2 else -1])
+        peaks = {} if self.arguments.predict else {side: self._peak(side) for side in self._measured_for_memory()}
+        yield from self._table(peaks)
+
+    def _worker(self, side: Side, *flags: str) -> Worker:
+        return Worker(side, self.name, self.folder, self.arguments, *flags)
+
+    # Checking that all compute the same
+
+    def _checked(self, worker: Worker) -> Checked:
+        folder = self.folder / f"check {worker.side}"
+        answer = worker.ask(f"check {folder}")
+        self.starts[worker.side] = answer["seconds"]
+        return Checked(worker.side, folder, answer["names"], answer["losses"])
+
+    def _compare(self, one: Checked, other: Checked) -> None:
+        import numpy as np
+
+        bf16 = self.arguments.bf16
+        both = f"of {one.side} and {other.side}"
+        if differing := set(one.names) ^ set(other.names):
+            raise SystemExit(f"{self.name}: {both} only one has {', '.join(sorted(differing))}")
+        for step, losses in enumerate(zip(one.losses, other.losses, strict=True)):
+            error = abs(losses[0] - losses[1]) / abs(losses[1])
+            if not error <= (2e-2 if bf16 else 1e-3 if step else 1e-5):  # nor may it be NaN
+                raise SystemExit(f"{self.name}: in step {step + 1} the losses {both} are {losses}")
+        for name in one.names:
+            expected = read(other.folder, name)
+            error = np.linalg.norm(read(one.folder, name) - expected) / np.linalg.norm(expected)
+            if not error <= (0.2 if bf16 else NETS[self.name].apart):
+                raise SystemExit(f"{self.name}: {name} {both} differ by {error:.1e} of their norm")
+        for path in other.folder.iterdir():  # of a large net, hundreds of megabytes
+            path.unlink()
+
+    # Measuring
+
+    def _round(self, workers: Sequence[Worker]) -> None:
+        for load in self.loads:
+            seconds = {one.side: float(one.ask(f"{'loaded' if load else 'sample'} {SECONDS}")) for one in workers}
+            for side, taken in seconds.items():
+                if not load:
+                    self.times.setdefault(side, []).append(taken)
+            peer = next(side for side in seconds if not side.ours)
+            for side in self.ours:
+                self.ratios.setdefault((peer, side, load), []).append(seconds[peer] / seconds[side])
+
+    def _measured_for_memory(self) -> list[Side]:
+        return [*self.ours, *(side for side in self.peers if not side.malloc)]
+
+    def _peak(self, side: Side) -> float:
+        with self._worker(side, "--peak") as worker:
+            return float(worker.ask())
+
+    # Telling
+
+    def _table(self, peaks: dict[Side, float]) -> Iterator[str]:
+        columns = [(side, load) for side in self.ours for load in self.loads]
+        heads = [f"{side} to it{', a thread beside' if load else ''}" for side, load in columns]
+        yield f"| {self.name} | images/s | starts in, s | peak memory, MB | {' | '.join(heads)} |"
+        yield "|---" * (4 + len(columns)) + "|"
+        least = min((peak for side, peak in peaks.items() if not side.ours), default=0.0)
+        for side in (*self.ours, *self.peers):
+            memory = f"{peaks[side]:.0f}" if side in peaks else ""
+            if side.ours and memory and least:
+                memory += f" ({peaks[side] / least:.2f})"
+            speed = self.batch / statistics.median(self.times[side])
+            cells = [f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}", f"{self.starts[side]:.1f}", memory]
+            cells += ["" if side.ours else self._ratio(side, *column) for column in columns]
+            yield f"| {side} | {' | '.join(cells)} |"
+
+    def _ratio(self, peer: Side, side: Side, load: bool) -> str:
+        """Write a ratio, in bold if no other peer has a smaller one."""
+        middle = {one: statistics.median(self.ratios[one, side, load]) for one in self.peers}
+        mark = "**" if middle[peer] == min(middle.values()) else ""
+        ratios = self.ratios[peer, side, load]
+        return f"{mark}{middle[peer]:.2f}{mark} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def machine(threads: int) -> str:
     """Describe the machine and the versions."""
-    import numpy as np
-    import torch
-
     import nacre
     from nacre.environment import environment
 
     told = environment()
     core = os.environ.get("OPENBLAS_CORETYPE")
     held = f" (OPENBLAS_CORETYPE={core} holds NumPy's products to that processor's instructions)" if core else ""
+    names = ("torch", "jax", "onnxruntime")
+    others = "".join(f", {name} {_version(name)}" for name in names if _installed(name))
     return (
-        f"nacre {nacre.__version__}, NumPy {np.__version__}{held}, PyTorch {torch.__version__}, "
-        f"Python {sys.version.split()[0]}; "
+        f"nacre {nacre.__version__}, NumPy {told['numpy']}{held}{others}, Python {sys.version.split()[0]}; "
         f"{told.get('processor', 'unknown processor')}, {threads} threads; {time.strftime('%Y-%m-%d')}"
     )
+
+
+def _version(distribution: str) -> str:
+    from importlib import metadata
+
+    return metadata.version(distribution)
 
 
 if __name__ == "__main__":

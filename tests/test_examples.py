@@ -4,54 +4,131 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from nacre import InputLayer
-from nacre.config import load
+from nacre import InputLayer, Net
+from nacre.config import NetFile, load
+from nacre.show import describe
 
 ROOT = Path(__file__).resolve().parents[1]
-NETS = sorted((ROOT / "examples").glob("*/*.toml"))
-EXAMPLES = pytest.mark.parametrize("path", NETS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+EXAMPLES = ROOT / "examples"
+NETS = {f"{path.parent.name}/{path.stem}": path for path in sorted(EXAMPLES.glob("*/*.toml"))}
+WITHOUT_DATA = [name for name, path in NETS.items() if 'type = "Input"' in path.read_text(encoding="utf-8")]
+LARGE = [name for name in WITHOUT_DATA if name.startswith("imagenet/")]
+WRITTEN = runpy.run_path(str(EXAMPLES / "nets.py"))["EXAMPLES"]
+
+# Of the papers, and of Caffe's and PyTorch's definitions of these nets.
+PARAMETERS = {
+    "cifar/full": 89_578,
+    "cifar/quick": 145_578,
+    "cifar/resnet20": 269_722 + 16 * 32 + 64 + 32 * 64 + 128,  # option A, and the projections of option B
+    "imagenet/alexnet": 60_965_224,
+    "imagenet/caffenet": 60_965_224,
+    "imagenet/resnet50": 25_557_032,
+    "imagenet/vgg_16": 138_357_544,
+    "imagenet/vgg_a": 132_863_336,
+    "lenet/lenet": 431_080,
+    "mlp/mlp": 648_010,
+}
 
 
-@EXAMPLES
-def test_shapes_are_those_of_the_comments(path: Path) -> None:
-    file = load(path)
-    net = file.net(backend="numpy", phase="train", keep="all")
-    net.forward()
-    sections = re.split(r"^\[\[?(?=\w)", path.read_text(encoding="utf-8"), flags=re.M)
+def of_batch(name: str, batch_size: int) -> NetFile:
+    """Load a net without data of its own, for so many images at a time."""
+    layers = [layer.name for layer in load(NETS[name]).layers if isinstance(layer, InputLayer)]
+    return load(NETS[name], [f"layer.{layer}.batch_size={batch_size}" for layer in layers])
+
+
+def write_random(net: Net) -> None:
+    """Write one batch of random images and labels."""
+    random = np.random.default_rng(0)
+    for blob in net.unwritten():
+        shape = net.schedule.final[blob].shape
+        net.write(blob, random.integers(0, 10, shape) if blob == "label" else random.random(shape))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_shapes_are_those_of_the_comments(name: str) -> None:
+    net = load(NETS[name]).net(backend="numpy", phase="train", allocate=False)
+    sections = re.split(r"^\[\[?(?=\w)", NETS[name].read_text(encoding="utf-8"), flags=re.M)
     said = {
         top[1]: ast.literal_eval(shape[1])
         for section in sections
         if (top := re.search(r'^tops = \["(\w+)"', section, re.M))
-        and (shape := re.search(r"# (\(\d+, [\d, ]+\))", section))
+        and (shape := re.search(r"# (\(\d+,[\d, ]*\))", section))
     }
     assert said, "no shape is told"
-    assert {name: net.blob(name).shape for name in said} == said
+    assert {name: net.schedule.final[name].shape for name in said} == said
 
 
 @pytest.mark.parametrize("phase", ["train", "validation", "test"])
-@EXAMPLES
-def test_every_phase_can_be_made(path: Path, phase: str) -> None:
-    file = load(path)
+@pytest.mark.parametrize("name", [name for name in NETS if name not in LARGE])
+def test_every_phase_can_be_made(name: str, phase: str) -> None:
+    file = of_batch(name, 2) if name in WITHOUT_DATA else load(NETS[name])
     with file.net(backend="numpy", phase=phase) as net:
         assert net.forward() >= 0
-        assert ("accuracy" in net.statistics()) == (phase != "train")
+        classifies = any(layer.name == "accuracy" for layer in file.layers)
+        assert ("accuracy" in net.statistics()) == (classifies and phase != "train")
 
 
-@pytest.mark.parametrize("path", [path for path in NETS if path.parent.name != "digits"], ids=lambda path: path.stem)
-def test_it_learns_a_batch(path: Path) -> None:
+@pytest.mark.parametrize("name", LARGE)
+def test_every_phase_of_large_nets_can_be_planned(name: str) -> None:
+    file = load(NETS[name])
+    for phase in ("validation", "test", "predict"):  # the others plan phase train
+        net = file.net(backend="numpy", phase=phase, allocate=False)
+        assert net.schedule.final["data"].shape[1:] in ((3, 224, 224), (3, 227, 227))
+
+
+def test_a_plan_takes_no_memory_however_large_the_net() -> None:
+    file = load(NETS["imagenet/vgg_16"])
+    tracemalloc.start()
+    try:
+        described = describe(file.net(backend="numpy", allocate=False))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * 2**20 < 2**30 < described["bytes"]["total"]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_are_as_many_as_published(name: str) -> None:
+    told: dict[str, Any] = describe(load(NETS[name]).net(backend="numpy", allocate=False))
+    assert told["parameters"] == PARAMETERS[name]
+    head = NETS[name].read_text(encoding="utf-8").partition("\nname = ")[0].replace("\n# ", " ")
+    assert set(re.findall(r"; ([\d,]+) parameters|weights, ([\d,]+) parameters", head)) <= {
+        (f"{PARAMETERS[name]:,}", ""),
+        ("", f"{PARAMETERS[name]:,}"),
+    }
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_written_nets_are_those_of_their_functions(name: str) -> None:
+    assert WRITTEN[name]().text(EXAMPLES / name) == (EXAMPLES / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in WITHOUT_DATA if name not in LARGE])
+def test_it_learns_a_batch(name: str) -> None:
     """The nets without data of their own know one batch of random images better after some steps."""
-    file = load(path)
+    file = of_batch(name, 8)
     with file.net(backend="numpy") as net:
-        random = np.random.default_rng(0)
-        for layer in file.layers:
-            if isinstance(layer, InputLayer):
-                shape = (layer.batch_size, *layer.shape)
-                labels = layer.tops == ("label",)
-                net.write(layer.tops[0], random.integers(0, 10, shape) if labels else random.random(shape))
+        write_random(net)
         before = net.forward()
         assert file.solver(max_iter=8, callbacks=[], lr_policy=0.02).solve(net).loss < before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LARGE)
+def test_large_nets_learn_a_batch_in_20_iterations(name: str) -> None:
+    file = of_batch(name, 2)
+    with file.net() as net, file.solver(callbacks=[], lr_policy=0.001, n_accumulate=1).start(net) as training:
+        write_random(net)
+        losses: list[float] = []
+        for _ in range(20):
+            training.step()
+            losses.append(training.loss)
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]), losses

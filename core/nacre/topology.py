@@ -127,7 +127,10 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
             if top in producer:
                 one, other = nodes[producer[top]].name, node.name
                 where = f"layer '{one}' twice" if one == other else f"the layers '{one}' and '{other}' both"
-                raise TopologyError(f"blob '{top}' is written by {where}")
+                remedy = "call the top of one of them otherwise, or let each be absent in the other's phases (exclude)"
+                if top in node.bottoms:
+                    remedy = f"call the top of '{other}' otherwise: where its bottom's memory will do, the net takes it"
+                raise TopologyError(f"blob '{top}' is written by {where}", remedy)
             producer[top] = index
     return producer
 

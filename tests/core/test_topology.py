@@ -13,6 +13,7 @@ from nacre_layers import (
     ConcatLayer,
     DropoutLayer,
     InnerProductLayer,
+    ReLULayer,
     ReshapeLayer,
     SoftmaxLossLayer,
     SplitLayer,
@@ -44,6 +45,14 @@ def test_a_blob_that_one_layer_writes_twice() -> None:
 
 def test_a_blob_that_two_layers_write() -> None:
     refuse("blob 'x' is written by the layers 'a' and 'b' both", data(1), ip("a", tops="x"), ip("b", tops="x"))
+
+
+def test_a_top_called_like_its_bottom() -> None:
+    """As in place in Caffe's net files."""
+    with pytest.raises(TopologyError) as caught:
+        sort(Graph.of([data(1), ip("a", tops="x"), ReLULayer(name="relu", bottoms="x", tops="x")]))
+    assert caught.value.args[0] == "blob 'x' is written by the layers 'a' and 'relu' both"
+    assert caught.value.remedy.startswith("call the top of 'relu' otherwise")
 
 
 def test_two_layers_of_one_name() -> None:

@@ -230,3 +230,12 @@ def test_sub_mean_of_a_bad_file(tmp_path: Path, name: str, values: Any, words: s
         SubMean(mean_file=tmp_path / "mean.h5").transform(IMAGES.copy(), random_at(0), "train")
     with pytest.raises(DataError, match=r"none\.h5: no such file"):
         SubMean(mean_file=tmp_path / "none.h5").transform(IMAGES.copy(), random_at(0), "train")
+
+
+def test_layer_and_top_are_named_where_records_do_not_fit() -> None:
+    source = MemoryDataLayer(
+        name="train", tops=["x"], data=[IMAGES], batch_size=1, transformers=[["x", SubMean(mean=[1, 2])]]
+    )
+    words = r"train: transformers: x: SubMean: a mean of shape \(2,\) does not fit"
+    with Net("net", [source], backend="numpy") as net, pytest.raises(DataError, match=words):
+        net.forward()

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
-from nacre import ConfigError, InputLayer, Net
+from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing import Example
-from nacre_layers import ConcatLayer
+from nacre.testing.layers import backends
+from nacre_data import MemoryDataLayer
+from nacre_layers import AccuracyLayer, ConcatLayer, InnerProductLayer, SoftmaxLossLayer
 
 
 class TestConcat(Agreement):
@@ -69,3 +71,37 @@ def test_whole_numbers_stay_whole_among_themselves(dtypes, expected):
     net.forward()
     assert net.blob("y").dtype == expected
     assert net.blob("y").tolist() == [[3, 4]]
+
+
+def two_batches(count, phase, backend):
+    x, label = np.eye(count, 4), np.arange(count) % 3
+    sources = [
+        MemoryDataLayer(name=name, tops=[f"x{name}", f"l{name}"], data=[x, label], batch_size=4) for name in "ab"
+    ]
+    layers = [
+        *sources,
+        ConcatLayer(bottoms=["xa", "xb"], tops="x", axis=0),
+        ConcatLayer(bottoms=["la", "lb"], tops="label", axis=0),
+        InnerProductLayer(bottoms="x", tops="y", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
+        AccuracyLayer(name="accuracy", bottoms=["y", "label"]),
+    ]
+    return Net("two", layers, phase=phase, backend=backend, insert_splits=True, keep="all")
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_all_rows_of_joined_batches_count(backend):
+    with two_batches(8, "train", backend) as net:
+        net.forward()
+        net.backward()
+        assert net.statistics()["accuracy"]["records"] == 8
+        assert net.gradient("y").any(axis=1).all()
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_batches_of_which_some_rows_do_not_count_are_not_joined(backend):
+    with two_batches(7, "validation", backend) as net:
+        net.forward()
+        with pytest.raises(DataError, match="x: axis=0 is the batch's, and only 3 of its 4 records are real") as caught:
+            net.forward()
+        assert "divides the number of records" in caught.value.remedy

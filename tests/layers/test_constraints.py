@@ -74,6 +74,12 @@ def test_the_solver_keeps_parameters_within_bounds(every, bounded):
     assert found == bounded
 
 
+def test_an_axis_that_the_parameter_lacks():
+    with pytest.raises(ConfigError, match=r"L2Norm: axis=2, but a parameter of shape \(2, 3\) has the axes 0 to 1"):
+        constrained(np.ones((2, 3)), threshold=1, axis=2)
+    assert_close(constrained([3.0, 4.0], threshold=1, axis=1), [0.6, 0.8])
+
+
 @pytest.mark.parametrize(
     "fields", [{}, {"threshold": 0}, {"threshold": 1, "axis": -1}, {"threshold": 1, "every_n_iter": 0}]
 )

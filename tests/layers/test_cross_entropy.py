@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from losses import NORMALIZE, WEIGHT, divisor, loss_and_gradients, pairs
-from nacre import ConfigError
+from nacre import ConfigError, DataError
 from nacre.testing import Example, assert_close
 from nacre_layers import BinaryCrossEntropyLossLayer, SigmoidCrossEntropyLossLayer
 
@@ -147,3 +147,11 @@ def test_scores_far_from_zero_do_not_overflow(dtype):
 def test_defaults():
     layer = SigmoidCrossEntropyLossLayer(bottoms=["x", "t"])
     assert (layer.weight, layer.normalize, layer.ignore_label) == (1.0, "batch", None)
+
+
+@pytest.mark.parametrize("number", [-0.5, 1.5])
+def test_what_is_no_probability_is_refused(number):
+    scores = np.array([[0.5, number], [0.1, 0.2]])
+    with pytest.raises(DataError, match=rf"tested: bottom 'bottom0' holds {number}, which is no probab") as caught:
+        loss_and_gradients(BinaryCrossEntropyLossLayer, scores, np.ones((2, 2)))
+    assert "SigmoidCrossEntropyLoss" in caught.value.remedy

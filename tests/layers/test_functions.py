@@ -109,6 +109,8 @@ class TestPower(Function, Agreement):
         yield Example({"power": 2, "scale": -0.5, "shift": 1}, [(2, 3), (3, 1, 2)], label="square, two bottoms")
         yield Example({"power": -0.75, "shift": 3}, [(3, 4)], label="broken")
         yield Example({"power": 3, "scale": 0, "shift": 2}, [(3, 4)], label="constant")
+        yield Example({"power": -3, "shift": -3}, [(3, 4)], label="odd, of numbers below 0")
+        yield Example({"power": -2, "shift": -3}, [(3, 4)], label="even, of numbers below 0")
 
     def strategy(self):
         """Above 0 with any power; there and below with whole ones."""

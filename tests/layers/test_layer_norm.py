@@ -52,13 +52,13 @@ class TestGroupNorm(Agreement):
     layer = GroupNormLayer
 
     def examples(self):
-        yield Example({"groups": 2}, [(3, 8)])
-        yield Example({"groups": 3, "epsilon": 0.1, "neuron": "Tanh"}, [(2, 3, 2, 3)], label="one channel a group")
-        yield Example({"groups": 1, "scale": False, "bias": False}, [(2, 3, 4)], label="one group, no parameters")
+        yield Example({"n_group": 2}, [(3, 8)])
+        yield Example({"n_group": 3, "epsilon": 0.1, "neuron": "Tanh"}, [(2, 3, 2, 3)], label="one channel a group")
+        yield Example({"n_group": 1, "scale": False, "bias": False}, [(2, 3, 4)], label="one group, no parameters")
 
     def strategy(self):
         def example(fields, groups, channels, batch, behind):
-            return Example({"groups": groups, **fields}, [(batch, groups * channels, *behind)])
+            return Example({"n_group": groups, **fields}, [(batch, groups * channels, *behind)])
 
         counts = [st.integers(1, 3)] * 3
         behind = st.lists(st.integers(3, 4), min_size=1, max_size=2)  # the gradient of two numbers is rounding noise
@@ -67,7 +67,7 @@ class TestGroupNorm(Agreement):
     def in_torch(self, layer, inputs, parameters):
         import torch
 
-        x = torch.nn.functional.group_norm(inputs[0], layer.groups, eps=layer.epsilon)
+        x = torch.nn.functional.group_norm(inputs[0], layer.n_group, eps=layer.epsilon)
         scale, bias = (parameters.get(name, torch.tensor(one)) for name, one in (("scale", 1.0), ("bias", 0.0)))
         wide = (-1, *[1] * (x.ndim - 2))
         return [x * scale.reshape(wide) + bias.reshape(wide)]
@@ -75,8 +75,8 @@ class TestGroupNorm(Agreement):
     def reference(self, layer, inputs, parameters):
         x = inputs[0]
         y = np.zeros_like(x)
-        size = x.shape[1] // layer.groups
-        for n, group in np.ndindex(len(x), layer.groups):
+        size = x.shape[1] // layer.n_group
+        for n, group in np.ndindex(len(x), layer.n_group):
             part = slice(group * size, (group + 1) * size)
             y[n, part] = np.reshape(standardised(x[n, part].ravel(), layer.epsilon), x[n, part].shape)
         for channel in range(x.shape[1]):
@@ -94,7 +94,7 @@ def net(layer):
 def test_the_parameters_have_the_shape_of_what_is_normalised_together():
     handles = net(LayerNormLayer(name="norm", bottoms=["x"], tops=["y"])).parameters
     assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6, 2), "norm/bias": (6, 2)}
-    handles = net(GroupNormLayer(name="norm", bottoms=["x"], tops=["y"], groups=2)).parameters
+    handles = net(GroupNormLayer(name="norm", bottoms=["x"], tops=["y"], n_group=2)).parameters
     assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6,), "norm/bias": (6,)}
 
 
@@ -104,8 +104,8 @@ def test_the_parameters_have_the_shape_of_what_is_normalised_together():
         (LayerNormLayer, {"axis": 3}, r"norm: axis=3, but the bottom of shape \(1, 6, 2\) has the axes 1 to 2"),
         (LayerNormLayer, {"axis": 0}, "norm: axis=0, but it must be different from 0"),
         (LayerNormLayer, {"epsilon": 0.0}, "norm: epsilon=0.0, but it must be above 0"),
-        (GroupNormLayer, {"groups": 4}, "norm: groups=4 does not divide the 6 channels"),
-        (GroupNormLayer, {"groups": 0}, "norm: groups=0, but it must be above 0"),
+        (GroupNormLayer, {"n_group": 4}, "norm: n_group=4 does not divide the 6 channels"),
+        (GroupNormLayer, {"n_group": 0}, "norm: n_group=0, but it must be above 0"),
         (GroupNormLayer, {"scale_lr": -1.0}, "norm: scale_lr=-1.0, but it must be 0 or more"),
     ],
 )

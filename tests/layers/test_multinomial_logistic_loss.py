@@ -9,7 +9,7 @@ import pytest
 
 from agreement import Agreement
 from losses import NORMALIZE, WEIGHT, class_weights, loss_and_gradients, places, scores_and_labels
-from nacre import ConfigError, InputLayer, Net
+from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing import Example, assert_close
 from nacre_layers import MultinomialLogisticLossLayer, SoftmaxLayer, SoftmaxLossLayer
 
@@ -97,3 +97,11 @@ def test_bad_fields():
         MultinomialLogisticLossLayer(bottoms=["p"])
     with pytest.raises(ConfigError, match=r"weight=-1\.0, but it must be 0 or more"):
         MultinomialLogisticLossLayer(bottoms=["p", "label"], weight=-1)
+
+
+@pytest.mark.parametrize("number", [-0.5, 1.5])
+def test_what_is_no_probability_is_refused(number):
+    scores = np.array([[0.5, number, 0.0], [0.1, 0.2, 0.7]])
+    with pytest.raises(DataError, match=rf"tested: bottom 'bottom0' holds {number}, which is no probab") as caught:
+        loss_and_gradients(MultinomialLogisticLossLayer, scores, np.array([1, 2]))
+    assert "SoftmaxLoss" in caught.value.remedy

@@ -101,8 +101,8 @@ def test_a_fresh_scale_and_a_fresh_bias_change_nothing():
         (BiasLayer, {"bottoms": []}, "y: bottoms=.*, but at least 1 must be given"),
         (BiasLayer, {"n_axes": -2}, "y: n_axes=-2, but it must be -1 or more"),
         (ScaleLayer, {"bottoms": ["a", "b"], "bias": True}, "y: bias=True, but the scale is a second bottom"),
-        (ScaleLayer, {"axis": 0}, r"y: axis=0, but bottom 'a' has the shape \(1, 2, 4\)"),
-        (BiasLayer, {"axis": 4}, r"y: axis=4, but bottom 'a' has the shape \(1, 2, 4\)"),
+        (ScaleLayer, {"axis": 0}, r"y: axis=0, but it must be from 1 to 3 for bottom 'a' of shape \(1, 2, 4\)"),
+        (BiasLayer, {"axis": 4}, r"y: axis=4, but it must be from 1 to 3 for bottom 'a' of shape \(1, 2, 4\)"),
         (
             BiasLayer,
             {"axis": 2, "n_axes": 2},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
-from nacre import ConfigError, InputLayer, Net
+from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing import Example
 from nacre_layers import ConcatLayer, SliceLayer
 
@@ -67,6 +67,14 @@ def test_slice_is_the_inverse_of_concat_along_the_batch_too():
     net.forward()
     assert net.blob("a").shape == (1, 3)
     np.testing.assert_array_equal(net.blob("y"), x)
+
+
+def test_a_batch_of_which_some_rows_do_not_count_is_not_cut():
+    layers = [InputLayer(tops=["x"], shape=3, batch_size=4), SliceLayer(bottoms="x", tops=["a", "b"], axis=-2)]
+    net = Net("n", layers, backend="numpy")
+    net.write("x", np.zeros((3, 3)))
+    with pytest.raises(DataError, match="a: axis=-2 is the batch's, and only 3 of its 4 records are real"):
+        net.forward()
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,21 @@ from typing import Annotated, Any
 
 import pytest
 
-from nacre import Callback, CallbackState, ConfigError, Solver
+from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver
 from nacre.snapshot import Snapshot as Saved
 from nacre.solver import Training
 from nacre_data import HDF5Store
-from nacre_solvers import SGD, DecayOnValidation, EarlyStopping, Snapshot, Staged, ValidationPerformance
-from toy_training import Reports, pulled_net, toy_net, weights
+from nacre_layers import SquareLossLayer
+from nacre_solvers import (
+    SGD,
+    DecayOnValidation,
+    EarlyStopping,
+    Snapshot,
+    Staged,
+    TrainingSummary,
+    ValidationPerformance,
+)
+from toy_training import Reports, pulled_net, toy_layers, toy_net, weights
 
 
 class Judged(Callback):
@@ -109,6 +118,40 @@ def test_somebody_has_to_validate(thing: Any) -> None:
         start([ValidationPerformance()], higher_better=True)
     with pytest.raises(ConfigError, match="statistic='accuracy', but it must be like 'accuracy/accuracy'"):
         start([ValidationPerformance()], statistic="accuracy")
+
+
+def two_losses() -> list[Layer]:
+    more = SquareLossLayer(name="length", bottoms=["ip4", "ip1"], weight=0.1, exclude=["predict"])
+    return [*toy_layers(hidden=3), more]
+
+
+def test_each_of_several_losses_is_a_statistic() -> None:
+    """Mocha.jl's summaries named the losses of single layers, and its square loss had a statistic."""
+    options: dict[str, Any] = {"dtype": "float64", "backend": "numpy", "insert_splits": True}
+    callbacks = [
+        TrainingSummary(every_n_iter=3),
+        ValidationPerformance(every_n_iter=3, best="length/loss", higher_better=False),
+        EarlyStopping(statistic="loss/loss", patience=99),
+    ]
+    net, reports = Net("two", two_losses(), **options), Reports()
+    training = Solver(SGD(), max_iter=6, callbacks=callbacks).solve(net, reports=[reports])
+    for event in (*reports["summary"], *reports["validation"]):
+        parts = [event["statistics"][name]["loss"] for name in ("loss", "length")]
+        assert all(parts)
+        assert sum(parts) == pytest.approx(event["loss"], rel=1e-12)
+    assert training.score is not None
+    assert training.score.value == reports["validation"][-1]["statistics"]["length"]["loss"]
+    with Net("checked", two_losses(), phase="validation", share=net, **options) as checked:
+        expected = reports["validation"][-1]["statistics"]
+        total = sum(checked.forward() * rows for rows in (10, 10, 3)) / 23  # the last batch has fewer records
+        assert checked.statistics() == expected
+        assert total == pytest.approx(reports["validation"][-1]["loss"])
+
+
+def test_a_lone_loss_is_no_statistic() -> None:
+    callbacks = [ValidationPerformance(), EarlyStopping(statistic="loss/loss")]
+    with pytest.raises(ConfigError, match="statistic='loss/loss', but no layer 'loss' has statistics in phase"):
+        Solver(SGD(), callbacks=callbacks).start(toy_net())
 
 
 def test_a_statistic_that_the_layer_lacks_is_told_at_the_first_validation() -> None:

@@ -97,7 +97,7 @@ class AccuracyState(ShareState, reads=""):
     def _count_classes(self, label: Array, hit: Array) -> None:
         xp, classes = self.backend.xp, self.shape[1]
         labels = self.classes.labels(label, self.classes.count)
-        used = xp.ones(labels.shape) if self.classes.ignored is None else ~self.classes.ignored
+        used = None if self.classes.ignored is None else ~self.classes.ignored
         self.class_hits = self.class_hits + xp.bincount(labels, weights=hit, minlength=classes)
         self.class_totals = self.class_totals + xp.bincount(labels, weights=used, minlength=classes)
 

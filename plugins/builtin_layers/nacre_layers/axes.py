@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from nacre import ConfigError
+from nacre import ConfigError, DataError
 
 
 def axis_of(layer: Any, shape: tuple[int, ...], first: int = 1) -> int:
@@ -33,3 +33,16 @@ def parts_along(axis: int, ends: Sequence[int]) -> list[tuple[slice, ...]]:
     """Give the index of each part of a blob, from one end along an axis to the next."""
     before = (slice(None),) * axis
     return [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]
+
+
+def check_whole(layer: Any, backend: Any, batch: int) -> None:
+    """Refuse a batch of which some rows do not count: along the batch's own axis they would come to lie among others.
+
+    Raises:
+        DataError: names how many count.
+    """
+    if backend.rows < batch:
+        raise DataError(
+            f"{layer.name}: axis={layer.axis} is the batch's, and only {backend.rows} of its {batch} records are real",
+            "take a batch_size that divides the number of records",
+        )

@@ -105,6 +105,9 @@ class ClassLossState(LayerState, reads=""):
         """Give the probabilities of the classes, of the bottom as (before, classes, behind)."""
         raise NotImplementedError
 
+    def check(self, chosen: Array) -> None:
+        """Look at the probabilities of the labels' classes."""
+
     def forward(self, inputs: list[Array]) -> None:
         xp, layer = self.backend.xp, self.layer
         self.picked = self.classes.pick(inputs[1])
@@ -112,6 +115,7 @@ class ClassLossState(LayerState, reads=""):
         chosen = self.chosen[:count]
         probabilities = self.probabilities(inputs[0].reshape(self.shape))
         xp.take(probabilities.reshape(-1), self.picked, out=chosen, mode="clip")
+        self.check(chosen)
         log = self.backend.scratch(chosen.shape)
         xp.maximum(chosen, self.floor, out=log)
         xp.log(log, out=log)

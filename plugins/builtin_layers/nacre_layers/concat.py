@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactly
 
-from .axes import axis_of, parts_along
+from .axes import axis_of, check_whole, parts_along
 
 
 class ConcatLayer(Layer, can_do_bp=True):
     """Put the bottoms one behind the other along `axis`; all other axes must agree.
 
     Bottoms of one type make a top of that type, others one of the net's. After Mocha.jl's `ConcatLayer`; axis 1 is the
-    channels.
+    channels, and axis 0 joins batches: then all their rows must count, or it raises DataError.
 
     Example:
         [[layer]]
@@ -45,12 +45,15 @@ class ConcatState(LayerState, reads=""):
                     f"'{layer.bottoms[0]}' of shape {first} along axis {axis}"
                 )
         ends = list(itertools.accumulate((one.shape[axis] for one in inputs), initial=0))
+        self.batch = max(one.shape[0] for one in inputs) if axis == 0 else 0
         self.parts = parts_along(axis, ends)
         dtypes = {one.dtype for one in inputs}
         dtype = inputs[0].dtype if len(dtypes) == 1 else None
         self.blobs = [backend.blob((*first[:axis], ends[-1], *first[axis + 1 :]), dtype)]
 
     def forward(self, inputs: list[Array]) -> None:
+        if self.batch:
+            check_whole(self.layer, self.backend, self.batch)
         for x, part in zip(inputs, self.parts, strict=True):
             self.backend.xp.copyto(self.blobs[0][part], x)
 

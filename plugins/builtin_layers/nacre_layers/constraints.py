@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Constraint, non_negative, positive
+from nacre import Array, ConfigError, Constraint, non_negative, positive
 
 
 class L2Norm(Constraint):
@@ -18,6 +18,10 @@ class L2Norm(Constraint):
     axis: Annotated[int, non_negative, "the axis that counts the outputs"] = 0
 
     def constrain(self, backend: Any, value: Array) -> None:
+        if self.axis >= value.ndim > 1:
+            raise ConfigError(
+                f"L2Norm: axis={self.axis}, but a parameter of shape {value.shape} has the axes 0 to {value.ndim - 1}"
+            )
         xp, kind = backend.xp, str(value.dtype)
         others = tuple(axis for axis in range(value.ndim) if axis != self.axis or value.ndim == 1)
         shape = [1 if axis in others else length for axis, length in enumerate(value.shape)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Names, exactly
 
-from .losses import FLOOR, NORMALIZERS, Loss, PairLossState, divisor
+from .losses import FLOOR, NORMALIZERS, Loss, PairLossState, check_probabilities, divisor
 from .neurons import Sigmoid
 
 SIGMOID = Sigmoid()
@@ -17,7 +17,8 @@ class BinaryCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=T
 
     Bottoms are probabilities p (behind a Sigmoid, say) and targets t, both from 0 to 1 and of one shape; axes of length
     1 may differ. Both have a gradient. In the logarithms and below the fractions of the gradient, p and 1 - p are at
-    least 1e-20, so all is finite where a prediction is 0 or 1. After Mocha.jl's `BinaryCrossEntropyLossLayer`.
+    least 1e-20, so all is finite where a prediction is 0 or 1. Raises DataError where one is below 0 or above 1. After
+    Mocha.jl's `BinaryCrossEntropyLossLayer`.
 
     Example:
         [[layer]]
@@ -36,6 +37,7 @@ class BinaryCrossEntropyLossState(PairLossState, reads="inputs"):
 
     def terms(self, a: Array, b: Array, out: Array) -> None:
         xp, other, part = self.backend.xp, self.backend.scratch(a.shape, slot=1), self.backend.scratch(a.shape, slot=2)
+        check_probabilities(self.layer, self.backend, a, "put a Sigmoid below, or take SigmoidCrossEntropyLoss")
         self._logarithms(a, out, other)
         xp.multiply(out, b, out=out)
         xp.subtract(1.0, b, out=part)

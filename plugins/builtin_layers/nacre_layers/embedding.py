@@ -82,19 +82,26 @@ class EmbeddingState(LayerState, reads=""):
                 dx[...] = 0
 
     def _add_rows(self, total: Array, numbers: Array, rows: Array) -> None:
-        """Add each row to the row of `total` that its number names: equal numbers are brought together first."""
-        xp, sorted_rows = self.backend.xp, self.backend.scratch(rows.shape)
+        """Add each row to the row of `total` that its number names: those of equal numbers are added up before."""
+        xp, count = self.backend.xp, rows.shape[0]
+        sums, part = (self.backend.scratch(rows.shape, slot=slot) for slot in (0, 1))
         order = xp.argsort(numbers, kind="stable")
         ranked = numbers[order]
-        begins = xp.ones(ranked.shape, bool)
-        xp.not_equal(ranked[1:], ranked[:-1], out=begins[1:])
-        starts = xp.flatnonzero(begins)
-        xp.take(rows, order, axis=0, out=sorted_rows, mode="clip")
-        sums = self.backend.scratch(rows.shape, slot=1)[: len(starts)]
-        xp.add.reduceat(sorted_rows, starts, axis=0, out=sums)
+        xp.take(rows, order, axis=0, out=sums, mode="clip")
+        first = xp.ones((count,), bool)
+        xp.not_equal(ranked[1:], ranked[:-1], out=first[1:])
+        apart = 1
+        while apart < count and bool(xp.any(same := ranked[apart:] == ranked[:-apart])):
+            # until here each is the sum of `apart` rows, itself the first, as far as they are of its number
+            xp.multiply(sums[apart:], same.reshape(-1, 1), out=part[apart:])
+            xp.add(sums[:-apart], part[apart:], out=sums[:-apart])
+            apart *= 2
+        starts = xp.flatnonzero(first)
+        part = part[: starts.shape[0]]
+        xp.take(sums, starts, axis=0, out=part, mode="clip")
         if len(self.numbers) > 1:
-            xp.add(sums, total[ranked[starts]], out=sums)
-        total[ranked[starts]] = sums
+            xp.add(part, total[ranked[starts]], out=part)
+        total[ranked[starts]] = part
 
     def shutdown(self) -> None:
         """Nothing is held."""

@@ -60,8 +60,8 @@ class Index2OnehotState(LayerState, reads=""):
             behind = classes.shape[2]
             y = y.reshape(classes.shape)
             label = classes.labels(x, classes.count).reshape(-1, 1, behind)
-            self.backend.xp.equal(label, self.numbers, out=y[: len(label)])
-            y[len(label) :] = 0
+            self.backend.xp.equal(label, self.numbers, out=y[: label.shape[0]])
+            y[label.shape[0] :] = 0
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """A class number has no gradient."""

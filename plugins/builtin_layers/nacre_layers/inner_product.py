@@ -208,10 +208,11 @@ class TiedInnerProductState(ProductState, reads="inputs"):
         shape = (self.layer.output_dim, self.features)
         return Parameter("weight", shape, tied=f"{self.layer.tied}/weight", transposed=True)
 
-    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        super().backward(inputs, diffs)
-        if not self.layer.learns and self.parameters[0].gradient is not None:
-            self.parameters[0].gradient[...] = 0
+    def multiply(self, dy: Array, x: Array, gradient: Array) -> None:
+        if self.layer.learns:
+            super().multiply(dy, x, gradient)
+        else:
+            gradient[...] = 0
 
 
 def not_plain(layer: InnerProductLayer, inputs: list[Any]) -> str | None:

@@ -47,7 +47,7 @@ class LayerNormState(NormalisingState, reads=""):
 class GroupNormLayer(Normalising):
     """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, over the numbers of each group of channels of a record.
 
-    Bottoms are (records, channels, ...); `groups` divides the channels into as many runs of neighbours. Scale and bias
+    Bottoms are (records, channels, ...); `n_group` divides the channels into as many runs of neighbours. Scale and bias
     are one number a channel. As many groups as channels make an instance normalisation. Wu and He, "Group
     normalization", 2018; PyTorch's `GroupNorm`.
 
@@ -56,11 +56,11 @@ class GroupNormLayer(Normalising):
         type = "GroupNorm"
         bottoms = ["conv1"]  # (8, 20, 12, 12)
         tops = ["norm1"]  # (8, 20, 12, 12)
-        groups = 4
+        n_group = 4
         neuron = "ReLU"
     """
 
-    groups: Annotated[int, positive, "number of groups of channels"] = 32
+    n_group: Annotated[int, positive, "number of groups of channels"] = 32
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> GroupNormState:
         return GroupNormState(self, backend, inputs, diffs)
@@ -76,8 +76,10 @@ class GroupNormState(NormalisingState, reads=""):
         shape: tuple[int, ...] = inputs[0].shape
         if len(shape) < 2:
             raise ConfigError(f"{layer.name}: the bottom of shape {shape} has no channels")
-        if shape[1] % layer.groups:
-            raise ConfigError(f"{layer.name}: groups={layer.groups} does not divide the {shape[1]} channels of {shape}")
-        self.shape = (shape[0] * layer.groups, prod(shape[1:]) // layer.groups)
+        if shape[1] % layer.n_group:
+            raise ConfigError(
+                f"{layer.name}: n_group={layer.n_group} does not divide the {shape[1]} channels of {shape}"
+            )
+        self.shape = (shape[0] * layer.n_group, prod(shape[1:]) // layer.n_group)
         self.wide = (shape[0], shape[1], prod(shape[2:]))
         self.declare(inputs, (shape[1],))

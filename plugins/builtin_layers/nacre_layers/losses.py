@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, ConfigError, Layer, LayerState, non_negative, one_of
+from nacre import Array, ConfigError, DataError, Layer, LayerState, non_negative, one_of
 
 FLOOR = 1e-20
 """Probabilities below this count as this, so that logarithms and fractions are finite. Mocha.jl's and Caffe's."""
+
+SLACK = 1e-4
+"""How far outside of 0 to 1 what is taken for a probability may lie, by rounding or by a numerical derivative."""
 
 NORMALIZERS = one_of("valid", "full", "batch", "none")
 
@@ -37,6 +40,19 @@ def check_alike(layer: Any, inputs: list[Any]) -> None:
             f"{layer.name}: bottom '{layer.bottoms[1]}' of shape {second} differs from "
             f"'{layer.bottoms[0]}' of shape {first}"
         )
+
+
+def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str) -> None:
+    """Refuse numbers of the first bottom that are no probabilities; NaN passes, for whoever looks at the loss.
+
+    Raises:
+        DataError: names the number.
+    """
+    for extreme in (float(backend.xp.min(x)), float(backend.xp.max(x))):
+        if extreme < -SLACK or extreme > 1 + SLACK:
+            raise DataError(
+                f"{layer.name}: bottom '{layer.bottoms[0]}' holds {extreme:g}, which is no probability", remedy
+            )
 
 
 class PairLossState(LayerState, reads="inputs"):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from nacre import Array, Names, exactly
 
 from .class_loss import ClassLossState, WeightedClassLoss
+from .losses import check_probabilities
 
 
 class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
@@ -14,8 +15,8 @@ class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=Tru
 
     Bottoms are probabilities, behind a Softmax for example, and labels as for SoftmaxLoss, which does both in one and
     is more exact. A probability below 1e-20 counts as 1e-20, also below the fraction of the gradient. `weights`,
-    `normalize` and `ignore_label` are those of SoftmaxLoss. After Mocha.jl's `MultinomialLogisticLossLayer`, which has
-    no gradient, and Caffe's.
+    `normalize` and `ignore_label` are those of SoftmaxLoss. Raises DataError where the number of a label's
+    class is below 0 or above 1. After Mocha.jl's `MultinomialLogisticLossLayer`, which has no gradient, and Caffe's.
 
     Example:
         [[layer]]
@@ -34,6 +35,9 @@ class MultinomialLogisticLossState(ClassLossState, reads=""):
 
     def probabilities(self, x: Array) -> Array:
         return x
+
+    def check(self, chosen: Array) -> None:
+        check_probabilities(self.layer, self.backend, chosen, "put a Softmax below, or take SoftmaxLoss")
 
     def gradient(self, dx: Array) -> None:
         xp, slope = self.backend.xp, self.backend.scratch((self.count,))

@@ -18,7 +18,7 @@ from nacre import (
 from .weights import Biased, ScaleFields
 
 
-class Normalising(Biased, ScaleFields, has_param=True, has_neuron=True, can_do_bp=True):
+class Normalising(ScaleFields, Biased, has_param=True, has_neuron=True, can_do_bp=True):
     """A layer that normalises one bottom; with a scale and a bias unless they are switched off."""
 
     bottoms: Annotated[Names, exactly(1), "what is normalised"]

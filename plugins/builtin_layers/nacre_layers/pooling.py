@@ -48,9 +48,13 @@ class Windows:
 
 
 class PoolingFunction(Component, kind="pooling"):
-    """A summary of a window. `fill` is the value of cells outside the image."""
+    """A summary of a window.
+
+    `fill` is the value of cells outside the image, `reads` what `backward` reads, of "inputs" (the cells) and "blobs".
+    """
 
     fill: ClassVar[float] = 0.0
+    reads: ClassVar[str] = "inputs blobs"
 
     def forward(self, backend: Any, windows: Windows, y: Array) -> None:
         """Write the summary of every window into y."""
@@ -91,6 +95,7 @@ class Mean(PoolingFunction):
     those of the whole "kernel" (Mocha.jl, SINGA), or those inside the "image" (PyTorch with count_include_pad=False).
     """
 
+    reads = ""
     divide_by: Annotated[str, one_of("padded", "kernel", "image"), "which cells of a window are counted"] = "padded"
 
     def forward(self, backend: Any, windows: Windows, y: Array) -> None:
@@ -112,6 +117,8 @@ class Stochastic(PoolingFunction):
     Cells below 0 count as 0; of a window without any above 0 the summary is 0. Zeiler and Fergus, "Stochastic pooling
     for regularization of deep convolutional neural networks", 2013. After Caffe's, which is for cells from 0 up.
     """
+
+    reads = "inputs"
 
     def forward(self, backend: Any, windows: Windows, y: Array) -> None:
         xp = backend.xp
@@ -339,6 +346,7 @@ class Pools(LayerState, reads="inputs blobs"):
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
+        self.reads = layer.pooling.reads
         self.random = backend.random(layer.name)
         self.axes = [self.axes_of(layer, one.shape) for one in inputs]
         self.shapes = [
@@ -497,7 +505,8 @@ class Work:
 
     def backward(self, x: Array, y: Array, dy: Array) -> Array:
         """Give the gradient of x, good until the next call."""
-        self.backend.xp.copyto(self.padded[self.inside], x)
+        if "inputs" in self.pooling.reads:
+            self.backend.xp.copyto(self.padded[self.inside], x)
         self.gradient[...] = 0
         self.pooling.backward(self.backend, self.windows, y, dy, self.gradients)
         return self.gradient[self.inside]

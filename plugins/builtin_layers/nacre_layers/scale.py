@@ -95,7 +95,10 @@ class OperandState(LayerState):
         axis = int(not second) if layer.axis is None else layer.axis
         start = axis + len(shape) if axis < 0 else axis
         if not int(not second) <= start <= len(shape):
-            raise ConfigError(f"{layer.name}: axis={axis}, but bottom '{layer.bottoms[0]}' has the shape {shape}")
+            raise ConfigError(
+                f"{layer.name}: axis={axis}, but it must be from {int(not second)} to {len(shape)} for bottom "
+                f"'{layer.bottoms[0]}' of shape {shape}"
+            )
         end = len(shape) if layer.n_axes < 0 else start + layer.n_axes
         operand = inputs[1].shape if second else shape[start:end]
         self.wide = (*[1] * start, *operand, *[1] * (len(shape) - start - len(operand)))

@@ -8,14 +8,15 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, at_least, default, exactly, positive
 
-from .axes import axis_of, parts_along
+from .axes import axis_of, check_whole, parts_along
 
 
 class SliceLayer(Layer, can_do_bp=True):
     """Cut the bottom along `axis` into parts, one for each top: top i is x[..., points[i - 1] : points[i], ...].
 
     `points` are where the second part and those behind it begin, one less than there are tops; without them all parts
-    are of one length. The inverse of Concat. Raises ConfigError where a part would be empty. After Caffe's `Slice`.
+    are of one length. The inverse of Concat. Raises ConfigError where a part would be empty,
+    and DataError where `axis` is 0 and not all rows of the batch count. After Caffe's `Slice`.
 
     Example:
         [[layer]]
@@ -58,6 +59,7 @@ class SliceState(LayerState, reads=""):
             raise ConfigError(f"{layer.name}: points={layer.points}, but axis {axis} has the length {length}")
         each = length // len(layer.tops)
         ends = [0, *layer.points, length] if layer.points else range(0, length + 1, each)
+        self.batch = length if axis == 0 else 0
         self.parts = parts_along(axis, ends)
         self.blobs = [
             backend.blob((*shape[:axis], end - start, *shape[axis + 1 :]), inputs[0].dtype)
@@ -65,6 +67,8 @@ class SliceState(LayerState, reads=""):
         ]
 
     def forward(self, inputs: list[Array]) -> None:
+        if self.batch:
+            check_whole(self.layer, self.backend, self.batch)
         for y, part in zip(self.blobs, self.parts, strict=True):
             self.backend.xp.copyto(y, inputs[0][part])
 

@@ -49,5 +49,5 @@ class Biased(BiasFields):
     bias: Annotated[bool, "whether there is a bias"] = True
 
 
-class Weighted(Biased, WeightFields):
+class Weighted(WeightFields, Biased):
     """A layer with a weight and, unless `bias=False`, a bias."""

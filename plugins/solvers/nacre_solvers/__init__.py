@@ -8,6 +8,7 @@ from nacre import hookimpl, lazy
 
 if TYPE_CHECKING:
     from .adam import Adam as Adam
+    from .adam import AdaMax as AdaMax
     from .adam import AdamW as AdamW
     from .adaptive import AdaDelta as AdaDelta
     from .adaptive import AdaGrad as AdaGrad
@@ -46,6 +47,7 @@ nacre_api = "1"
 METHODS = {
     "AdaDelta": "nacre_solvers.adaptive:AdaDelta",
     "AdaGrad": "nacre_solvers.adaptive:AdaGrad",
+    "AdaMax": "nacre_solvers.adam:AdaMax",
     "Adam": "nacre_solvers.adam:Adam",
     "AdamW": "nacre_solvers.adam:AdamW",
     "Nesterov": "nacre_solvers.sgd:Nesterov",

@@ -1,10 +1,10 @@
-"""Adam: steps of a size of their own for every number, from the gradients' mean and mean square."""
+"""Adam and its kin: steps of a size of their own for every number, from the gradients' mean and size."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from nacre import Array, Method, MethodState, fraction, one_of, positive
 from nacre.solver import Span
@@ -12,7 +12,18 @@ from nacre.solver import Span
 from .elementwise import ElementwiseState
 
 
-class Adam(Method):
+class Moments(Method):
+    """A method that goes along the gradients' mean m, and divides by their size."""
+
+    has_momentum = False
+
+    beta1: Annotated[float, fraction, "how much of the mean stays in each update"] = 0.9
+    beta2: Annotated[float, fraction, "how much of the mean square stays in each update"] = 0.999
+    epsilon: Annotated[float, positive, "keeps the divisor above zero"] = 1e-8
+    bias_correction: Annotated[bool, "whether to make up for beginning at zero"] = True
+
+
+class Adam(Moments):
     """m = β₁m + (1 - β₁)g; v = β₂v + (1 - β₂)g²; w = w - rate · m̂ / (√v̂ + ε).
 
     m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ) make up for beginning at zero; t counts the updates from 1. By Kingma and Ba
@@ -20,17 +31,11 @@ class Adam(Method):
     though, never forgot); with `epsilon_place="inside"` and `bias_correction=False` as in SINGA.
     """
 
-    has_momentum = False
-
-    beta1: Annotated[float, fraction, "how much of the mean stays in each update"] = 0.9
-    beta2: Annotated[float, fraction, "how much of the mean square stays in each update"] = 0.999
-    epsilon: Annotated[float, positive, "keeps the divisor above zero"] = 1e-8
     epsilon_place: Annotated[
         str,
         one_of("outside", "uncorrected", "inside"),
         "outside: √v̂ + ε, as PyTorch; uncorrected: (√v + ε) / √(1 - β₂ᵗ), as Caffe; inside: √(v̂ + ε), as SINGA",
     ] = "outside"
-    bias_correction: Annotated[bool, "whether to make up for beginning at zero"] = True
 
     def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
         return AdamState(self, backend, spans)
@@ -46,7 +51,42 @@ class AdamW(Adam):
     decoupled = True
 
 
-class AdamState(ElementwiseState):
+class AdaMax(Moments):
+    """m = β₁m + (1 - β₁)g; u = max(β₂u, |g| + ε); w = w - rate · m̂ / u.
+
+    m̂ = m / (1 - β₁ᵗ) makes up for beginning at zero. By Kingma and Ba (arXiv 1412.6980), who use a rate of 0.002, as in
+    PyTorch; with `bias_correction=False` SINGA's AdamMax, which added ε to u again in each update.
+    """
+
+    beta2: Annotated[float, fraction, "how much of the largest gradient stays in each update"] = 0.999
+
+    def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
+        return AdaMaxState(self, backend, spans)
+
+
+class MomentsState(ElementwiseState):
+    """What the states have in common: `count` of the updates, and 1 - βᵗ, or 1 where nothing is made up for."""
+
+    scalars: ClassVar[tuple[str, ...]]
+
+    def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
+        super().__init__(method, backend, spans)
+        self.count = 0
+        for name in self.scalars:
+            backend.scalars.declare(name)
+
+    def scale(self, beta: float) -> float:
+        """Give 1 - βᵗ."""
+        return 1 - beta**self.count if self.method.bias_correction else 1.0
+
+    def memory(self) -> Mapping[str, Any]:
+        return {"count": self.count}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self.count = int(memory["count"])
+
+
+class AdamState(MomentsState):
     """`Adam` and `AdamW` on any backend.
 
     The scalars "adam_factor" and "adam_epsilon" hold √(1 - β₂ᵗ) / (1 - β₁ᵗ), and the ε that then stands beside √v, or
@@ -54,32 +94,39 @@ class AdamState(ElementwiseState):
     """
 
     names = ("mean", "square")
-
-    def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
-        super().__init__(method, backend, spans)
-        self.count = 0
-        for name in ("adam_factor", "adam_epsilon"):
-            backend.scalars.declare(name)
+    scalars = ("adam_factor", "adam_epsilon")
 
     def advance(self) -> None:
         self.count += 1
         method, scalars = self.method, self.backend.scalars
-        scale1 = 1 - method.beta1**self.count if method.bias_correction else 1.0
-        scale2 = 1 - method.beta2**self.count if method.bias_correction else 1.0
+        scale1, scale2 = self.scale(method.beta1), self.scale(method.beta2)
         place = {"outside": sqrt(scale2), "uncorrected": 1.0, "inside": scale2}
         scalars["adam_factor"] = sqrt(scale2) / scale1
         scalars["adam_epsilon"] = method.epsilon * place[method.epsilon_place]
 
     def change(self, rate: float, w: Array, g: Array, m: Array, v: Array) -> None:
-        xp, part, scalars = self.backend.xp, self.backend.scratch(w.shape), self.backend.scalars
-        xp.multiply(m, self.method.beta1, out=m)
-        xp.multiply(g, 1 - self.method.beta1, out=part)
-        xp.add(m, part, out=m)
+        scalars = self.backend.scalars
+        self.average(m, g, self.method.beta1)
         self.average_square(v, g, self.method.beta2)
         self.descend(w, m, self.root(v, scalars["adam_epsilon"]), rate * scalars["adam_factor"])
 
-    def memory(self) -> Mapping[str, Any]:
-        return {"count": self.count}
 
-    def remember(self, memory: Mapping[str, Any]) -> None:
-        self.count = int(memory["count"])
+class AdaMaxState(MomentsState):
+    """`AdaMax` on any backend; the scalar "adamax_factor" holds 1 / (1 - β₁ᵗ)."""
+
+    names = ("mean", "largest")
+    scalars = ("adamax_factor",)
+
+    def advance(self) -> None:
+        self.count += 1
+        self.backend.scalars["adamax_factor"] = 1 / self.scale(self.method.beta1)
+
+    def change(self, rate: float, w: Array, g: Array, m: Array, u: Array) -> None:
+        xp, part = self.backend.xp, self.backend.scratch(w.shape)
+        self.average(m, g, self.method.beta1)
+        xp.multiply(u, self.method.beta2, out=u)
+        xp.abs(g, out=part)
+        xp.add(part, self.method.epsilon, out=part)
+        xp.maximum(u, part, out=u)
+        xp.copyto(part, u)
+        self.descend(w, m, part, rate * self.backend.scalars["adamax_factor"])

@@ -34,12 +34,17 @@ class AdaGradState(ElementwiseState):
 
 
 class RMSProp(Rooted):
-    """h = ρh + (1 - ρ)g²; w = w - rate · g / (√h + ε).
+    """h = ρh + (1 - ρ)g²; v = momentum · v - rate · g / (√h + ε); w = w + v.
 
-    By Tieleman and Hinton, as in Caffe, SINGA and (without momentum) PyTorch.
+    With `centered` the divisor is √(h - m²) + ε, of the mean m = ρm + (1 - ρ)g: the gradients' standard deviation. By
+    Tieleman and Hinton, as in Caffe and SINGA, which have no momentum, and in PyTorch, where the rate stands outside
+    the momentum: the same as long as it does not change.
     """
 
+    has_momentum = True
+
     rho: Annotated[float, fraction, "how much of the mean square stays in each update"] = 0.99
+    centered: Annotated[bool, "whether the square of the mean gradient is taken off h"] = False
 
     def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
         return RMSPropState(self, backend, spans)
@@ -48,11 +53,23 @@ class RMSProp(Rooted):
 class RMSPropState(ElementwiseState):
     """`RMSProp` on any backend."""
 
-    names = ("square",)
+    def __init__(self, method: RMSProp, backend: Any, spans: Sequence[Span]) -> None:
+        self.names = ("square", "velocity", "mean") if method.centered else ("square", "velocity")
+        super().__init__(method, backend, spans)
 
-    def change(self, rate: float, w: Array, g: Array, h: Array) -> None:
-        self.average_square(h, g, self.method.rho)
-        self.descend(w, g, self.root(h, self.method.epsilon), rate)
+    def change(self, rate: float, w: Array, g: Array, h: Array, v: Array, *mean: Array) -> None:
+        xp, rho, step = self.backend.xp, self.method.rho, self.backend.scratch(w.shape, slot=1)
+        self.average_square(h, g, rho)
+        if mean:
+            self.average(mean[0], g, rho)
+            xp.multiply(mean[0], mean[0], out=step)
+            xp.subtract(h, step, out=step)
+            h = xp.maximum(step, 0, out=step)  # equal gradients leave what rounding makes of 0
+        xp.divide(g, self.root(h, self.method.epsilon), out=step)
+        xp.multiply(step, rate, out=step)
+        xp.multiply(v, self.backend.scalars["momentum"], out=v)
+        xp.subtract(v, step, out=v)
+        xp.add(w, v, out=w)
 
 
 class AdaDelta(Method):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from nacre import Array, Method, MethodState, one_of, positive
 from nacre.solver import Span
@@ -26,7 +26,7 @@ class Rooted(Method):
 class ElementwiseState(MethodState):
     """A method on any backend, in terms of one piece of all spans: a subclass says its histories, and `change`."""
 
-    names: ClassVar[tuple[str, ...]] = ()
+    names: tuple[str, ...] = ()
 
     def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
         super().__init__(method, backend, spans)
@@ -46,6 +46,13 @@ class ElementwiseState(MethodState):
     def change(self, rate: float, w: Array, g: Array, *histories: Array) -> None:
         """Change the parameters `w` and the histories by the gradients `g`, all of one shape."""
         raise NotImplementedError
+
+    def average(self, m: Array, g: Array, rho: float) -> None:
+        """Compute m = ρm + (1 - ρ)g."""
+        xp, part = self.backend.xp, self.backend.scratch(m.shape)
+        xp.multiply(m, rho, out=m)
+        xp.multiply(g, 1 - rho, out=part)
+        xp.add(m, part, out=m)
 
     def average_square(self, h: Array, g: Array, rho: float) -> None:
         """Compute h = ρh + (1 - ρ)g²."""

@@ -70,7 +70,8 @@ class Judge:
                 "add ValidationPerformance(every_n_iter=...) to the callbacks",
             )
         there = [one for one in training.net.layers if thing.phase not in one.exclude]
-        known = {one.name: None for one in there if one.has_stats}
+        several = sum(one.has_loss for one in there) > 1
+        known = {one.name: None for one in there if one.has_stats or (one.has_loss and several)}
         check_layer(f"{self.who}: statistic", thing.statistic, known, thing.phase)
         training.listeners.append(self.hear)
 

@@ -82,10 +82,17 @@ def read_statistics(path: str | Path) -> dict[str, dict[str, float]]:
         data = path.read_bytes()
     try:
         found = json.loads(data)
-        if not all(isinstance(values, dict) and all(key.isdecimal() for key in values) for values in found.values()):
+        if not (isinstance(found, dict) and all(map(_is_curve, found.values()))):
             raise ValueError("it is JSON of another form")
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise NacreError(
             f"{path} holds no statistics of a training: {error}", "take another path, or if_exists='overwrite'"
         ) from error
     return found
+
+
+def _is_curve(values: Any) -> bool:
+    """Say whether this is {iteration: value}."""
+    return isinstance(values, dict) and all(
+        key.isdecimal() and (value is None or type(value) in (int, float)) for key, value in values.items()
+    )

@@ -10,8 +10,9 @@ from nacre import Callback, CallbackState, Training, non_negative
 class TrainingSummary(Callback):
     """Reports loss, learning rate, momentum, images a second and statistics: every so many iterations, and at the end.
 
-    Loss (a mean) and statistics (of the training net's own layers) are of the iterations since the last report. With
-    `check_finite=False`, which fetches no losses, the loss is that of the last iteration. The event is "summary".
+    Loss (a mean) and statistics (of the training net's own layers, and each loss if there are several) are of the
+    iterations since the last report. With `check_finite=False`, which fetches no losses, the loss is that of the last
+    iteration. The event is "summary".
     """
 
     every_n_iter: Annotated[int, non_negative, "report every so many iterations; 0 never"] = 100

@@ -18,9 +18,9 @@ class ValidationPerformance(Callback):
     """Runs the net over all records of another phase's sources, once: every so many iterations, and at the end.
 
     The layers are those of the training net that are there in `phase`, with the same parameters; the training's own
-    sources stay where they are. The mean loss and the statistics go to `training.history` and
-    `training.statistics`; the event is "validation", of which `training.listeners` are told: `EarlyStopping`,
-    `DecayOnValidation`, logs. After Mocha.jl's `ValidationPerformance`.
+    sources stay where they are. The mean loss and the statistics (among them each loss, if there are several) go to
+    `training.history` and `training.statistics`; the event is "validation", of which `training.listeners` are told:
+    `EarlyStopping`, `DecayOnValidation`, logs. After Mocha.jl's `ValidationPerformance`.
     """
 
     validates = True

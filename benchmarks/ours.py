@@ -1,0 +1,77 @@
+"""A net of nacre at work, for a benchmark's worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nacre import Solver
+
+from . import nets
+
+
+class _Side:
+    """A net on a backend; to be `compared`, it takes the batch that the others take."""
+
+    def __init__(self, folder: Path, name: str, backend: str, *, compared: bool, bf16: bool) -> None:
+        self.folder, self.name, self.compared = folder, name, compared
+        self.options: dict[str, Any] = {"backend": backend, **({"compute": "bf16"} if bf16 else {})}
+
+    def _net(self, phase: str, *, dropout: bool = True) -> Any:
+        import numpy as np
+
+        net = nets.load(self.name, dropout=dropout).net(phase, **self.options)
+        for blob in net.unwritten():
+            shape = net.schedule.final[blob].shape
+            net.write(blob, nets.read(self.folder, blob) if self.compared else np.zeros(shape, np.float32))
+        return net
+
+
+class Training(_Side):
+    """Trains the batch again and again, by SGD with momentum."""
+
+    def __init__(self, folder: Path, name: str, backend: str, rate: float, momentum: float, **how: Any) -> None:
+        super().__init__(folder, name, backend, **how)
+        self.solver = Solver("SGD", lr_policy=rate, momentum_policy=momentum)
+        self._begin(dropout=not self.compared)
+
+    def _begin(self, *, dropout: bool) -> None:
+        self.net = self._net("train", dropout=dropout)
+        self.training = self.solver.start(self.net)
+
+    def with_dropout(self) -> None:
+        """Begin anew with dropout, if the net has any: until now it was without, to be compared."""
+        if any(hasattr(layer, "ratio") for layer in self.net.layers):
+            self.net.shutdown()
+            self._begin(dropout=True)
+
+    def gradients(self) -> Iterator[tuple[str, Any]]:
+        """Compute the gradients of the first batch; give them by name."""
+        self.net.forward()
+        self.net.backward()
+        for parameter in self.net.parameters.values():
+            if parameter.gradient is not None:
+                yield parameter.name, parameter.gradient
+
+    def step(self) -> float:
+        """Train one batch; give its loss."""
+        self.training.step()
+        return self.training.loss
+
+
+class Predicting(_Side):
+    """Gives the probabilities of the batch again and again, in phase predict."""
+
+    def __init__(self, folder: Path, name: str, backend: str, **how: Any) -> None:
+        super().__init__(folder, name, backend, **how)
+        self.net = self._net("predict")
+
+    def output(self) -> Any:
+        """Give the probabilities (images, classes)."""
+        self.net.forward()
+        return self.net.blob("prob")
+
+    def step(self) -> float:
+        """Predict one batch; give a number of it."""
+        return float(self.output()[0, 0])

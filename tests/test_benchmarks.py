@@ -1,0 +1,73 @@
+"""The benchmarks compare like with like, and run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LARGE = pytest.mark.long
+
+
+@pytest.fixture
+def twins(monkeypatch: pytest.MonkeyPatch) -> Any:
+    pytest.importorskip("torch", reason="PyTorch is what the benchmarks compare with")
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import twins
+
+    return twins
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LeNet-64",
+        "MLP-128",
+        "CIFAR quick-100",
+        "CIFAR full-100",
+        "ResNet-20-128",
+        pytest.param("AlexNet-16", marks=LARGE),
+        pytest.param("VGG-A-8", marks=LARGE),
+    ],
+)
+def test_a_twin_computes_the_same_in_float64(
+    name: str, twins: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks import nets
+
+    batch = [f"layer.{layer}.batch_size=2" for layer in ("data", "label")]
+    monkeypatch.setitem(nets.NETS, name, nets.Benchmark(nets.NETS[name].file, batch))
+    assert nets.describe(name, tmp_path) == 2
+    peer = twins.Training(tmp_path, 0.01, 0.9, compared=True, bf16=False)
+    peer.model.double()
+    peer.data = peer.data.double()
+    theirs = dict(peer.gradients())
+
+    net = nets.load(name, dropout=False).net("train", backend="numpy", dtype="float64")
+    for parameter in net.parameters.values():
+        parameter.value = nets.read(tmp_path, parameter.name)  # as float32 has them
+    for blob in ("data", "label"):
+        net.write(blob, nets.read(tmp_path, blob))
+    net.forward()
+    net.backward()
+    ours = {one.name: one.gradient for one in net.parameters.values() if one.gradient is not None}
+    assert ours.keys() == theirs.keys()
+    for parameter, gradient in ours.items():
+        error = np.linalg.norm(gradient - theirs[parameter]) / np.linalg.norm(theirs[parameter])
+        assert error < 1e-10, parameter
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [[], ["--predict"], ["--load"]], ids=["training", "predict", "load"])
+def test_they_run(options: list[str]) -> None:
+    pytest.importorskip("torch", reason="PyTorch is what the benchmarks compare with")
+    command = [sys.executable, "-m", "benchmarks", "--net", "CIFAR full-100", "--backend", "numpy", "--rounds", "1"]
+    ran = subprocess.run([*command, "--peer", "eager", *options], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    sides = [line.split(" | ")[0] for line in ran.stdout.splitlines() if line.startswith(("| nacre", "| PyTorch"))]
+    assert sides == ["| nacre numpy", "| PyTorch eager", "| PyTorch eager, malloc"]
