@@ -222,6 +222,7 @@ class Net:
 
     def _compile_passes(self) -> None:
         self._calls = {name: self.compile(steps) for name, steps in self._steps.items()}
+        self._calls["feed and forward"] = self.compile([*self._steps["feed"], *self._steps["forward"]])
         self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
     def _slots_of(self, op: Op) -> list[tuple[Slot, Parameter]]:
@@ -335,8 +336,12 @@ class Net:
 
     def forward(self) -> float:
         """Run the sources and the layers on the next batch; give the loss (0 where there is none)."""
-        self.feed()
-        self._calls["forward"]()
+        self._need_memory()
+        if self._pending:
+            self.feed()
+            self._calls["forward"]()
+        else:
+            self._calls["feed and forward"]()
         return self.count_losses()
 
     def backward(self) -> None:

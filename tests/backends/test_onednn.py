@@ -536,3 +536,42 @@ def test_memory_does_not_grow() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     early, late = map(int, done.stdout.split())
     assert late - early < 1024
+
+
+@pytest.mark.parametrize("compute", ["float32", "bf16"])
+def test_packed_parameters_are_packed_again_when_they_change(compute: str) -> None:
+    """Nets that do not train keep their packed weights: also where another net trains them, or somebody writes them."""
+    if compute not in ("float32", *open_backend("onednn").computes):
+        pytest.skip("this processor does not compute in bf16")
+    random = np.random.default_rng(0)
+    layers = [
+        InputLayer(name="in", tops=["x"], shape=(16, 6, 6), batch_size=4),
+        InputLayer(name="labels", tops=["label"], batch_size=4, dtype="int64", exclude=["predict"]),
+        ConvolutionLayer(name="conv", bottoms=["x"], tops=["conv"], n_filter=16, kernel=3),
+        InnerProductLayer(name="ip", bottoms=["conv"], tops=["score"], output_dim=5),
+        SoftmaxLossLayer(name="loss", bottoms=["score", "label"], exclude=["predict"]),
+    ]
+    training = Net("trained", layers, backend="onednn", compute=compute)
+    kept = Net("kept", layers, backend="onednn", compute=compute, phase="predict")
+    assert kept.parameters["ip/weight"].storage is training.parameters["ip/weight"].storage
+    x = random.normal(size=(4, 16, 6, 6))
+    training.write("x", x)
+
+    def check() -> None:
+        kept.write("x", x)
+        kept.forward()
+        fresh = Net("fresh", layers, backend="onednn", compute=compute, phase="predict", share=training)
+        fresh.write("x", x)
+        fresh.forward()
+        assert np.array_equal(kept.blob("score"), fresh.blob("score"))
+
+    check()
+    before = kept.blob("score")
+    Solver("SGD", max_iter=2, lr_policy=0.1, callbacks=[]).solve(training)
+    check()
+    assert not np.array_equal(kept.blob("score"), before)
+    for name in ("ip/weight", "conv/weight"):
+        before = kept.blob("score")
+        training.parameters[name].value = 2 * training.parameters[name].value
+        check()
+        assert not np.array_equal(kept.blob("score"), before)

@@ -26,6 +26,7 @@ from nacre_layers import (
     PoolingLayer,
     ReLU,
     ReLULayer,
+    SoftmaxLayer,
     SoftmaxLossLayer,
     SplitLayer,
 )
@@ -36,6 +37,7 @@ from nacre_onednn.element_wise import AddKernel, SplitKernel
 from nacre_onednn.kernel import OnednnKernel
 from nacre_onednn.lrn import LRNKernel
 from nacre_onednn.neurons import NeuronKernel
+from nacre_onednn.softmax import SoftmaxKernel
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
@@ -137,6 +139,21 @@ class TestConcatKernel(KernelTests):
 
         lengths = st.lists(st.sampled_from([1, 3, 8, 16, 20, 32]), min_size=1, max_size=3)
         return st.builds(example, IMAGES, st.integers(1, 3), lengths)
+
+
+class TestSoftmaxKernel(KernelTests):
+    layer = SoftmaxLayer
+    kernel = SoftmaxKernel
+    backend_name = "onednn"
+
+    def examples(self) -> Any:
+        yield Example({}, [(5, 10)], label="scores")
+        yield Example({"axis": -1}, [(3, 16)], label="the last axis")
+
+    def strategy(self) -> Any:
+        return st.builds(
+            lambda images, classes: Example({}, [(images, classes)]), st.integers(1, 9), st.integers(1, 99)
+        )
 
 
 NEURONS = [

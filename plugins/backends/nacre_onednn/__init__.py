@@ -21,6 +21,7 @@ KERNELS = {
     ("LRN", "onednn"): "nacre_onednn.lrn:LRNKernel",
     ("Pooling", "onednn"): "nacre_onednn.pooling:PoolingKernel",
     ("Dropout", "onednn"): "nacre_onednn.dropout:DropoutKernel",
+    ("Softmax", "onednn"): "nacre_onednn.softmax:SoftmaxKernel",
     ("SoftmaxLoss", "onednn"): "nacre_onednn.loss:SoftmaxLossKernel",
     ("Split", "onednn"): "nacre_onednn.element_wise:SplitKernel",
     ("neuron/ELU", "onednn"): "nacre_onednn.neurons:NeuronKernel",

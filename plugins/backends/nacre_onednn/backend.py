@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nacre import Array, HostMemory, LayerState, NacreError, Own, open_backend
+from nacre.parameter import Storage
 from nacre.schedule import Step
 from nacre.threads import number_of_threads
 
@@ -17,7 +18,7 @@ from .layouts import decide
 from .library import RUNTIMES, advice, find, library
 from .native import helper
 from .primitives import PLAIN, TYPES, Call, describe, plain, reorder
-from .record import Record, Scratch, sizes_of
+from .record import Packing, Record, Scratch, sizes_of
 from .rewrite import relu_behind_max_pooling
 
 
@@ -102,16 +103,22 @@ class OnednnBackend(HostMemory):
         assert self.recording is not None, "a kernel of onednn ran outside a run"
         return self.recording
 
-    def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array]) -> None:
+    def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array], storages: Sequence[Storage] = ()) -> None:
         """Add calls to the run that is being recorded; buffers that are not given are shared scratch memory.
+
+        Calls that are made once read the parameters of `storages`.
 
         Outside a run, where somebody only looks into a blob, they are run at once.
         """
         record = self.recording or Record()
         arrays = {**self.scratch.arrays(sizes_of(calls, buffers)), **buffers}
         addresses = {name: array.ctypes.data for name, array in arrays.items()}
+        packing = Packing(storages)
         for call in calls:
-            record.add_call(call, addresses, [arrays[name] for name, _ in call.buffers.values()])
+            into = packing.record if call.once else record
+            into.add_call(call, addresses, [arrays[name] for name, _ in call.buffers.values()])
+        if packing.record.operations:
+            record.packings.append(packing)
         if self.recording is None:
             record.replay(self.threads)()
 

@@ -50,6 +50,7 @@ def key_of(kernels: Sequence[OnednnKernel], machine: Mapping[str, Any]) -> dict[
                 "compute": kernel.backend.compute,
                 "shapes": [list(blob.shape) for blob in (*kernel.inputs, *kernel.blobs)],
                 "parts": kernel.parts(),
+                "keeps": kernel.keeps,
             }
             for kernel in kernels
         ],

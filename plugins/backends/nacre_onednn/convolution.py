@@ -141,7 +141,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def _forward(self, primitive: Primitive, x: Desc, y: Desc) -> list[Call]:
         inner_x, inner_w, inner_y = (primitive.memory(one) for one in (dnnl.SOURCE, dnnl.WEIGHTS, dnnl.RESULT))
         before, source = into("x", x, inner_x)
-        packing, weight = into("weight", self.forms.weight, inner_w)
+        packing, weight = self.packed("weight", self.forms.weight, inner_w)
         result, after = out_of("y", y, inner_y)
         buffers = {SRC: source, WEIGHT: weight, DST: result}
         if self.forms.bias is not None:
@@ -161,7 +161,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def _data(self, primitive: Primitive, x: Desc, y: Desc) -> list[Call]:
         inner_x, inner_w, inner_y = (primitive.memory(o) for o in (dnnl.DIFF_SOURCE, dnnl.WEIGHTS, dnnl.DIFF_RESULT))
         gradient, top = into("gated" if self.relu else "dy", y, inner_y)
-        packing, weight = into("weight", self.forms.weight, inner_w)
+        packing, weight = self.packed("weight", self.forms.weight, inner_w)
         result, after = out_of("dx", x, inner_x)
         buffers = {DIFF_DST: top, WEIGHT: weight, DIFF_SRC: result}
         return [*gradient, *packing, call(primitive, buffers), *after]

@@ -10,7 +10,7 @@ from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .convolution import Buffer, into
+from .convolution import Buffer
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
 from .library import library
 from .primitives import (
@@ -130,7 +130,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return [*narrowing, call(primitive, {**buffers, **({BIAS: ("bias", self.row)} if bias else {})})]
 
     def _narrowed(self) -> tuple[list[Call], Buffer]:
-        return into("weight", self.weight, plain(*self.parameters[0].shape, dtype=self.dtype))
+        return self.packed("weight", self.weight, plain(*self.parameters[0].shape, dtype=self.dtype))
 
     def _weights_product(self) -> list[Call]:
         images, outputs = self.blobs[0].shape
@@ -163,7 +163,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     def _forward(self, laid: Laid) -> list[Call]:
         primitive = self._hint(laid)
-        packing, packed = into("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
+        packing, packed = self.packed("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
         buffers = {SRC: (self.source, self.x), WEIGHT: packed, DST: ("y", self.y)}
         if self.bias is not None:
             buffers[BIAS] = ("bias", self.bias)
@@ -187,6 +187,6 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             "inner_product_backward_data", library().engine,
             self.x, laid(*self.parameters[0].shape, dtype=self.dtype), self.y, self._hint(laid).desc, attributes(),
         )  # fmt: skip
-        packing, packed = into("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
+        packing, packed = self.packed("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
         buffers = {DIFF_DST: (self.top, self.y), WEIGHT: packed, DIFF_SRC: (self.gradient, self.x)}
         return [*packing, call(primitive, buffers)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from nacre import Array, LayerState, Own
@@ -26,6 +27,7 @@ from .primitives import (
     block,
     call,
     describe,
+    reorder,
 )
 from .record import aligned, recorder, sizes_of
 
@@ -85,6 +87,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         super().__init__(layer, backend, inputs, diffs)
         self.inputs, self.diffs = inputs, diffs
         self.layer_name = getattr(layer, "name", type(layer).__name__)
+        self.keeps = self.phase in ("test", "predict")
         self.taken: dict[str, list[Call]] = {}
         self.own: dict[str, Array] = {}
         self.calls: dict[str, list[Call]] = {}
@@ -106,6 +109,16 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
             Unimplemented: oneDNN has no good code for it.
         """
         raise NotImplementedError
+
+    def packed(self, name: str, outer: Desc, inner: Desc) -> tuple[list[Call], tuple[str, Desc]]:
+        """Give the copy of a parameter into the layout that a primitive wants, if it needs one, and what it then reads.
+
+        Where nothing is trained, the copy is kept.
+        """
+        if outer == inner:
+            return [], (name, outer)
+        kept = f"Packed {name}" if self.keeps else f"inner {name}"
+        return [replace(one, once=self.keeps) for one in reorder(name, outer, kept, inner)], (kept, inner)
 
     # What the net calls
 
@@ -156,7 +169,8 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         return {name: array for name, array in found.items() if array is not None}
 
     def forward(self, inputs: list[Own]) -> None:
-        recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own})
+        storages = [parameter.storage for parameter in self.parameters]
+        recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own}, storages)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         recorder(self.backend).enqueue(self.calls["backward"], {**self.buffers(), **self.own})

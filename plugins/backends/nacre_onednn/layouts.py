@@ -129,9 +129,11 @@ class Trial:
             memories = [Memory(desc, addresses[name]) for name, desc in call.buffers.values()]
             arguments = make_arguments(call, memories)
             alive = (memories, arguments)
-            self.prepared.append(
-                ((call.primitive.made, here.stream, len(memories), ctypes.addressof(arguments)), alive)
-            )
+            one = (call.primitive.made, here.stream, len(memories), ctypes.addressof(arguments))
+            if call.once:
+                here.execute(*one)
+            else:
+                self.prepared.append((one, alive))
 
     def run(self) -> None:
         """Run once, and note the time."""

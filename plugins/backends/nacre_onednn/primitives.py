@@ -201,10 +201,12 @@ class Call:
 
     The buffers of a kernel are what its net gives it ("x", "y", "dy", "dx", "weight", "bias", "dweight", "dbias"),
     those that it keeps (names with a capital letter), and scratch memory that all kernels share (all other names).
+    One that is made `once` reads parameters alone, and is made again only when one of them has changed.
     """
 
     primitive: Primitive
     buffers: Mapping[int, tuple[str, Desc]] = field(default_factory=dict[int, tuple[str, Desc]])
+    once: bool = False
 
     def sizes(self) -> dict[str, int]:
         """Give the bytes of each buffer."""

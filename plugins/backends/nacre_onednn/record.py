@@ -10,6 +10,7 @@ import numpy as np
 
 from nacre import Array, NacreError
 from nacre.backend import Scalars
+from nacre.parameter import Storage
 
 from .library import Argument, library
 from .native import PRIMITIVE, Operation, helper, machine
@@ -26,6 +27,7 @@ class Record:
         self.names: list[str] = []
         self.refusals: dict[int, Callable[[], None]] = {}
         self.scalars: dict[int, tuple[Scalars, Any]] = {}
+        self.packings: list[Packing] = []
         self.alive: list[Any] = []
 
     def add_call(self, call: Call, addresses: Mapping[str, int], alive: Sequence[Any]) -> None:
@@ -63,6 +65,22 @@ class Record:
         return ctypes.addressof(self.scalars[id(scalars)][1])
 
     def replay(self, threads: int) -> Callable[[], None]:
+        """Make the call that runs all operations; before them, the packings of parameters that have changed."""
+        run = self._replay(threads)
+        if not self.packings:
+            return run
+        packings = [(packing, packing.record.replay(threads)) for packing in self.packings]
+
+        def pack_and_run() -> None:
+            for packing, pack in packings:
+                if packing.old:
+                    pack()
+                    packing.remember()
+            run()
+
+        return pack_and_run
+
+    def _replay(self, threads: int) -> Callable[[], None]:
         """Make the call that runs all operations: by the helper, or one by one through ctypes."""
         native = helper()
         if native is not None:
@@ -94,6 +112,24 @@ class Record:
         """Copy the scalars to where the operations read them."""
         for scalars, copy in self.scalars.values():
             copy[: len(scalars.values)] = scalars.values
+
+
+class Packing:
+    """Operations that copy parameters into other layouts, and the versions of the parameters that were copied."""
+
+    def __init__(self, storages: Sequence[Storage]) -> None:
+        self.record = Record()
+        self.storages = storages
+        self.versions: list[int] = []
+
+    @property
+    def old(self) -> bool:
+        """Whether a parameter has changed since."""
+        return self.versions != [storage.version for storage in self.storages]
+
+    def remember(self) -> None:
+        """Note that the copies are those of now."""
+        self.versions = [storage.version for storage in self.storages]
 
 
 def make_arguments(call: Call, memories: Sequence[Memory]) -> Any:
