@@ -206,7 +206,7 @@ class Table:
         for name in one.names:
             expected = read(other.folder, name)
             error = np.linalg.norm(read(one.folder, name) - expected) / np.linalg.norm(expected)
-            if not error <= (0.2 if bf16 else NETS[self.name].apart):
+            if not error <= (NETS[self.name].apart_in_bf16 if bf16 else NETS[self.name].apart):
                 raise SystemExit(f"{self.name}: {name} {both} differ by {error:.1e} of their norm")
         for path in other.folder.iterdir():  # of a large net, hundreds of megabytes
             path.unlink()

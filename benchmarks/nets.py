@@ -21,6 +21,8 @@ class Benchmark:
     # How far gradients may lie apart, of their norm. Where a ReLU is fed with 0 but for rounding, its gradient passes
     # on one side and not on the other; behind many layers that is not little. In float64 twins agree to 1e-10.
     apart: float = 1e-4
+    # In bf16 maxima of pools that lie close together change places; PyTorch's own bf16 is as far from its float32.
+    apart_in_bf16: float = 0.2
 
 
 NETS = {
@@ -30,8 +32,8 @@ NETS = {
     "CIFAR quick-100": Benchmark("cifar/quick.toml"),
     "CIFAR full-100": Benchmark("cifar/full.toml", small=False),
     "ResNet-20-128": Benchmark("cifar/resnet20.toml", small=False, apart=3e-2),
-    "AlexNet-16": Benchmark("imagenet/alexnet.toml", small=False, apart=1e-2),
-    "VGG-A-8": Benchmark("imagenet/vgg_a.toml", small=False, apart=1e-2),
+    "AlexNet-16": Benchmark("imagenet/alexnet.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "VGG-A-8": Benchmark("imagenet/vgg_a.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
 }
 
 
