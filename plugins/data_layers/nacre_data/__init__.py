@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .npy import NpzWriter as NpzWriter
     from .picture import PictureReader as PictureReader
     from .random_normal import RandomNormalLayer as RandomNormalLayer
-    from .transformers import RandomAffine as RandomAffine
     from .transformers import RandomShift as RandomShift
     from .transformers import Scale as Scale
     from .transformers import SubMean as SubMean
@@ -41,7 +40,6 @@ LAYERS = {
     "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",
 }
 TRANSFORMERS = {
-    "RandomAffine": "nacre_data.transformers:RandomAffine",
     "RandomShift": "nacre_data.transformers:RandomShift",
     "Scale": "nacre_data.transformers:Scale",
     "SubMean": "nacre_data.transformers:SubMean",

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from nacre import ConfigError, Converted, DataError, Transformer, default, finite, fraction, non_negative
-from nacre.checks import Paths, every
+from nacre import ConfigError, Converted, DataError, Transformer, default, finite, non_negative
+from nacre.checks import Paths
 
 
 class Scale(Transformer):
@@ -112,7 +112,8 @@ class RandomShift(Transformer):
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
         """Move the images; raise ConfigError if the batch has none."""
-        check_images("RandomShift", batch)
+        if batch.ndim != 4:
+            raise ConfigError(f"RandomShift: images are (images, channels, height, width), not of shape {batch.shape}")
         if phase != "train" or not self.pixels:
             return
         inner, windows, uniform, starts = self._memory(batch)
@@ -136,76 +137,3 @@ class RandomShift(Transformer):
             windows = sliding_window_view(padded, (height, width), (2, 3)).transpose(0, 2, 3, 1, 4, 5)
             scratch[key] = inner, windows, np.empty((2, images), np.float32), np.empty((2, images), np.intp)
         return scratch[key]
-
-
-class RandomAffine(Transformer):
-    """In phase `train`, slants, turns and scales each image about its centre, by amounts drawn uniformly.
-
-    The batch is (images, channels, height, width), of floating-point numbers. A pixel is read where it comes from, and
-    bilinearly from the four pixels around that place; outside of the image everything is 0. Image i is slanted by
-    shear s[1, i] degrees (its upper half moves right), then turned anticlockwise by rotate s[0, i] degrees, then scaled
-    by 1 + zoom s[2, i], where s = 1 - 2u with Philox uniforms u (`nacre.random`, float32): a function of the seed, the
-    layer's name and the iteration. As PyTorch's `affine_grid` and `grid_sample` with `align_corners=True` in images of
-    more than one row and column. Raises ConfigError with the first batch that is none of images.
-    """
-
-    rotate: Annotated[float, non_negative, finite, "largest turn to either side, in degrees"] = 10.0
-    shear: Annotated[float, every(lambda degrees: 0 <= degrees < 90, "0 or more, and below 90"), "largest slant"] = 0.0
-    zoom: Annotated[float, fraction, "largest part by which an image grows or shrinks"] = 0.0
-
-    def _complete(self) -> None:
-        object.__setattr__(self, "_scratch", {})  # memory of the last shape that was seen; nothing is kept in it
-
-    def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
-        """Change the images; raise ConfigError if the batch has none."""
-        check_images("RandomAffine", batch)
-        if batch.dtype.kind in "biu":
-            raise ConfigError(f"RandomAffine: images are of floating-point numbers, not of {batch.dtype}")
-        if phase != "train" or not (self.rotate or self.shear or self.zoom):
-            return
-        inner, pixels, gathered, uniform = self._memory(batch)
-        random.uniform(uniform)
-        np.copyto(inner, batch.swapaxes(0, 1))
-        row, column = self._origins(uniform, batch)
-        (lower, top), (right, left) = np.modf(row), np.modf(column)  # shares, and the upper left one of four pixels
-        images, _, height, width = batch.shape
-        places = np.arange(images)[:, None, None], top.astype(np.intp), left.astype(np.intp)
-        place = np.ravel_multi_index(places, (images, height + 3, width + 3))
-        batch[...] = 0
-        for step, rows in ((0, 1 - lower), (width + 3, lower)):
-            for one, share in ((step, rows * (1 - right)), (step + 1, rows * right)):
-                np.take(pixels, place + one, axis=1, out=gathered, mode="clip")  # unlike "raise" needs no buffer
-                gathered *= share
-                batch += gathered.swapaxes(0, 1)
-
-    def _origins(self, uniform: np.ndarray, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Give the row and the column that each pixel comes from, in the image with its border, and never outside."""
-        _, _, height, width = batch.shape
-        drawn = 1 - 2 * uniform[..., None, None].astype(np.result_type(batch, np.float32))
-        turn, slant = np.radians(self.rotate * drawn[0]), np.tan(np.radians(self.shear * drawn[1]))
-        ratio = 1 + self.zoom * drawn[2]
-        down = np.arange(height, dtype=drawn.dtype)[:, None] - (height - 1) / 2
-        right = np.arange(width, dtype=drawn.dtype) - (width - 1) / 2
-        row = (np.cos(turn) * down + np.sin(turn) * right) / ratio
-        column = (np.cos(turn) * right - np.sin(turn) * down) / ratio + slant * row
-        return (row + (height + 1) / 2).clip(0, height + 1), (column + (width + 1) / 2).clip(0, width + 1)
-
-    def _memory(self, batch: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Give the inside of a batch with a border of zeros, the whole of it, and room for pixels and for uniforms."""
-        scratch: dict[Any, Any] = vars(self)["_scratch"]
-        key = batch.shape, batch.dtype
-        if key not in scratch:
-            scratch.clear()
-            images, channels, height, width = batch.shape
-            padded = np.zeros((channels, images, height + 3, width + 3), batch.dtype)  # 1 before, 2 behind
-            gathered = np.empty((channels, images, height, width), batch.dtype)
-            inner = padded[:, :, 1 : 1 + height, 1 : 1 + width]
-            scratch[key] = inner, padded.reshape(channels, -1), gathered, np.empty((3, images), np.float32)
-        return scratch[key]
-
-
-def check_images(transformer: str, batch: np.ndarray) -> None:
-    """Demand a batch of images."""
-    if batch.ndim != 4:
-        words = f"images are (images, channels, height, width), not of shape {batch.shape}"
-        raise ConfigError(f"{transformer}: {words}")
