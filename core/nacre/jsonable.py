@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -16,3 +18,9 @@ def finite(data: Any) -> Any:
     if isinstance(data, float) and not math.isfinite(data):
         return None
     return data
+
+
+def event_line(event: str, data: Mapping[str, Any], begun: float) -> str:
+    """Give the line of a log for what a training reports: event, `clock` (seconds since `begun`), and what it tells."""
+    entry = {"event": event, "clock": round(time.perf_counter() - begun, 3), **data}
+    return json.dumps(finite(entry), ensure_ascii=False) + "\n"

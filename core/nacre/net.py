@@ -365,7 +365,7 @@ class Net:
 
     def count_losses(self) -> float:
         """Fetch the sum of the losses of the last forward pass, and count them for `statistics` if they are several."""
-        losses = [float(op.state.loss) for op in self._loss_ops]
+        losses = list(self.losses().values())
         if len(losses) > 1:
             rows = int(self.scalars["rows"])
             self._loss_rows += rows

@@ -14,20 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixed_nets import EXAMPLES, from_file, mixed_net, trained
 from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Own, Solver, open_backend
 from nacre.config import load
 from nacre.testing import Example, KernelTests
 from nacre_layers import (
-    L2,
-    BatchNormLayer,
     ConvolutionLayer,
     DropoutLayer,
     InnerProductLayer,
-    Mean,
-    PoolingLayer,
-    ReLU,
     SoftmaxLossLayer,
-    STanh,
 )
 from nacre_onednn import library, native
 from nacre_onednn.backend import OnednnBackend
@@ -35,7 +30,6 @@ from nacre_onednn.dropout import DropoutKernel
 from nacre_onednn.loss import SoftmaxLossKernel
 from nacre_solvers import SGD, Step
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 REASON = OnednnBackend.unusable()
 needs_onednn = pytest.mark.skipif(REASON is not None, reason=f"oneDNN cannot be used here: {REASON}")
 needs_helper = pytest.mark.skipif(
@@ -124,20 +118,6 @@ def test_the_spin_count_is_set_for_loading_only() -> None:
 # --- the same numbers as numpy ---------------------------------------------------------------------------------------
 
 
-def fill(net: Net, seed: int = 0) -> None:
-    random = np.random.default_rng(seed)
-    for name, value in net.schedule.final.items():
-        if name in ("data", "label"):
-            shape = value.shape
-            net.write(name, random.integers(0, 3, shape) if name == "label" else random.normal(size=shape))
-
-
-def from_file(path: str, backend: str, **options: Any) -> Net:
-    net = load(EXAMPLES / path).net("train", backend=backend, **options)
-    fill(net)
-    return net
-
-
 def assert_near(actual: Any, expected: Any, what: str, tolerance: float = 1e-5) -> None:
     error = np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-12)
     assert error < tolerance, f"{what}: {error:.2g}"
@@ -165,30 +145,6 @@ def test_whole_nets_agree_with_numpy(path: str) -> None:
         for training in trainings:
             training.step()
         assert trainings[0].loss == pytest.approx(trainings[1].loss, rel=1e-4)
-
-
-def mixed() -> list[Layer]:
-    """Layers with kernels and without, blobs of four axes that neurons and foreign states work on, dropout."""
-    return [
-        InputLayer(name="in", tops="data", shape=(3, 9, 9), batch_size=6),
-        InputLayer(name="labels", tops="label", batch_size=6),
-        ConvolutionLayer(bottoms="data", tops="conv1", n_filter=16, kernel=3, pad=1, neuron=STanh()),
-        BatchNormLayer(name="norm", bottoms="conv1", tops="norm"),
-        PoolingLayer(bottoms="norm", tops="pool1", kernel=3, stride=2, neuron=ReLU()),
-        ConvolutionLayer(bottoms="pool1", tops="conv2", n_filter=20, kernel=3, n_group=4, neuron=ReLU()),
-        DropoutLayer(name="drop1", bottoms="conv2", ratio=0.25),
-        PoolingLayer(bottoms="conv2", tops="pool2", kernel=2, pooling=Mean()),
-        InnerProductLayer(bottoms="pool2", tops="ip1", output_dim=30, neuron=ReLU(), weight_regu=L2()),
-        DropoutLayer(name="drop2", bottoms="ip1"),
-        InnerProductLayer(bottoms="ip1", tops="ip2", output_dim=3),
-        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
-    ]
-
-
-def mixed_net(backend: str, **options: Any) -> Net:
-    net = Net("mixed", mixed(), backend=backend, seed=3, **options)
-    fill(net)
-    return net
 
 
 @needs_onednn
@@ -311,13 +267,6 @@ def test_threads_change_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 # --- plans -----------------------------------------------------------------------------------------------------------
-
-
-def trained(net: Net, iterations: int) -> dict[str, bytes]:
-    with Solver(SGD(), lr_policy=0.05, momentum_policy=0.9).start(net) as training:
-        for _ in range(iterations):
-            training.step()
-    return {name: handle.value.tobytes() for name, handle in net.parameters.items()}
 
 
 @needs_onednn

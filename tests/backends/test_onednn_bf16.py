@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mixed_nets
+from mixed_nets import from_file, trained
 from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
 from nacre.config import dumps, load
 from nacre_layers import (
-    L2,
-    BatchNormLayer,
     ConvolutionLayer,
     DropoutLayer,
     InnerProductLayer,
@@ -29,7 +29,6 @@ from nacre_layers import (
 from nacre_onednn.backend import OnednnBackend
 from nacre_solvers import SGD
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
 needs_bf16 = pytest.mark.skipif(
@@ -37,39 +36,9 @@ needs_bf16 = pytest.mark.skipif(
 )
 
 
-def fill(net: Net, classes: int = 3) -> None:
-    random = np.random.default_rng(0)
-    for name, value in net.schedule.final.items():
-        if name in ("data", "label"):
-            label = name == "label"
-            net.write(name, random.integers(0, classes, value.shape) if label else random.normal(size=value.shape))
-
-
-def from_file(path: str, **options: Any) -> Net:
-    net = load(EXAMPLES / path).net("train", backend="onednn", **options)
-    fill(net)
-    return net
-
-
 def mixed_net(compute: str | None = None, **options: Any) -> Net:
-    """Make a net of layers with kernels and without, of few channels and odd ones, with dropout in place."""
-    layers: list[Layer] = [
-        InputLayer(name="in", tops="data", shape=(3, 9, 9), batch_size=6),
-        InputLayer(name="labels", tops="label", batch_size=6),
-        ConvolutionLayer(bottoms="data", tops="conv1", n_filter=16, kernel=3, pad=1, neuron=Tanh()),
-        BatchNormLayer(name="norm", bottoms="conv1", tops="norm"),
-        PoolingLayer(bottoms="norm", tops="pool1", kernel=3, stride=2, neuron=ReLU()),
-        ConvolutionLayer(bottoms="pool1", tops="conv2", n_filter=20, kernel=3, n_group=4, neuron=ReLU()),
-        DropoutLayer(name="drop1", bottoms="conv2", ratio=0.25),
-        PoolingLayer(bottoms="conv2", tops="pool2", kernel=2, pooling=Mean()),
-        InnerProductLayer(bottoms="pool2", tops="ip1", output_dim=30, neuron=ReLU(), weight_regu=L2()),
-        DropoutLayer(name="drop2", bottoms="ip1"),
-        InnerProductLayer(bottoms="ip1", tops="ip2", output_dim=3),
-        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
-    ]
-    net = Net("mixed", layers, backend="onednn", seed=3, compute=compute, **options)
-    fill(net)
-    return net
+    """Make the mixed net with a neuron that has a kernel in bf16 too."""
+    return mixed_nets.mixed_net("onednn", Tanh(), compute=compute, **options)
 
 
 def distance(actual: Any, expected: Any) -> float:
@@ -175,13 +144,6 @@ def test_single_layers_are_near_float32(layer: Layer, shape: tuple[int, ...], im
     for one, value in wide.items():
         # gradients are sums of rounded numbers of either sign, and that of a bias of the most
         assert distance(narrow[one], value) < {"blob": 0.02, "y/bias": 0.5}.get(one, 0.25), one
-
-
-def trained(net: Net, iterations: int) -> dict[str, bytes]:
-    with Solver(SGD(), lr_policy=0.05, momentum_policy=0.9).start(net) as training:
-        for _ in range(iterations):
-            training.step()
-        return {name: handle.value.tobytes() for name, handle in net.parameters.items()}
 
 
 @needs_bf16

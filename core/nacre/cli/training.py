@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .screen import command_line, finite, seconds_text, statistic_text
+from ..jsonable import event_line
+from .screen import command_line, seconds_text, statistic_text
 from .snapshots import resumed
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def _logging(path: Path) -> Generator[Any]:
 
         def report(event: str, data: Mapping[str, Any]) -> None:
             if event != "step":
-                entry = {"event": event, "clock": round(time.perf_counter() - start, 3), **data}
-                file.write(json.dumps(finite(entry), ensure_ascii=False) + "\n")
+                file.write(event_line(event, data, start))
                 file.flush()
 
         yield report

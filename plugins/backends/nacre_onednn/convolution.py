@@ -9,7 +9,7 @@ from nacre_layers.convolution import ConvolutionLayer, Geometry, declare
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, into, out_of, unfit
 from .library import Unimplemented, library
 from .primitives import (
     BIAS,
@@ -30,7 +30,6 @@ from .primitives import (
     dims,
     free,
     plain,
-    reorder,
 )
 
 AS_IT_IS, AS_THE_TOP, ANY = "as it is", "as the top", "any"
@@ -165,20 +164,3 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         result, after = out_of("dx", x, inner_x)
         buffers = {DIFF_DST: top, WEIGHT: weight, DIFF_SRC: result}
         return [*gradient, *packing, call(primitive, buffers), *after]
-
-
-Buffer = tuple[str, Desc]
-
-
-def into(name: str, outer: Desc, inner: Desc) -> tuple[list[Call], Buffer]:
-    """Give the copy of a buffer into the layout that a primitive wants, if it needs one, and what it then reads."""
-    if outer == inner:
-        return [], (name, outer)
-    return reorder(name, outer, f"inner {name}", inner), (f"inner {name}", inner)
-
-
-def out_of(name: str, outer: Desc, inner: Desc) -> tuple[Buffer, list[Call]]:
-    """Give what a primitive writes, and the copy into the layout of a buffer, if it needs one."""
-    if outer == inner:
-        return (name, outer), []
-    return (f"inner {name}", inner), reorder(f"inner {name}", inner, name, outer)

@@ -31,6 +31,8 @@ from .primitives import (
 )
 from .record import aligned, recorder, sizes_of
 
+Buffer = tuple[str, Desc]
+"""A buffer's name, and how it lies."""
 Layouts = Callable[[Own], str]
 """Gives the layout of a blob: the one that it has, or the one that is being tried."""
 
@@ -110,15 +112,15 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         """
         raise NotImplementedError
 
-    def packed(self, name: str, outer: Desc, inner: Desc) -> tuple[list[Call], tuple[str, Desc]]:
+    def packed(self, name: str, outer: Desc, inner: Desc) -> tuple[list[Call], Buffer]:
         """Give the copy of a parameter into the layout that a primitive wants, if it needs one, and what it then reads.
 
         Where nothing is trained, the copy is kept.
         """
-        if outer == inner:
-            return [], (name, outer)
-        kept = f"Packed {name}" if self.keeps else f"inner {name}"
-        return [replace(one, once=self.keeps) for one in reorder(name, outer, kept, inner)], (kept, inner)
+        if not self.keeps:
+            return into(name, outer, inner)
+        calls, buffer = into(name, outer, inner, f"Packed {name}")
+        return [replace(one, once=True) for one in calls], buffer
 
     # What the net calls
 
@@ -177,6 +179,21 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
     def shutdown(self) -> None:
         """Nothing is held."""
+
+
+def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:
+    """Give the copy of a buffer into the layout that a primitive wants, if it needs one, and what it then reads."""
+    if outer == inner:
+        return [], (name, outer)
+    copy = copy or f"inner {name}"
+    return reorder(name, outer, copy, inner), (copy, inner)
+
+
+def out_of(name: str, outer: Desc, inner: Desc) -> tuple[Buffer, list[Call]]:
+    """Give what a primitive writes, and the copy into the layout of a buffer, if it needs one."""
+    if outer == inner:
+        return (name, outer), []
+    return (f"inner {name}", inner), reorder(f"inner {name}", inner, name, outer)
 
 
 def gate(desc: Desc, into: str) -> list[Call]:

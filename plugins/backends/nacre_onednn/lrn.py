@@ -8,8 +8,7 @@ from typing import Any
 from nacre_layers.lrn import LRNLayer, window_axes
 
 from . import library as dnnl
-from .convolution import into, out_of
-from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, into, out_of, stays_plain, unfit
 from .library import Unimplemented, library
 from .primitives import (
     CHANNELS_LAST,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Identity, Layer, LayerState, Names, Neuron, as_many_as, at_least
+from nacre import Identity, Layer, Names, Neuron, as_many_as, at_least
 
+from .aliases import AliasState
 from .neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
 
 
@@ -30,21 +31,8 @@ class ActivationLayer(Layer, has_neuron=True, can_do_bp=True):
         return ActivationState(self, backend, inputs, diffs)
 
 
-class ActivationState(LayerState, reads="", elementwise=True):
+class ActivationState(AliasState, reads="", elementwise=True):
     """Passes the bottoms on; the net applies the neuron behind it, as for every layer that has one."""
-
-    def __init__(self, layer: ActivationLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        self.blobs = [backend.alias(one) for one in inputs]
-
-    def forward(self, inputs: list[Array]) -> None:
-        """The tops are the bottoms."""
-
-    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """The gradients are those of the tops."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 class IdentityLayer(ActivationLayer):

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from nacre import ConfigError, Layer, Names, as_many_as, at_least, non_zero
 
+from .aliases import AliasState
 from .axes import axis_of
-from .reshape import RenamingState
 
 
 class FlattenLayer(Layer, can_do_bp=True):
@@ -28,8 +28,8 @@ class FlattenLayer(Layer, can_do_bp=True):
     axis: Annotated[int, non_zero, "first of the axes that become one"] = 1
     end_axis: Annotated[int, non_zero, "last of them"] = -1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RenamingState:
-        return RenamingState(self, backend, inputs, diffs, [_flat(self, one.shape) for one in inputs])
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AliasState:
+        return AliasState(self, backend, inputs, diffs, [_flat(self, one.shape) for one in inputs])
 
 
 def _flat(layer: FlattenLayer, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 from typing import Annotated, Any
 
-from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, as_many_as, at_least, every, non_zero
+from nacre import ConfigError, Layer, Names, Shape, as_many_as, at_least, every, non_zero
+
+from .aliases import AliasState
 
 
 class ReshapeLayer(Layer, can_do_bp=True):
@@ -37,27 +39,8 @@ class ReshapeLayer(Layer, can_do_bp=True):
         if self.shape.count(-1) > 1:
             yield f"shape={self.shape}, but only one number can be -1"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RenamingState:
-        return RenamingState(self, backend, inputs, diffs, [_filled(self, one.shape) for one in inputs])
-
-
-class RenamingState(LayerState, reads=""):
-    """Layers whose tops are the bottoms under other shapes, on any backend."""
-
-    def __init__(
-        self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any], shapes: Sequence[tuple[int, ...]]
-    ) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        self.blobs = [backend.alias(one, shape) for one, shape in zip(inputs, shapes, strict=True)]
-
-    def forward(self, inputs: list[Array]) -> None:
-        """The tops are the bottoms."""
-
-    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """The gradients are those of the tops."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AliasState:
+        return AliasState(self, backend, inputs, diffs, [_filled(self, one.shape) for one in inputs])
 
 
 def _filled(layer: ReshapeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Layer, LayerState, Names, as_many_as, at_least
+from nacre import Layer, Names, as_many_as, at_least
+
+from .aliases import AliasState
 
 
 class StopGradientLayer(Layer):
@@ -28,18 +30,5 @@ class StopGradientLayer(Layer):
         return StopGradientState(self, backend, inputs, diffs)
 
 
-class StopGradientState(LayerState, reads="", elementwise=True):
+class StopGradientState(AliasState, reads="", elementwise=True):
     """`StopGradientLayer` on any backend."""
-
-    def __init__(self, layer: StopGradientLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        self.blobs = [backend.alias(one) for one in inputs]
-
-    def forward(self, inputs: list[Array]) -> None:
-        """The tops are the bottoms."""
-
-    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """Nothing comes back."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

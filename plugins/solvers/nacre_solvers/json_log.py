@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import IO, Annotated, Any
 
 from nacre import CallbackState, NacreError, Training, default
 from nacre.durable import told
-from nacre.jsonable import finite
+from nacre.jsonable import event_line
 
 from .paths import OutputPath
 from .told import Listener, ListenerState
@@ -45,8 +44,7 @@ class JSONLogState(ListenerState):
 
     def hear(self, event: str, data: Mapping[str, Any]) -> None:
         if event != "step" and self.file is not None:
-            entry = {"event": event, "clock": round(time.perf_counter() - self.clock, 3), **data}
-            self.file.write(json.dumps(finite(entry), ensure_ascii=False) + "\n")
+            self.file.write(event_line(event, data, self.clock))
             self.file.flush()
 
     def shutdown(self) -> None:

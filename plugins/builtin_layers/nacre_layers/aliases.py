@@ -1,0 +1,33 @@
+"""States of layers whose tops are their bottoms: nothing is computed, and nothing copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nacre import Array, LayerState
+
+
+class AliasState(LayerState, reads=""):
+    """The tops are the bottoms, under other shapes where `shapes` gives them, on any backend."""
+
+    def __init__(
+        self,
+        layer: Any,
+        backend: Any,
+        inputs: list[Any],
+        diffs: list[Any],
+        shapes: Sequence[tuple[int, ...]] | None = None,
+    ) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        given = [one.shape for one in inputs] if shapes is None else shapes
+        self.blobs = [backend.alias(one, shape) for one, shape in zip(inputs, given, strict=True)]
+
+    def forward(self, inputs: list[Array]) -> None:
+        """The tops are the bottoms."""
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        """The gradients are those of the tops, where the layer gives any."""
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
