@@ -26,7 +26,7 @@ class HelperHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         helper = Path(self.root) / FOLDER / "_helper.so"
-        if reason := compile_helper(Path(self.root) / FOLDER / "helper.c", helper):
+        if reason := compile_helper(Path(self.root) / FOLDER, helper):
             self.app.display_warning(f"the onednn backend's helper is left out: {reason}")
             return
         build_data["artifacts"].append(f"/{FOLDER.as_posix()}/_helper.so")
@@ -34,18 +34,17 @@ class HelperHook(BuildHookInterface):
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
-def compile_helper(source: Path, target: Path) -> str:
-    """Compile the helper; give the reason if it is not done, or ""."""
+def compile_helper(folder: Path, target: Path) -> str:
+    """Compile the C files of a folder as the helper; give the reason if it is not done, or ""."""
     target.unlink(missing_ok=True)
     if sys.platform != "linux":
         return f"it is not compiled on {sys.platform}"
     compiler = shlex.split(os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or "")
     if not compiler:
         return "there is no C compiler"
+    command = [*compiler, *FLAGS, *map(str, sorted(folder.glob("*.c"))), "-o", str(target), "-lm"]
     try:
-        done = subprocess.run(
-            [*compiler, *FLAGS, str(source), "-o", str(target), "-lm"], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         return f"the compiler cannot be run: {error}"
     return "" if done.returncode == 0 else f"the compiler failed: {done.stderr.strip()}"

@@ -16,6 +16,7 @@ KERNELS = {
     ("BatchNorm", "onednn"): "nacre_onednn.batch_norm:BatchNormKernel",
     ("Concat", "onednn"): "nacre_onednn.concat:ConcatKernel",
     ("Convolution", "onednn"): "nacre_onednn.convolution:ConvolutionKernel",
+    ("Deconvolution", "onednn"): "nacre_onednn.deconvolution:DeconvolutionKernel",
     ("ElementWise", "onednn"): "nacre_onednn.element_wise:AddKernel",
     ("InnerProduct", "onednn"): "nacre_onednn.inner_product:InnerProductKernel",
     ("LRN", "onednn"): "nacre_onednn.lrn:LRNKernel",

@@ -16,7 +16,7 @@ from .element_wise import add_up
 from .kernel import OnednnKernel, stays_plain
 from .layouts import decide
 from .library import RUNTIMES, advice, find, library
-from .native import helper
+from .native import VERSION, helper
 from .primitives import PLAIN, TYPES, Call, describe, plain, reorder
 from .record import Packing, Record, Scratch, sizes_of
 from .rewrite import relu_behind_max_pooling
@@ -55,7 +55,7 @@ class OnednnBackend(HostMemory):
             "library": f"oneDNN {self.library.version}",
             "runtime": RUNTIMES[self.library.runtime],
             "instructions": self.library.instructions,
-            "helper": "compiled" if helper() is not None else "none",
+            "helper": f"version {VERSION}" if helper() is not None else "none",
         }
 
     # Memory
@@ -116,7 +116,7 @@ class OnednnBackend(HostMemory):
         packing = Packing(storages)
         for call in calls:
             into = packing.record if call.once else record
-            into.add_call(call, addresses, [arrays[name] for name, _ in call.buffers.values()])
+            into.add_call(call, addresses, [arrays[name] for name in call.sizes()])
         if packing.record.operations:
             record.packings.append(packing)
         if self.recording is None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nacre import Neuron
-from nacre_layers.convolution import ConvolutionLayer, Geometry, declare
+from nacre_layers.convolution import FilterLayer, Geometry, declare
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, into, out_of, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
+from .lanes import LanesConvolution
 from .library import Unimplemented, library
 from .primitives import (
     BIAS,
@@ -29,11 +30,14 @@ from .primitives import (
     describe,
     dims,
     free,
+    into,
+    out_of,
     plain,
 )
 
-AS_IT_IS, AS_THE_TOP, ANY = "as it is", "as the top", "any"
-"""Ways to read the bottom: in its own layout, copied into the top's, and everything as oneDNN likes it best."""
+AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY, IN_LANES = "as it is", "as the top", "as the bottom", "any", "in lanes"
+"""Ways to lay bottom and top: as they are, a plain one of them copied into or from the layout of the other, and both as
+oneDNN likes them best."""
 
 
 class Forms:
@@ -42,12 +46,13 @@ class Forms:
     `weight` is plain: (filters, channels, rows, columns), or (groups, filters / groups, ...).
     """
 
+    KIND, ALGORITHM = "convolution", dnnl.CONVOLUTION_DIRECT
+
     def __init__(self, g: Geometry, groups: int, bias: bool, relu: bool, dtype: str = "float32") -> None:
-        filters = g.top[1]
-        shape = (groups, filters // groups, *g.weight[1:]) if groups > 1 else g.weight
-        self.weight = plain(*shape)
+        plain_shape = (groups, g.weight[0] // groups, *g.weight[1:]) if groups > 1 else g.weight
+        shape, self.weight = self.lay(plain_shape)
         self.free_weight, self.free_gradient = free(*shape, dtype=dtype), free(*shape)
-        self.bias = plain(filters) if bias else None
+        self.bias = plain(g.top[1]) if bias else None
         self.relu = relu
         gaps = [step - 1 for step in g.dilation]  # oneDNN counts dilation from 0
         rest = (dims(g.stride), dims(gaps), dims(g.pad))
@@ -55,9 +60,13 @@ class Forms:
         ends = [max(0, end - length - pad) for end, length, pad in zip(reach, g.image, g.pad, strict=True)]
         self.sizes = (*rest, dims(ends))
 
+    def lay(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Desc]:
+        """Give the shape of plain weights as oneDNN counts their axes, and how they lie."""
+        return shape, plain(*shape)
+
     def forward(self, x: Desc, y: Desc) -> Primitive:
         return Primitive(
-            "convolution_forward", library().engine, dnnl.FORWARD_TRAINING, dnnl.CONVOLUTION_DIRECT,
+            f"{self.KIND}_forward", library().engine, dnnl.FORWARD_TRAINING, self.ALGORITHM,
             x, self.free_weight, self.bias, y, *self.sizes, attributes(self.relu),
         )  # fmt: skip
 
@@ -66,7 +75,7 @@ class Forms:
         hint = self.forward(x, y).desc
         weights = [self.free_gradient, self.bias] if part == "weights" else [self.free_weight]
         return Primitive(
-            f"convolution_backward_{part}", library().engine, dnnl.CONVOLUTION_DIRECT,
+            f"{self.KIND}_backward_{part}", library().engine, self.ALGORITHM,
             x, *weights, y, *self.sizes, hint, attributes(),
         )  # fmt: skip
 
@@ -78,15 +87,17 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "data")}
+    GEOMETRY: ClassVar[type[Any]] = Geometry
+    FORMS: ClassVar[type[Forms]] = Forms
 
     @classmethod
-    def supports(cls, layer: ConvolutionLayer, inputs: list[Any]) -> str | None:
+    def supports(cls, layer: FilterLayer, inputs: list[Any]) -> str | None:
         if reason := unfit(inputs):
             return reason
         if len(inputs[0].shape) != 4:
             return "serves images with two axes"
-        geometry = Geometry(layer, inputs[0].shape)
-        forms = Forms(geometry, layer.n_group, layer.bias, relu=False)
+        geometry = cls.GEOMETRY(layer, inputs[0].shape)
+        forms = cls.FORMS(geometry, layer.n_group, layer.bias, relu=False)
         x, y = free(*inputs[0].shape), free(*geometry.top)
         try:
             forms.forward(x, y)
@@ -96,13 +107,15 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return str(error)
         return None
 
-    def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+    def __init__(self, layer: FilterLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.geometry = declare(self, layer, backend, inputs)
+        self.geometry = declare(self, layer, backend, inputs, self.GEOMETRY)
         self.relu = is_relu(layer.neuron)
-        self.forms = Forms(self.geometry, layer.n_group, layer.bias, self.relu, backend.compute)
+        self.forms = self.FORMS(self.geometry, layer.n_group, layer.bias, self.relu, backend.compute)
         if self.relu:
             self.reads = "inputs blobs"
+        ours = type(self.geometry) is Geometry and backend.compute == "float32"
+        self.lanes = LanesConvolution(self.geometry, relu=self.relu, keeps=self.keeps) if ours else None
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
@@ -121,30 +134,44 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
         if part == "gate":
             return ("",)
-        return (AS_IT_IS, AS_THE_TOP, ANY) if layouts(self.inputs[0]) == PLAIN else (AS_IT_IS, ANY)
+        ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
+        ours = (IN_LANES,) if self.lanes is not None and self.lanes.has(part) else ()
+        return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         bottom, top = self.inputs[0], self.blobs[0]
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         if part == "gate":
             return gate(y, "gated")
+        if way == IN_LANES and self.lanes is not None:
+            return self._in_lanes(self.lanes, part, x, y)
         make = self.forms.forward if part == "forward" else lambda x, y: self.forms.backward(part, x, y)
         if way == ANY:
             primitive = make(*(free(*blob.shape, dtype=blob.dtype) for blob in (bottom, top)))
         elif way == AS_THE_TOP:
             primitive = make(describe(bottom.shape, layouts(top), bottom.dtype), y)
+        elif way == AS_THE_BOTTOM:
+            primitive = make(x, describe(top.shape, layouts(bottom), top.dtype))
         else:
             primitive = make(x, y)
         return getattr(self, f"_{part}")(primitive, x, y)
 
-    def _forward(self, primitive: Primitive, x: Desc, y: Desc) -> list[Call]:
+    def _in_lanes(self, lanes: LanesConvolution, part: str, x: Desc, y: Desc) -> list[Call]:
+        biased = self.forms.bias is not None
+        top = "gated" if self.relu else "dy"
+        if part == "forward":
+            return lanes.forward(x, y, "bias" if biased else "")
+        return lanes.data(x, y, top) if part == "data" else lanes.weights(x, y, top, "dbias" if biased else "")
+
+    def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
+        bias = self.forms.bias if bias is None else bias
         inner_x, inner_w, inner_y = (primitive.memory(one) for one in (dnnl.SOURCE, dnnl.WEIGHTS, dnnl.RESULT))
         before, source = into("x", x, inner_x)
         packing, weight = self.packed("weight", self.forms.weight, inner_w)
         result, after = out_of("y", y, inner_y)
         buffers = {SRC: source, WEIGHT: weight, DST: result}
-        if self.forms.bias is not None:
-            buffers[BIAS] = ("bias", self.forms.bias)
+        if bias is not None:
+            buffers[BIAS] = ("bias", bias)
         return [*before, *packing, call(primitive, buffers), *after]
 
     def _weights(self, primitive: Primitive, x: Desc, y: Desc) -> list[Call]:

@@ -6,57 +6,43 @@
  */
 
 #include <math.h>
-#include <stdint.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#include "helper.h"
+
 #if defined(__x86_64__) && defined(__GLIBC__) /* where a loader picks one of several versions */
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDE
 #endif
 
-enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT };
-enum { LANES = 16, ALONE = 1 << 15 };
-
-struct operation {
-    int64_t kind;
-    void *pointers[8];
-    int64_t numbers[8];
-    double values[4];
-};
-
-struct machine {
-    int (*execute)(const void *primitive, void *stream, int count, const void *arguments);
-    void *stream;
-    void (*parallel)(void (*work)(void *), void *data, unsigned threads, unsigned flags); /* GOMP_parallel, or NULL */
-    int (*thread)(void);                                                                  /* omp_get_thread_num */
-    int (*team)(void);                                                                    /* omp_get_num_threads */
-    int64_t threads;
-};
-
-typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, int64_t worker);
+enum { ALONE = 1 << 15 };
 
 struct share {
     const struct machine *machine;
     const struct operation *op;
     work_t work;
-    int64_t size;
+    int64_t size, unit;
 };
 
 static void piece(void *data) {
     const struct share *share = data;
-    int64_t worker = share->machine->thread(), team = share->machine->team();
-    int64_t blocks = (share->size + LANES - 1) / LANES; /* pieces begin at whole blocks of random numbers */
-    int64_t start = blocks * worker / team * LANES, stop = blocks * (worker + 1) / team * LANES;
+    int64_t worker = share->machine->thread(), team = share->machine->team(), unit = share->unit;
+    int64_t units = (share->size + unit - 1) / unit;
+    int64_t start = units * worker / team * unit, stop = units * (worker + 1) / team * unit;
     share->work(share->op, start, stop < share->size ? stop : share->size, worker);
 }
 
-static void spread(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
-    struct share share = {machine, op, work, size};
-    if (machine->parallel && machine->threads > 1 && size > ALONE)
+void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit) {
+    struct share share = {machine, op, work, size, unit};
+    if (machine->parallel && machine->threads > 1 && size > unit)
         machine->parallel(piece, &share, (unsigned)machine->threads, 0);
     else
         work(op, 0, size, 0);
+}
+
+/* The same for elements: few are done at once, and pieces begin at whole blocks of random numbers. */
+static void spread(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
+    share_out(machine, op, work, size, size > ALONE ? LANES : size);
 }
 
 /* v = momentum v - rate g; w = w + v; products[worker] is the sum of w g.
@@ -213,7 +199,7 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
         case LOSS_GRADIENT: loss_gradient(op); break;
         case DROPOUT: spread(machine, op, dropout, op->numbers[0]); break;
         case DROPOUT_GRADIENT: spread(machine, op, dropout_gradient, op->numbers[0]); break;
-        default: failed = 1;
+        default: failed = run_on_lanes(machine, op);
         }
         if (failed) return place + 1;
     }
@@ -221,4 +207,4 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
 }
 
 /* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
-EXPORT int64_t nacre_helper_version(void) { return 1; }
+EXPORT int64_t nacre_helper_version(void) { return 2; }

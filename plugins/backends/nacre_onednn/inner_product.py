@@ -10,7 +10,7 @@ from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .kernel import Buffer, Layouts, OnednnKernel, describe_blob, gate, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
 from .library import library
 from .primitives import (
     BIAS,
@@ -22,6 +22,7 @@ from .primitives import (
     PLAIN,
     SRC,
     WEIGHT,
+    Buffer,
     Call,
     Desc,
     Primitive,

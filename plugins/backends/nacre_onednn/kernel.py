@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from nacre import Array, LayerState, Own
 
 from . import library as dnnl
+from .lanes import packing
 from .library import Unimplemented, library
 from .primitives import (
     BLOCKED,
@@ -20,6 +21,7 @@ from .primitives import (
     IN_ORDER,
     PLAIN,
     SRC,
+    Buffer,
     Call,
     Desc,
     Primitive,
@@ -27,12 +29,10 @@ from .primitives import (
     block,
     call,
     describe,
-    reorder,
+    into,
 )
 from .record import aligned, recorder, sizes_of
 
-Buffer = tuple[str, Desc]
-"""A buffer's name, and how it lies."""
 Layouts = Callable[[Own], str]
 """Gives the layout of a blob: the one that it has, or the one that is being tried."""
 
@@ -117,10 +117,10 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
         Where nothing is trained, the copy is kept.
         """
-        if not self.keeps:
-            return into(name, outer, inner)
-        calls, buffer = into(name, outer, inner, f"Packed {name}")
-        return [replace(one, once=True) for one in calls], buffer
+        copy = f"{'Packed' if self.keeps else 'inner'} {name}"
+        ours = packing(name, outer, inner, copy)
+        calls, buffer = ([ours], (copy, inner)) if ours else into(name, outer, inner, copy)
+        return [replace(one, once=self.keeps) for one in calls], buffer
 
     # What the net calls
 
@@ -179,21 +179,6 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
     def shutdown(self) -> None:
         """Nothing is held."""
-
-
-def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:
-    """Give the copy of a buffer into the layout that a primitive wants, if it needs one, and what it then reads."""
-    if outer == inner:
-        return [], (name, outer)
-    copy = copy or f"inner {name}"
-    return reorder(name, outer, copy, inner), (copy, inner)
-
-
-def out_of(name: str, outer: Desc, inner: Desc) -> tuple[Buffer, list[Call]]:
-    """Give what a primitive writes, and the copy into the layout of a buffer, if it needs one."""
-    if outer == inner:
-        return (name, outer), []
-    return (f"inner {name}", inner), reorder(f"inner {name}", inner, name, outer)
 
 
 def gate(desc: Desc, into: str) -> list[Call]:

@@ -7,17 +7,18 @@ import ctypes
 import itertools
 import mmap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from nacre import NacreError, Own
+from nacre.threads import number_of_threads
 
 from .cache import Kept, key_of
 from .kernel import Layouts, OnednnKernel, layout_of
 from .library import Unimplemented, library
-from .primitives import BLOCKED, CHANNELS_LAST, Call, Memory
-from .record import make_arguments
+from .primitives import BLOCKED, CHANNELS_LAST, Call
+from .record import Record
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
 ROUNDS = 5
@@ -122,27 +123,22 @@ class Trial:
     def __init__(self, way: str, calls: list[Call]) -> None:
         self.way, self.calls = way, calls
         self.seconds = inf
-        self.prepared: list[tuple[Any, ...]] = []
+        self.replay: Callable[[], None] | None = None
 
     def prepare(self, addresses: Mapping[str, int]) -> None:
-        """Compile the primitives, and bind them to memory."""
-        here = library()
+        """Compile the primitives, and bind them to memory; what is done once is done here."""
+        first, record = Record(), Record()
         for call in self.calls:
-            memories = [Memory(desc, addresses[name]) for name, desc in call.buffers.values()]
-            arguments = make_arguments(call, memories)
-            alive = (memories, arguments)
-            one = (call.primitive.made, here.stream, len(memories), ctypes.addressof(arguments))
-            if call.once:
-                here.execute(*one)
-            else:
-                self.prepared.append((one, alive))
+            (first if call.once else record).add_call(call, addresses, ())
+        threads = number_of_threads()
+        first.replay(threads)()
+        self.replay = record.replay(threads)
 
     def run(self) -> None:
         """Run once, and note the time."""
-        execute = library().execute
+        assert self.replay is not None, "the trial was not prepared"
         start = time.perf_counter()
-        for one, *_ in self.prepared:
-            execute(*one)
+        self.replay()
         self.seconds = min(self.seconds, time.perf_counter() - start)
 
 
@@ -161,8 +157,7 @@ def _trials(kernel: OnednnKernel, part: str, layouts: Layouts) -> list[Trial]:
 
 def _same(some: Sequence[Call], others: Sequence[Call]) -> bool:
     return len(some) == len(others) and all(
-        one.primitive.info == other.primitive.info and one.buffers == other.buffers
-        for one, other in zip(some, others, strict=True)
+        one.info == other.info and one.buffers == other.buffers for one, other in zip(some, others, strict=True)
     )
 
 
@@ -185,4 +180,4 @@ def time_all(trials: Sequence[Trial]) -> None:
                 if number == 0 or (trial.seconds < HOPELESS * best and (number == 1 or trial.seconds < LONG)):
                     trial.run()
         for trial in trials:
-            trial.prepared.clear()
+            trial.replay = None  # the memory goes

@@ -34,7 +34,7 @@ SPINS = "4000"
 SUCCESS, UNIMPLEMENTED = 0, 3
 BFLOAT16, FLOAT32 = 2, 3
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
-CONVOLUTION_DIRECT = 1
+CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 0xA
 RELU, TANH, ELU, SOFT_RELU, LOGISTIC, GELU_TANH, SWISH, GELU = 0x20, 0x21, 0x22, 0x27, 0x29, 0x2B, 0x2C, 0x31
 RELU_OF_RESULT, TANH_OF_RESULT, ELU_OF_RESULT, LOGISTIC_OF_RESULT = 0x100, 0x101, 0x102, 0x104
 NORM_GIVEN, NORM_SCALE, NORM_SHIFT, NORM_RELU = 1, 2, 4, 8
@@ -48,8 +48,9 @@ PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
 """Format tags: those of C order by the number of axes."""
 
 INFO = 8
+AXES, LENGTHS = 256, 257
 SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRATCHPAD = range(129, 137)
-"""What can be asked of a primitive: its name, and the descriptors of its memories."""
+"""What can be asked of a descriptor, and of a primitive: its name, and the descriptors of its memories."""
 
 
 def advice() -> str:

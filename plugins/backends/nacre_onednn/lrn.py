@@ -8,7 +8,7 @@ from typing import Any
 from nacre_layers.lrn import LRNLayer, window_axes
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, into, out_of, stays_plain, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain, unfit
 from .library import Unimplemented, library
 from .primitives import (
     CHANNELS_LAST,
@@ -24,6 +24,8 @@ from .primitives import (
     attributes,
     call,
     describe,
+    into,
+    out_of,
 )
 
 

@@ -1,4 +1,4 @@
-"""The helper, where it was compiled: see helper.c, and hatch_build.py which compiles it."""
+"""The helper, where it was compiled: see helper.c and lanes.c, and hatch_build.py which compiles them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from .library import OPENMP, library
 
-VERSION = 1
+VERSION = 2
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
+PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS = range(7, 11)
 LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}
 MISSING = "needs the native helper, which was not compiled when nacre was built"
 
@@ -21,7 +22,7 @@ class Operation(ctypes.Structure):
     _fields_ = (
         ("kind", ctypes.c_int64),
         ("pointers", ctypes.c_void_p * 8),
-        ("numbers", ctypes.c_int64 * 8),
+        ("numbers", ctypes.c_int64 * 16),
         ("values", ctypes.c_double * 4),
     )
 
@@ -45,10 +46,18 @@ def helper() -> Any:
     path = Path(__file__).with_name("_helper.so")
     try:
         found = ctypes.CDLL(str(path))
-        found.nacre_helper_version.restype = found.nacre_run.restype = ctypes.c_int64
+        for function in (found.nacre_helper_version, found.nacre_run, found.nacre_has_lanes):
+            function.restype = ctypes.c_int64
         return found if found.nacre_helper_version() == VERSION else None
     except (OSError, AttributeError):
         return None
+
+
+@cache
+def has_lanes() -> bool:
+    """Say whether there is a helper, and the processor has what lanes.c needs."""
+    native = helper()
+    return native is not None and bool(native.nacre_has_lanes())
 
 
 def machine(threads: int) -> Machine:

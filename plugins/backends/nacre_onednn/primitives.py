@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any
 
 from . import library as dnnl
-from .library import Unimplemented, library
+from .library import Argument, Unimplemented, library
+from .native import PRIMITIVE, Operation
 
 MOST_AXES = 12
 
@@ -42,6 +43,14 @@ class Desc(Handle):
     @property
     def bytes(self) -> int:
         return library().functions.dnnl_memory_desc_get_size(self.handle)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of its axes."""
+        axes, lengths = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
+        library().call("memory_desc_query", self.handle, dnnl.AXES, ctypes.byref(axes))
+        library().call("memory_desc_query", self.handle, dnnl.LENGTHS, ctypes.byref(lengths))
+        return tuple(lengths[: axes.value])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Desc) and bool(library().functions.dnnl_memory_desc_equal(self.handle, other.handle))
@@ -111,6 +120,10 @@ def describe(shape: tuple[int, ...], layout: str, dtype: str = "float32") -> Des
     return tagged(shape, tags[layout], dtype)
 
 
+Buffer = tuple[str, Desc]
+"""A buffer's name, and how it lies."""
+
+
 class Attributes(Handle):
     """What is asked of a primitive beside its work: scratch memory from us, and ReLU behind it."""
 
@@ -161,7 +174,7 @@ class Primitive:
         name = ctypes.c_char_p()
         here.call("primitive_desc_query", handle, dnnl.INFO, 0, ctypes.byref(name))
         self.info = (name.value or b"").decode()
-        if "ref" in self.info.split(":"):
+        if "ref" in self.info.replace("+", ":").split(":"):  # such as conv:any+ref:any
             raise Unimplemented(f"oneDNN has only reference code for this {function.replace('_', ' ')}")
         self._made: _Primitive | None = None
 
@@ -170,10 +183,10 @@ class Primitive:
         """What a backward pass takes as a hint."""
         return self._desc
 
-    def memory(self, what: int) -> Desc:
-        """Describe one of its memories, such as `library.WEIGHTS`."""
+    def memory(self, what: int, number: int = 0) -> Desc:
+        """Describe one of its memories, such as `library.WEIGHTS`, or of several sources another than the first."""
         here = library()
-        borrowed = here.functions.dnnl_primitive_desc_query_md(self._desc.handle, what, 0)
+        borrowed = here.functions.dnnl_primitive_desc_query_md(self._desc.handle, what, number)
         handle = ctypes.c_void_p()
         here.call("memory_desc_clone", ctypes.byref(handle), ctypes.c_void_p(borrowed))
         return Desc(handle)
@@ -197,27 +210,78 @@ def _passed(argument: Any) -> Any:
 
 @dataclass
 class Call:
-    """A primitive and the buffers that it works on, by name: {argument: (buffer, its layout)}.
+    """Something that is done with buffers, by name: a primitive of oneDNN, or an operation of the helper.
 
     The buffers of a kernel are what its net gives it ("x", "y", "dy", "dx", "weight", "bias", "dweight", "dbias"),
     those that it keeps (names with a capital letter), and scratch memory that all kernels share (all other names).
     One that is made `once` reads parameters alone, and is made again only when one of them has changed.
     """
 
-    primitive: Primitive
-    buffers: Mapping[int, tuple[str, Desc]] = field(default_factory=dict[int, tuple[str, Desc]])
-    once: bool = False
+    buffers: Mapping[Any, Any]
+    once: bool = field(default=False, kw_only=True)
+
+    @property
+    def info(self) -> str:
+        """The name of the code that runs."""
+        raise NotImplementedError
 
     def sizes(self) -> dict[str, int]:
         """Give the bytes of each buffer."""
+        raise NotImplementedError
+
+    def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
+        """Give the operation on buffers at these addresses, and what must live as long."""
+        raise NotImplementedError
+
+
+@dataclass
+class PrimitiveCall(Call):
+    """A primitive on `buffers`, {argument: (buffer, its layout)}."""
+
+    buffers: Mapping[int, tuple[str, Desc]]
+    primitive: Primitive
+
+    @property
+    def info(self) -> str:
+        return self.primitive.info
+
+    def sizes(self) -> dict[str, int]:
         return {name: desc.bytes for name, desc in self.buffers.values()}
+
+    def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
+        memories = [Memory(desc, addresses[name]) for name, desc in self.buffers.values()]
+        arguments = (Argument * len(memories))()
+        for argument, number, memory in zip(arguments, self.buffers, memories, strict=True):
+            argument.number, argument.memory = number, memory.handle.value
+        pointers = (self.primitive.made.value, ctypes.addressof(arguments))
+        return Operation(PRIMITIVE, pointers, (len(arguments),)), (self, arguments, memories)
+
+
+@dataclass
+class HelperCall(Call):
+    """An operation of the helper on `buffers`, {name: bytes} in the order of its pointers; without a name, none."""
+
+    buffers: Mapping[str, int]
+    kind: int
+    numbers: Sequence[int] = ()
+
+    @property
+    def info(self) -> str:
+        return f"helper: {self.kind}"
+
+    def sizes(self) -> dict[str, int]:
+        return {name: size for name, size in self.buffers.items() if name}
+
+    def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
+        pointers = tuple(addresses[name] if name else None for name in self.buffers)
+        return Operation(self.kind, pointers, tuple(self.numbers)), self
 
 
 def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:
     """Make a call, with the scratch memory that the primitive needs."""
     scratch = primitive.memory(dnnl.SCRATCHPAD)
     more = {SCRATCH: ("scratchpad", scratch)} if scratch.bytes else {}
-    return Call(primitive, {**buffers, **more})
+    return PrimitiveCall({**buffers, **more}, primitive)
 
 
 def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
@@ -225,6 +289,21 @@ def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
     engine = library().engine
     primitive = Primitive("reorder", before, engine, after, engine, attributes())
     return [call(primitive, {SRC: (source, before), DST: (target, after)})]
+
+
+def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:
+    """Give the copy of a buffer into the layout that a primitive wants, if it needs one, and what it then reads."""
+    if outer == inner:
+        return [], (name, outer)
+    copy = copy or f"inner {name}"
+    return reorder(name, outer, copy, inner), (copy, inner)
+
+
+def out_of(name: str, outer: Desc, inner: Desc) -> tuple[Buffer, list[Call]]:
+    """Give what a primitive writes, and the copy into the layout of a buffer, if it needs one."""
+    if outer == inner:
+        return (name, outer), []
+    return (f"inner {name}", inner), reorder(f"inner {name}", inner, name, outer)
 
 
 def weighted_sum(target: str, parts: Sequence[tuple[str, float]], desc: Desc) -> Call:

@@ -12,9 +12,9 @@ from nacre import Array, NacreError
 from nacre.backend import Scalars
 from nacre.parameter import Storage
 
-from .library import Argument, library
-from .native import PRIMITIVE, Operation, helper, machine
-from .primitives import Call, Memory
+from .library import library
+from .native import Operation, helper, machine
+from .primitives import Call
 
 MOST_SCALARS = 64
 
@@ -32,14 +32,10 @@ class Record:
 
     def add_call(self, call: Call, addresses: Mapping[str, int], alive: Sequence[Any]) -> None:
         """Add a call of a primitive on buffers at these addresses."""
-        memories = [Memory(desc, addresses[name]) for name, desc in call.buffers.values()]
-        arguments = make_arguments(call, memories)
-        operation = Operation(PRIMITIVE)
-        operation.pointers[0], operation.pointers[1] = call.primitive.made.value, ctypes.addressof(arguments)
-        operation.numbers[0] = len(arguments)
+        operation, more = call.bound(addresses)
         self.operations.append(operation)
-        self.names.append(call.primitive.info)
-        self.alive += [call, arguments, memories, *alive]
+        self.names.append(call.info)
+        self.alive += [more, *alive]
 
     def add(
         self,
@@ -130,14 +126,6 @@ class Packing:
     def remember(self) -> None:
         """Note that the copies are those of now."""
         self.versions = [storage.version for storage in self.storages]
-
-
-def make_arguments(call: Call, memories: Sequence[Memory]) -> Any:
-    """Give the array of arguments that a primitive is executed with."""
-    arguments = (Argument * len(memories))()
-    for argument, number, memory in zip(arguments, call.buffers, memories, strict=True):
-        argument.number, argument.memory = number, memory.handle.value
-    return arguments
 
 
 def recorder(view: Any) -> Any:

@@ -1,0 +1,318 @@
+/* What oneDNN leaves to be had on processors with AVX-512: a register holds the same element of 16 images, or of 16 rows
+ * of a matrix, so that no number of channels is odd.
+ *
+ * A block of 16 images lies as (rows, columns, channels, 16) while it is worked on. The filters are (filters, rows,
+ * columns, channels), so that a row of a window and a row of a filter are both contiguous: a convolution is a sum of
+ * products over them.
+ */
+
+#include "helper.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define ON_LANES __attribute__((target("avx512f")))
+#define IN_PLACE static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
+
+enum { FILTERS = 8, PIXELS = 2, SIDE = 5 };
+
+/* Columns become rows. */
+IN_PLACE void transpose(__m512i rows[LANES]) {
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    for (int round = 0; round < 4; round++) { /* four riffles of a deck of sixteen */
+        __m512i next[LANES];
+        for (int pair = 0; pair < 8; pair++) {
+            next[2 * pair] = _mm512_permutex2var_epi32(rows[pair], low, rows[pair + 8]);
+            next[2 * pair + 1] = _mm512_permutex2var_epi32(rows[pair], high, rows[pair + 8]);
+        }
+        for (int row = 0; row < LANES; row++) rows[row] = next[row];
+    }
+}
+
+IN_PLACE __mmask16 first(int64_t count) { return (__mmask16)(count >= LANES ? 0xFFFF : (1 << count) - 1); }
+
+/* `count` rows of `length` numbers, `apart` from one another, become `length` registers; rows that lack are 0. */
+ON_LANES static void gather(const float *rows, int64_t apart, int64_t count, int64_t length, float *lanes) {
+    for (int64_t at = 0; at < length; at += LANES) {
+        __m512i block[LANES];
+        __mmask16 mask = first(length - at);
+        for (int row = 0; row < LANES; row++)
+            block[row] = row < count ? _mm512_maskz_loadu_epi32(mask, rows + row * apart + at) : _mm512_setzero_si512();
+        transpose(block);
+        for (int row = 0; row < LANES && at + row < length; row++)
+            _mm512_store_si512(lanes + (at + row) * LANES, block[row]);
+    }
+}
+
+/* The other way round. */
+ON_LANES static void scatter(const float *lanes, float *rows, int64_t apart, int64_t count, int64_t length) {
+    for (int64_t at = 0; at < length; at += LANES) {
+        __m512i block[LANES];
+        __mmask16 mask = first(length - at);
+        for (int row = 0; row < LANES; row++)
+            block[row] = at + row < length ? _mm512_load_si512(lanes + (at + row) * LANES) : _mm512_setzero_si512();
+        transpose(block);
+        for (int row = 0; row < LANES && row < count; row++)
+            _mm512_mask_storeu_epi32(rows + row * apart + at, mask, block[row]);
+    }
+}
+
+/* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
+ * two columns go together. pointers: matrix, packed; numbers: rows, columns, block, whether in bf16. */
+ON_LANES static void pack(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    int64_t rows = op->numbers[0], columns = op->numbers[1], block = op->numbers[2];
+    int64_t tiles = (columns + LANES - 1) / LANES;
+    (void)worker;
+    for (int64_t strip = start; strip < stop; strip++) {
+        int64_t row = strip * LANES, count = rows - row < LANES ? rows - row : LANES;
+        const float *from = (const float *)op->pointers[0] + row * columns;
+        float *to = (float *)op->pointers[1] + row / block * tiles * LANES * block + row % block;
+        for (int64_t tile = 0; tile < tiles; tile++) {
+            __m512i turned[LANES];
+            __mmask16 mask = first(columns - tile * LANES);
+            for (int one = 0; one < LANES; one++)
+                turned[one] = one < count ? _mm512_maskz_loadu_epi32(mask, from + one * columns + tile * LANES)
+                                          : _mm512_setzero_si512();
+            transpose(turned);
+            for (int column = 0; column < LANES; column++)
+                _mm512_storeu_si512(to + (tile * LANES + column) * block, turned[column]);
+        }
+    }
+}
+
+/* `first` and `second`, 16 numbers each, in bf16. */
+static inline __attribute__((always_inline, target("avx512f,avx512bf16"))) __m512i narrow(__m512 first, __m512 second) {
+    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) static void pack_narrow(
+    const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    int64_t rows = op->numbers[0], columns = op->numbers[1], block = op->numbers[2];
+    int64_t tiles = (columns + LANES - 1) / LANES;
+    (void)worker;
+    for (int64_t strip = start; strip < stop; strip++) {
+        int64_t row = strip * LANES, count = rows - row < LANES ? rows - row : LANES;
+        const float *from = (const float *)op->pointers[0] + row * columns;
+        uint32_t *to = (uint32_t *)op->pointers[1] + row / block * tiles * LANES / 2 * block + row % block;
+        for (int64_t tile = 0; tile < tiles; tile += 2) { /* two tiles fill a register with pairs */
+            __m512i turned[LANES];
+            __mmask16 mask = first(columns - tile * LANES), next = 0;
+            if (tile + 1 < tiles) next = first(columns - (tile + 1) * LANES);
+            for (int one = 0; one < LANES; one++) {
+                const float *source = from + one * columns + tile * LANES;
+                turned[one] = one < count ? narrow(_mm512_maskz_loadu_ps(mask, source),
+                                                   _mm512_maskz_loadu_ps(next, source + LANES))
+                                          : _mm512_setzero_si512();
+            }
+            transpose(turned);
+            for (int pair = 0; pair < (next ? LANES : LANES / 2); pair++)
+                _mm512_storeu_si512(to + (tile * LANES / 2 + pair) * block, turned[pair]);
+        }
+    }
+}
+
+struct convolution {
+    int64_t images, channels, height, width, filters, rows, columns, out_height, out_width;
+    int64_t down, right;    /* stride */
+    int64_t above, beside;  /* padding */
+    int64_t run, window;    /* numbers in a row of a filter, and in a filter */
+    int64_t pitch, x, y;    /* in registers: a row of padded images, a block of them, a block of results */
+};
+
+static struct convolution convolution(const int64_t *n) {
+    struct convolution c = {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], 0, 0, 0, 0, 0};
+    c.run = c.columns * c.channels, c.window = c.rows * c.run;
+    c.pitch = (c.width + 2 * c.beside) * c.channels;
+    c.x = c.height * c.pitch, c.y = c.out_height * c.out_width * c.filters;
+    return c;
+}
+
+static int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
+static int64_t most(int64_t one, int64_t other) { return one > other ? one : other; }
+
+/* Reads a block of images, channels last, with columns of zeros beside. */
+ON_LANES static void read_images(const struct convolution *c, const float *x, int64_t block, float *lanes) {
+    int64_t pixels = c->width * c->channels, image = c->height * pixels, before = c->beside * c->channels;
+    int64_t after = c->pitch - before - pixels;
+    for (int64_t row = 0; row < c->height; row++, lanes += c->pitch * LANES) {
+        for (int64_t one = 0; one < before * LANES; one++) lanes[one] = 0;
+        gather(x + block * LANES * image + row * pixels, image, c->images - block * LANES, pixels, lanes + before * LANES);
+        for (int64_t one = 0; one < after * LANES; one++) lanes[(before + pixels) * LANES + one] = 0;
+    }
+}
+
+/* Some filters at some pixels beside each other. `x` and `w` are the first row of the windows and of the filters that
+ * counts, of which there are `rows`; of each the numbers from `start` to `stop` count. */
+IN_PLACE void tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y, int64_t rows,
+                   int64_t start, int64_t stop, int relu, const int filters, const int pixels) {
+    __m512 sums[FILTERS][PIXELS];
+    int64_t apart = c->right * c->channels * LANES;
+    for (int f = 0; f < filters; f++)
+        for (int p = 0; p < pixels; p++) sums[f][p] = bias ? _mm512_set1_ps(bias[f]) : _mm512_setzero_ps();
+    for (int64_t row = 0; row < rows; row++, x += c->pitch * LANES, w += c->run)
+        for (int64_t at = start; at < stop; at++) {
+            __m512 part[PIXELS];
+            for (int p = 0; p < pixels; p++) part[p] = _mm512_load_ps(x + p * apart + at * LANES);
+            for (int f = 0; f < filters; f++) {
+                __m512 weight = _mm512_set1_ps(w[f * c->window + at]);
+                for (int p = 0; p < pixels; p++) sums[f][p] = _mm512_fmadd_ps(weight, part[p], sums[f][p]);
+            }
+        }
+    for (int p = 0; p < pixels; p++)
+        for (int f = 0; f < filters; f++) /* a NaN stays */
+            _mm512_store_ps(y + (p * c->filters + f) * LANES,
+                            relu ? _mm512_max_ps(_mm512_setzero_ps(), sums[f][p]) : sums[f][p]);
+}
+
+ON_LANES static void any_tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y,
+                              int64_t rows, int64_t start, int64_t stop, int relu, int64_t filters, int64_t pixels) {
+#define TILE(f, p) case f * 4 + p: tile(c, x, w, bias, y, rows, start, stop, relu, f, p); break;
+#define TILES(p) TILE(1, p) TILE(2, p) TILE(3, p) TILE(4, p) TILE(5, p) TILE(6, p) TILE(7, p) TILE(8, p)
+    switch (filters * 4 + pixels) { TILES(1) TILES(2) }
+}
+
+/* y = x * w + b, and ReLU behind it. pointers: x, w (filters, rows, columns, channels), b or NULL, y, scratch for each
+ * worker: a block of images and a row of results; numbers: those of `convolution`, whether ReLU. Pieces are blocks of
+ * images. Padding is left out where a whole row or a whole tile falls on it. */
+ON_LANES static void convolve(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    struct convolution c = convolution(op->numbers);
+    const float *w = op->pointers[1], *bias = op->pointers[2];
+    int64_t line = c.out_width * c.filters, image = c.out_height * line, relu = op->numbers[13];
+    float *x = (float *)op->pointers[4] + worker * (c.x + line) * LANES, *y = x + c.x * LANES;
+    for (int64_t block = start; block < stop; block++) {
+        read_images(&c, op->pointers[0], block, x);
+        float *top = (float *)op->pointers[3] + block * LANES * image;
+        for (int64_t i = 0; i < c.out_height; i++) {
+            int64_t above = i * c.down - c.above, skip = most(0, -above), rows = least(c.rows, c.height - above) - skip;
+            for (int64_t f = 0, tiles = (c.filters + FILTERS - 1) / FILTERS; f < c.filters; tiles--) {
+                int64_t filters = (c.filters - f + tiles - 1) / tiles;
+                for (int64_t j = 0; j < c.out_width; j += PIXELS) {
+                    int64_t pixels = least(PIXELS, c.out_width - j), left = j * c.right - c.beside;
+                    int64_t from = most(0, -left - (pixels - 1) * c.right), to = least(c.columns, c.width - left);
+                    any_tile(&c, x + ((above + skip) * c.pitch + j * c.right * c.channels) * LANES,
+                             w + f * c.window + skip * c.run, bias ? bias + f : bias, y + (j * c.filters + f) * LANES,
+                             rows, from * c.channels, to * c.channels, (int)relu, filters, pixels);
+                }
+                f += filters;
+            }
+            scatter(y, top + i * line, image, c.images - block * LANES, line);
+        }
+    }
+}
+
+/* The gradient of some filters' numbers beside each other, over a block of images. */
+IN_PLACE void side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
+                   const int filters, const int numbers) {
+    __m512 kept[SIDE][SIDE];
+    for (int f = 0; f < filters; f++)
+        for (int n = 0; n < numbers; n++) kept[f][n] = _mm512_load_ps(sums + (f * c->run + n) * LANES);
+    for (int64_t i = 0; i < lines; i++, x += c->down * c->pitch * LANES) {
+        const float *row = x;
+        for (int64_t j = 0; j < c->out_width; j++, row += c->right * c->channels * LANES, dy += c->filters * LANES) {
+            __m512 part[SIDE];
+            for (int n = 0; n < numbers; n++) part[n] = _mm512_load_ps(row + n * LANES);
+            for (int f = 0; f < filters; f++) {
+                __m512 top = _mm512_load_ps(dy + f * LANES);
+                for (int n = 0; n < numbers; n++) kept[f][n] = _mm512_fmadd_ps(top, part[n], kept[f][n]);
+            }
+        }
+    }
+    for (int f = 0; f < filters; f++)
+        for (int n = 0; n < numbers; n++) _mm512_store_ps(sums + (f * c->run + n) * LANES, kept[f][n]);
+}
+
+ON_LANES static void any_side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
+                              int64_t filters, int64_t numbers) {
+#define ONE_SIDE(f, n) case f * 8 + n: side(c, x, dy, lines, sums, f, n); break;
+#define SIDES(n) ONE_SIDE(1, n) ONE_SIDE(2, n) ONE_SIDE(3, n) ONE_SIDE(4, n) ONE_SIDE(5, n)
+    switch (filters * 8 + numbers) { SIDES(1) SIDES(2) SIDES(3) SIDES(4) SIDES(5) }
+}
+
+static int64_t blocks_of(const struct convolution *c) { return (c->images + LANES - 1) / LANES; }
+
+/* pointers: x, dy, dw (filters, channels, rows, columns), db or NULL, scratch: the blocks of images, those of dy, and a
+ * row of five filters for each worker; numbers: those of `convolution`. Pieces are blocks of images here, ... */
+ON_LANES static void read_both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    struct convolution c = convolution(op->numbers);
+    float *x = op->pointers[4], *dy = x + blocks_of(&c) * c.x * LANES;
+    (void)worker;
+    for (int64_t block = start; block < stop; block++) {
+        read_images(&c, op->pointers[0], block, x + block * c.x * LANES);
+        gather((const float *)op->pointers[1] + block * LANES * c.y, c.y, c.images - block * LANES, c.y,
+               dy + block * c.y * LANES);
+    }
+}
+
+/* ... and rows of five filters here. */
+ON_LANES static void convolve_weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    struct convolution c = convolution(op->numbers);
+    int64_t blocks = blocks_of(&c);
+    const float *x = op->pointers[4], *dy = x + blocks * c.x * LANES;
+    float *sums = (float *)op->pointers[4] + (blocks * (c.x + c.y) + worker * SIDE * c.run) * LANES;
+    float *dw = op->pointers[2], *db = op->pointers[3];
+    for (int64_t task = start; task < stop; task++) {
+        int64_t filter = task / c.rows * SIDE, row = task % c.rows, filters = least(SIDE, c.filters - filter);
+        /* the rows of the result that this row of a filter meets inside the images */
+        int64_t top = most(0, (c.above - row + c.down - 1) / c.down);
+        int64_t end = least(c.out_height, (c.height - 1 - row + c.above + c.down) / c.down);
+        for (int64_t one = 0; one < filters * c.run * LANES; one++) sums[one] = 0;
+        for (int64_t block = 0; block < blocks && top < end; block++)
+            for (int64_t at = 0; at < c.run; at += SIDE)
+                any_side(&c, x + (block * c.x + (top * c.down + row - c.above) * c.pitch + at) * LANES,
+                         dy + (block * c.y + top * c.out_width * c.filters + filter) * LANES, end - top,
+                         sums + at * LANES, filters, least(SIDE, c.run - at));
+        for (int64_t f = 0; f < filters; f++)
+            for (int64_t at = 0; at < c.run; at++)
+                dw[(((filter + f) * c.channels + at % c.channels) * c.rows + row) * c.columns + at / c.channels] =
+                    _mm512_reduce_add_ps(_mm512_load_ps(sums + (f * c.run + at) * LANES));
+        for (int64_t f = filter; db && row == 0 && f < filter + filters; f++) {
+            __m512 sum = _mm512_setzero_ps();
+            for (int64_t pixel = 0; pixel < blocks * c.out_height * c.out_width; pixel++)
+                sum = _mm512_add_ps(sum, _mm512_load_ps(dy + (pixel * c.filters + f) * LANES));
+            db[f] = _mm512_reduce_add_ps(sum);
+        }
+    }
+}
+
+/* Filters (filters, channels, rows, columns) as (filters, rows, columns, channels); or, for the gradient of images,
+ * turned by half a turn as (channels, rows, columns, filters). pointers: filters, result; numbers: filters, channels,
+ * rows, columns, whether for the gradient. */
+static void turn(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const int64_t *n = op->numbers, cells = n[2] * n[3], back = n[4];
+    const float *w = op->pointers[0];
+    float *to = (float *)op->pointers[1] + start * cells * (back ? n[0] : n[1]);
+    (void)worker;
+    for (int64_t one = start; one < stop; one++)
+        for (int64_t cell = 0; cell < cells; cell++)
+            for (int64_t other = 0; other < (back ? n[0] : n[1]); other++)
+                *to++ = back ? w[(other * n[1] + one) * cells + cells - 1 - cell] : w[(one * n[1] + other) * cells + cell];
+}
+
+int run_on_lanes(const struct machine *machine, const struct operation *op) {
+    const int64_t *n = op->numbers;
+    switch (op->kind) {
+    case PACK: share_out(machine, op, n[3] ? pack_narrow : pack, (n[0] + n[2] - 1) / n[2] * n[2] / LANES, 1); return 0;
+    case TURN: share_out(machine, op, turn, n[4] ? n[1] : n[0], 1); return 0;
+    case CONVOLVE: share_out(machine, op, convolve, (n[0] + LANES - 1) / LANES, 1); return 0;
+    case CONVOLVE_WEIGHTS:
+        share_out(machine, op, read_both, (n[0] + LANES - 1) / LANES, 1);
+        share_out(machine, op, convolve_weights, (n[4] + SIDE - 1) / SIDE * n[5], 1);
+        return 0;
+    default: return 1;
+    }
+}
+
+/* Whether the processor has what these need; bf16 is known to oneDNN. */
+EXPORT int64_t nacre_has_lanes(void) { return __builtin_cpu_supports("avx512f"); }
+
+#else
+
+int run_on_lanes(const struct machine *machine, const struct operation *op) {
+    (void)machine, (void)op;
+    return 1;
+}
+
+EXPORT int64_t nacre_has_lanes(void) { return 0; }
+
+#endif

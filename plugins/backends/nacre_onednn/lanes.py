@@ -1,0 +1,143 @@
+"""Kernels of the helper that hold 16 images, or 16 rows of a matrix, side by side: see lanes.c.
+
+They are ways beside those of oneDNN, taken where they are faster: convolutions whose channels fill no blocks, and
+copies of weights into the layouts that oneDNN's products read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nacre.threads import number_of_threads
+from nacre_layers.convolution import Geometry
+
+from .library import library
+from .native import CONVOLVE, CONVOLVE_WEIGHTS, PACK, TURN, has_lanes
+from .primitives import CHANNELS_LAST, Call, Desc, HelperCall, describe, into, out_of, plain, tagged
+
+LANES = 16
+SIDE = 5
+"""Filters whose gradients are added up together."""
+MOST = 1 << 20
+"""Bytes of 16 images: more would not stay in a core's cache."""
+TILES = {
+    "float32": {237: 16, 238: 32, 239: 64},  # AB16b16a, AB16b32a, AB16b64a
+    "bf16": {240: 16, 241: 32, 242: 64},  # AB8b16a2b, AB8b32a2b, AB8b64a2b
+}
+"""Format tags of packed weights, and the rows of their tiles."""
+
+
+def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
+    """Give the copy of a plain matrix into the layout `inner`, if lanes.c has it."""
+    shape = outer.shape
+    if not has_lanes() or len(shape) != 2 or outer != plain(*shape):
+        return None
+    for dtype in TILES if library().narrow else ("float32",):
+        for tag, block in TILES[dtype].items():
+            if inner == tagged(shape, tag, dtype):
+                return HelperCall({name: outer.bytes, copy: inner.bytes}, PACK, (*shape, block, int(dtype == "bf16")))
+    return None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a convolution, as lanes.c wants them; lengths are pairs, (rows, columns)."""
+
+    images: int
+    channels: int
+    image: tuple[int, ...]
+    filters: int
+    kernel: tuple[int, ...]
+    out: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All of them."""
+        there = (self.images, self.channels, *self.image, self.filters, *self.kernel, *self.out)
+        return (*there, *self.stride, *self.pad)
+
+    @property
+    def back(self) -> Sizes:
+        """Those of the convolution that leads from the gradient of the top to that of the bottom; the stride is 1."""
+        pad = tuple(extent - 1 - pad for extent, pad in zip(self.kernel, self.pad, strict=True))
+        return Sizes(self.images, self.filters, self.out, self.channels, self.kernel, self.image, (1, 1), pad)
+
+    @property
+    def block(self) -> int:
+        """Bytes of 16 images, with columns of zeros beside."""
+        return 4 * LANES * self.image[0] * (self.image[1] + 2 * self.pad[1]) * self.channels
+
+    @property
+    def line(self) -> int:
+        """Bytes of a row of 16 results."""
+        return 4 * LANES * self.out[1] * self.filters
+
+
+class LanesConvolution:
+    """The parts of a convolution of float32, over buffers whose channels come last.
+
+    Args:
+        relu: whether the forward pass applies ReLU.
+        keeps: whether the turned filters are kept from pass to pass.
+    """
+
+    def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool) -> None:
+        g = geometry
+        self.sizes = Sizes(g.images, g.channels, tuple(g.image), g.filters, g.kernel, tuple(g.out), g.stride, g.pad)
+        self.relu, self.keeps = relu, keeps
+        self.usual = has_lanes() and g.channels == g.weight[1] and g.dilation == (1, 1)
+        self.x = describe((g.images, g.channels, *g.image), CHANNELS_LAST)
+        self.y = describe(g.top, CHANNELS_LAST)
+        self.weight = plain(*g.weight).bytes
+
+    def has(self, part: str) -> bool:
+        """Say whether it computes "forward", "weights" or "data"."""
+        sizes = self.sizes.back if part == "data" else self.sizes
+        steps = self.sizes.stride == (1, 1) or part != "data"
+        return self.usual and steps and min(sizes.pad) >= 0 and sizes.block <= MOST
+
+    def forward(self, x: Desc, y: Desc, bias: str) -> list[Call]:
+        """Give the calls of y = x * weight + bias; `bias` is "" where there is none."""
+        before, (source, _) = into("x", x, self.x)
+        (result, _), after = out_of("y", y, self.y)
+        return [*before, *self._convolution(self.sizes, source, bias, result, relu=self.relu), *after]
+
+    def data(self, x: Desc, y: Desc, top: str) -> list[Call]:
+        """Give the calls of dx from the gradient `top` of y: a convolution with filters that are turned round."""
+        before, (source, _) = into(top, y, self.y)
+        (result, _), after = out_of("dx", x, self.x)
+        return [*before, *self._convolution(self.sizes.back, source, "", result, back=True), *after]
+
+    def _convolution(
+        self, sizes: Sizes, source: str, bias: str, result: str, *, relu: bool = False, back: bool = False
+    ) -> list[Call]:
+        x, y = (self.y, self.x) if back else (self.x, self.y)
+        turned = "Turned weight" if self.keeps else "turned weight"
+        filters = (self.sizes.filters, self.sizes.channels, *self.sizes.kernel)
+        turning = HelperCall({"weight": self.weight, turned: self.weight}, TURN, (*filters, int(back)), once=self.keeps)
+        buffers = {
+            source: x.bytes,
+            turned: self.weight,
+            bias: 4 * sizes.filters,
+            result: y.bytes,
+            "lanes": (sizes.block + sizes.line) * number_of_threads(),
+        }
+        return [turning, HelperCall(buffers, CONVOLVE, (*sizes.numbers, int(relu)))]
+
+    def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
+        """Give the calls of the gradients of weight and bias, `bias` by name as above."""
+        sizes = self.sizes
+        before, (source, _) = into("x", x, self.x)
+        also, (gradient, _) = into(top, y, self.y)
+        blocks = -(-sizes.images // LANES) * (sizes.block + sizes.out[0] * sizes.line)
+        sums = 4 * LANES * SIDE * sizes.kernel[1] * sizes.channels * number_of_threads()
+        buffers = {
+            source: self.x.bytes,
+            gradient: self.y.bytes,
+            "dweight": self.weight,
+            bias: 4 * sizes.filters,
+            "lanes": blocks + sums,
+        }
+        return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers)]

@@ -1,0 +1,151 @@
+"""The kernels of lanes.c: convolutions against numpy, and packed weights against oneDNN's own copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nacre import InputLayer, Layer, Net
+from nacre.testing import assert_near
+from nacre_layers import ConvolutionLayer, ReLU, SquareLossLayer
+from nacre_layers.convolution import Geometry
+from nacre_onednn import lanes, native
+from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.convolution import IN_LANES
+from nacre_onednn.lanes import LANES, TILES, LanesConvolution, packing
+from nacre_onednn.library import library
+from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, Call, plain, reorder, tagged
+from nacre_onednn.record import Record, aligned, sizes_of
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+if not native.has_lanes():
+    pytest.skip("no helper was compiled, or the processor has no AVX-512", allow_module_level=True)
+
+PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+def results(layer: ConvolutionLayer, images: Any, **options: Any) -> dict[str, Any]:
+    """Run a convolution and a loss behind it forwards and backwards; give the top, all gradients, and the plan."""
+    top = Geometry(layer, images.shape).top
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="x", shape=images.shape[1:], batch_size=len(images)),
+        InputLayer(name="targets", tops="target", shape=top[1:], batch_size=len(images)),
+        layer,
+        SquareLossLayer(name="loss", bottoms=["y", "target"]),
+    ]
+    net = Net("net", layers, input_gradients=("x",), keep="all", seed=1, **options)
+    net.write("x", images)
+    net.write("target", np.cos(np.arange(np.prod(top), dtype=np.float32)).reshape(top) - 5)
+    net.forward()
+    net.backward()
+    gradients = {name: one.gradient for name, one in net.parameters.items()}
+    return {"y": net.blob("y"), "dx": net.gradient("x"), **gradients, "plan": net.plan}
+
+
+@given(
+    images=st.integers(1, 35),
+    channels=st.sampled_from([1, 3, 5, 8, 16, 20]),
+    filters=st.sampled_from([1, 2, 7, 8, 16, 23]),
+    size=st.tuples(st.integers(3, 9), st.integers(3, 9)),
+    kernel=PAIRS,
+    stride=PAIRS,
+    pad=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    bias=st.booleans(),
+    neuron=st.sampled_from(["Identity", "ReLU"]),
+)
+def test_convolutions_agree_with_numpy(
+    images: int, channels: int, filters: int, size: tuple[int, int], layout: str, **fields: Any
+) -> None:
+    layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=filters, **fields)
+    shape = (images, channels, *size)
+    ours = LanesConvolution(Geometry(layer, shape), relu=False, keeps=False)
+    ways = {part: IN_LANES for part in ("forward", "weights", "data") if ours.has(part)}
+    assert {"forward", "weights"} <= set(ways)
+    random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)  # sums of both signs would cancel out
+    found = results(layer, random, backend="onednn", plan={"onednn": {"layout": layout, "ways": {"conv": ways}}})
+    assert found.pop("plan")["onednn"]["ways"] == {"conv": ways}
+    expected = results(layer, random, backend="numpy")
+    del expected["plan"]
+    for name, one in expected.items():
+        assert_near(found[name], one, name, 1e-5)
+
+
+def parts_of(fields: dict[str, Any], shape: tuple[int, ...]) -> set[str]:
+    geometry = Geometry(ConvolutionLayer(bottoms="x", tops="y", **fields), shape)
+    ours = LanesConvolution(geometry, relu=False, keeps=False)
+    return {part for part in ("forward", "weights", "data") if ours.has(part)}
+
+
+def test_what_is_left_to_onednn() -> None:
+    usual: dict[str, Any] = {"n_filter": 4, "kernel": 3}
+    assert parts_of(usual, (2, 4, 8, 8)) == {"forward", "weights", "data"}
+    assert parts_of({**usual, "stride": 2}, (2, 4, 8, 8)) == {"forward", "weights"}
+    assert parts_of({**usual, "pad": 3}, (2, 4, 8, 8)) == {"forward", "weights"}, "more padding than filter"
+    assert not parts_of({**usual, "dilation": 2}, (2, 4, 8, 8))
+    assert not parts_of({**usual, "n_group": 2}, (2, 4, 8, 8))
+    assert not parts_of(usual, (2, 4, 80, 80)), "more than a core's cache holds"
+
+
+def run(calls: Sequence[Call], buffers: dict[str, Any], threads: int) -> None:
+    scratch = {name: aligned(size) for name, size in sizes_of(calls, buffers).items()}
+    record = Record()
+    for call in calls:
+        record.add_call(call, {name: one.ctypes.data for name, one in {**buffers, **scratch}.items()}, ())
+    record.replay(threads)()
+
+
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "number_of_threads", lambda: 3)
+    layer = ConvolutionLayer(bottoms="x", tops="y", n_filter=23, kernel=3, pad=1, neuron=ReLU())
+    ours = LanesConvolution(Geometry(layer, (70, 5, 6, 7)), relu=True, keeps=False)
+    random = np.random.default_rng(0)
+    given = {name: random.normal(size=size).astype(np.float32) for name, size in
+             {"x": 70 * 5 * 42, "dy": 70 * 23 * 42, "weight": 23 * 45, "bias": 23}.items()}  # fmt: skip
+    results: list[dict[str, Any]] = []
+    for threads in (1, 2, 3):
+        found = {"y": np.zeros_like(given["dy"]), "dx": np.zeros_like(given["x"]),
+                 "dweight": np.zeros_like(given["weight"]), "dbias": np.zeros_like(given["bias"])}  # fmt: skip
+        calls = [
+            *ours.forward(ours.x, ours.y, "bias"),
+            *ours.data(ours.x, ours.y, "dy"),
+            *ours.weights(ours.x, ours.y, "dy", "dbias"),
+        ]
+        run(calls, {**given, **found}, threads)
+        results.append(found)
+    for other in results[1:]:
+        for name, one in results[0].items():
+            assert one.any()
+            assert one.tobytes() == other[name].tobytes(), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16"])
+@given(shape=st.tuples(st.integers(1, 150), st.integers(1, 70)), seed=st.integers(0, 99))
+def test_weights_are_packed_as_onednn_does_it(dtype: str, shape: tuple[int, int], seed: int) -> None:
+    if dtype == "bf16" and not library().narrow:
+        pytest.skip("this processor has no bf16")
+    weight = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+    weight.flat[::7] *= 1e30
+    weight.flat[::11] = [np.inf, -np.inf, np.nan, 0][seed % 4]
+    for tag, block in TILES[dtype].items():
+        inner = tagged(shape, tag, dtype)
+        call = packing("weight", plain(*shape), inner, "copy")
+        assert call is not None
+        expected, found = aligned(inner.bytes), aligned(inner.bytes)
+        found[...] = 7  # what is padded must be written too
+        run(reorder("weight", plain(*shape), "copy", inner), {"weight": weight, "copy": expected}, 1)
+        run([call], {"weight": weight, "copy": found}, 2)
+        assert found.tobytes() == expected.tobytes(), block
+
+
+def test_other_copies_are_left_to_onednn() -> None:
+    assert packing("weight", plain(20, 30), plain(20, 30), "copy") is None
+    assert packing("weight", plain(20, 30, dtype="bf16"), tagged((20, 30), 237), "copy") is None
+    assert packing("weight", plain(20, 3, 2, 2), tagged((20, 30), 237), "copy") is None
+    assert LANES == 16
