@@ -31,7 +31,7 @@ def test_the_example_learns_in_its_first_iterations() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "reached"), [("lenet", 0.98), ("resnet20", 0.98), ("dropout_mlp", 0.965)])
+@pytest.mark.parametrize(("name", "reached"), [("lenet", 0.98), ("resnet20", 0.98), ("dropout_mlp", 0.97)])
 def test_the_examples_hit_what_their_heads_say_over_ten_seeds(name: str, reached: float) -> None:
     found = [accuracy(name, seed) for seed in range(10)]
     assert sum(found) / len(found) >= reached, found
