@@ -156,6 +156,7 @@ class Training:
         self.listeners: list[Report] = []
         self._reports = list(reports)
         self._loss: float | None = None
+        self._back: Snapshot | None = None
         self._epoch = net.epoch
         self._taken = 0
         if not net.allocated:
@@ -293,8 +294,9 @@ class Training:
                     self.seconds = time.perf_counter() - begin
                     self.report("step")
                     for state in states:
-                        if state.due(epochs):
+                        if self._back is None and state.due(epochs):
                             state.run()
+                    self._turn_back()
                 with ExitStack() as stack:  # one that fails keeps no other from its end, least of all the last snapshot
                     for state in reversed(states):
                         stack.callback(state.finish)
@@ -363,6 +365,20 @@ class Training:
         self._epoch = self.net.epoch
         if self.iteration >= self.solver.max_iter:
             self.report("warning", message=f"nothing is left to train: max_iter={self.solver.max_iter} is reached")
+
+    def go_back(self, snapshot: Snapshot) -> None:
+        """Let `run` take up an earlier snapshot of this training when the callback that runs now has done its work.
+
+        The callbacks behind it are passed over: what they would look at is gone.
+        """
+        self._back = snapshot
+
+    def _turn_back(self) -> None:
+        if self._back is not None:
+            begun, snapshot, self._back = self.resumed_from, self._back, None
+            self.restore(snapshot)
+            self.resumed_from, self._taken = begun, self.iteration
+            self.net.reset_statistics()
 
 
 @contextmanager

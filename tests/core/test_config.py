@@ -587,6 +587,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "Phases": st.lists(st.sampled_from(["train", "validation", "test", "predict"]), unique=True),
     "Pair": PAIRS,
     "Ends": PAIRS,
+    "BatchSizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
     "Sizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
     "Shape": st.lists(st.integers(0, 4), max_size=3),
     "NumberLists": st.sampled_from([[], [1, 2.5], [[0.5, 0], [1, 1e-3]]]),

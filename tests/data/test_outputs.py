@@ -151,6 +151,45 @@ def test_a_file_that_came_meanwhile_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == b"precious"
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_a_run_that_ends_by_an_error_leaves_what_was_there(tmp_path: Path, old: bool) -> None:
+    path = tmp_path / "out.h5"
+    if old:
+        path.write_bytes(b"precious")
+
+    def run() -> None:
+        with make(to_file(path, force_overwrite=True)) as net:
+            net.forward()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert {one: one.read_bytes() for one in tmp_path.iterdir()} == ({path: b"precious"} if old else {})
+
+
+def test_a_pass_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = make(to_file(tmp_path / "out.h5"))
+    net.forward()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(h5py.Dataset, "resize", full)
+    with pytest.raises(DataError, match=r"out\.h5: cannot be written by layer 'out': No space left on device"):
+        net.forward()
+    net.shutdown()
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_from_before_the_run_does_not_end_it(tmp_path: Path) -> None:
+    try:
+        raise ValueError
+    except ValueError:
+        with make(to_file(tmp_path / "out.h5")) as net:
+            net.forward()
+    assert [one.name for one in tmp_path.iterdir()] == ["out.h5"]
+
+
 def test_two_nets_do_not_write_one_file(tmp_path: Path) -> None:
     sink = to_file(tmp_path / "out.h5", force_overwrite=True)
     with make(sink) as one, make(sink, "validation") as other:

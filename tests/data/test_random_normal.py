@@ -92,6 +92,17 @@ def test_epochs_are_those_of_the_data_though_the_noise_is_the_first_source(first
     assert int(held_out.scalars["rows"]) == 1
 
 
+@pytest.mark.parametrize("sizes", [(3, 5), (5, 3)])
+def test_tops_may_have_batches_of_several_sizes(sizes: tuple[int, int]) -> None:
+    net = make(noise(tops=["noise", "more"], batch_size=sizes), keep=["more"])
+    net.forward()
+    assert [net.blob(name).shape for name in ("noise", "more")] == [(sizes[0], 3), (sizes[1], 3)]
+    assert int(net.scalars["rows"]) == 5
+    one = make(noise(batch_size=sizes[0]))
+    one.forward()
+    np.testing.assert_array_equal(one.blob("noise"), net.blob("noise"))
+
+
 def test_noise_alone_has_no_passes() -> None:
     net = make(noise(), phase="test")
     assert net.epoch == 0
@@ -103,7 +114,9 @@ def test_noise_alone_has_no_passes() -> None:
     ("fields", "message"),
     [
         ({"tops": []}, "noise: tops=.*, but at least 1 must be given"),
-        ({"batch_size": 0}, "noise: batch_size=0, but it must be above 0"),
+        ({"batch_size": 0}, r"noise: batch_size=\(0,\), but every number must be above 0"),
+        ({"batch_size": "3"}, "noise: batch_size='3', but it must be a whole number, or one for each top"),
+        ({"batch_size": [2, 3]}, r"noise: batch_size=\(2, 3\), but there must be one number, or as many as tops, 1"),
         ({"output_dims": [2, 0]}, r"noise: output_dims=\(2, 0\), but every number must be above 0"),
     ],
 )

@@ -18,6 +18,7 @@ class TestBatchNorm(Agreement):
         yield Example({"epsilon": 0.1, "neuron": "Tanh"}, [(3, 2, 3, 2)], label="images, neuron")
         yield Example({"scale": False, "bias": False, "axis": -1}, [(2, 4, 3)], label="last axis, no parameters")
         yield Example({"use_running": True, "bias": False}, [(4, 2, 3)], label="running values in training")
+        yield Example({}, [(3, 2, 5, 13)], label="long rows")
 
     def strategy(self):
         # One value a channel gives no gradient, and two give one that is rounding noise: three or more.

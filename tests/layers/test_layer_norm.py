@@ -1,13 +1,15 @@
 """LayerNorm and GroupNorm: records, or groups of their channels, with mean 0 and variance 1."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example
-from nacre_layers import GroupNormLayer, LayerNormLayer
+from nacre.testing import Example, assert_close
+from nacre_layers import BatchNormLayer, GroupNormLayer, LayerNormLayer, MVNLayer
 
 LEARNED = {"scale": st.booleans(), "bias": st.booleans(), "epsilon": st.floats(1e-5, 1)}
 
@@ -25,6 +27,7 @@ class TestLayerNorm(Agreement):
         yield Example({}, [(3, 4)])
         yield Example({"axis": 2, "epsilon": 0.1, "neuron": "Tanh"}, [(2, 3, 2, 3)], label="axis, neuron")
         yield Example({"axis": -1, "scale": False, "bias": False}, [(2, 3, 4)], label="last axis, no parameters")
+        yield Example({}, [(2, 5, 13)], label="long rows")
 
     def strategy(self):
         fields = st.fixed_dictionaries({"axis": st.sampled_from([1, 2, -1]), **LEARNED})
@@ -55,6 +58,7 @@ class TestGroupNorm(Agreement):
         yield Example({"n_group": 2}, [(3, 8)])
         yield Example({"n_group": 3, "epsilon": 0.1, "neuron": "Tanh"}, [(2, 3, 2, 3)], label="one channel a group")
         yield Example({"n_group": 1, "scale": False, "bias": False}, [(2, 3, 4)], label="one group, no parameters")
+        yield Example({"n_group": 2}, [(2, 4, 5, 13)], label="long rows")
 
     def strategy(self):
         def example(fields, groups, channels, batch, behind):
@@ -96,6 +100,26 @@ def test_the_parameters_have_the_shape_of_what_is_normalised_together():
     assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6, 2), "norm/bias": (6, 2)}
     handles = net(GroupNormLayer(name="norm", bottoms=["x"], tops=["y"], n_group=2)).parameters
     assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6,), "norm/bias": (6,)}
+
+
+@pytest.mark.parametrize("cls", [LayerNormLayer, GroupNormLayer, BatchNormLayer, MVNLayer])
+def test_a_step_allocates_nothing_and_keeps_its_digits_beside_a_large_mean(cls):
+    x = 1000 + np.random.default_rng(0).standard_normal((8, 32, 16, 16))
+    fields = {"bottoms": ["x"], "tops": ["y"], "epsilon": 1e-5}
+    sources = [InputLayer(name="source", tops=["x"], shape=x.shape[1:], batch_size=len(x))]
+    tops = []
+    for dtype in ("float32", "float64"):
+        made = Net("n", [*sources, cls(**fields)], backend="numpy", dtype=dtype)
+        made.write("x", x)
+        made.forward()
+        tracemalloc.start()
+        try:
+            made.forward()
+            assert tracemalloc.get_traced_memory()[1] < 8000
+        finally:
+            tracemalloc.stop()
+        tops.append(made.blob("y"))
+    assert_close(*tops, tolerance=1e-3)  # of 1000, float32 has lost four digits
 
 
 @pytest.mark.parametrize(

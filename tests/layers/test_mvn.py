@@ -17,6 +17,7 @@ class TestMVN(Agreement):
         yield Example({"epsilon": 0.01}, [(2, 3, 4, 3)])
         yield Example({"across_channels": True, "epsilon": 0.01}, [(3, 5), (2, 3, 2)], label="across, two bottoms")
         yield Example({"normalize_variance": False}, [(2, 3, 4)], label="mean only")
+        yield Example({"epsilon": 0.01}, [(2, 2, 5, 13)], label="long rows")
 
     def strategy(self):
         booleans = {name: st.booleans() for name in ("normalize_variance", "across_channels")}

@@ -312,6 +312,22 @@ def test_a_window_with_nothing_above_zero_has_no_winner():
     assert_close(found.gradients()["input 0"], np.zeros((1, 1, 2, 2)), tolerance=0.0)
 
 
+def test_stochastic_pooling_in_a_phase_of_an_algorithm_has_the_gradient_of_the_mean():
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).standard_normal((2, 3, 7, 6))
+    x[0, 0, :3, :3] = -1  # a window with nothing above 0
+    found = trial(x, kernel=3, stride=2, pooling=Stochastic())
+    net = found.net
+    net.compile(net.in_phase("positive", [*net.steps("forward"), *net.steps("backward")]))()
+    given = torch.tensor(x, requires_grad=True)
+    padded = torch.nn.functional.pad(given.clamp(min=0), (0, 1, 0, 0))
+    cells = torch.nn.functional.unfold(padded, 3, stride=2).reshape(2, 3, 9, -1)
+    y = (cells**2).sum(2) / cells.sum(2).clamp(min=1e-9)
+    assert_close(net.blob("top0").reshape(2, 3, -1), y.detach().numpy())
+    y.backward(torch.tensor(net.gradient("top0").reshape(2, 3, -1).copy()))
+    assert_close(net.gradient("source0"), given.grad.numpy())
+
+
 def test_a_pyramid_has_as_many_numbers_for_images_of_any_size():
     for image in ((4, 4), (7, 11), (13, 24)):
         example = Example({"pyramid_height": 3}, [(2, 5, *image)])

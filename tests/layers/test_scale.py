@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example
+from nacre.testing import Example, assert_near
 from nacre_layers import BiasLayer, ScaleLayer
 
 
@@ -39,6 +39,10 @@ class Operand:
         for name, one in found.items():
             found[name] = one.reshape((1,) * axis + tuple(one.shape) + (1,) * (inputs[0].ndim - axis - one.ndim))
         return found.get("scale"), found.get("bias")
+
+    def _check_coarse(self, actual, exact, what):
+        """An operand's gradient is a sum of up to 256 numbers about 1, of which little may be left."""
+        assert_near(actual, exact, what, self.coarse * max(1.0, 1 / (float(np.linalg.norm(exact)) or 1.0)))
 
     def in_torch(self, layer, inputs, parameters):
         scale, bias = self.operands(layer, inputs, parameters)
@@ -101,6 +105,11 @@ def test_a_fresh_scale_and_a_fresh_bias_change_nothing():
         (BiasLayer, {"bottoms": []}, "y: bottoms=.*, but at least 1 must be given"),
         (BiasLayer, {"n_axes": -2}, "y: n_axes=-2, but it must be -1 or more"),
         (ScaleLayer, {"bottoms": ["a", "b"], "bias": True}, "y: bias=True, but the scale is a second bottom"),
+        (BiasLayer, {"bottoms": ["a", "b"], "n_axes": 2}, "y: n_axes=2, but with a second bottom nothing is learned"),
+        (ScaleLayer, {"bottoms": ["a", "b"], "scale_init": 2}, r"y: scale_init=Constant\(value=2.0\), but with"),
+        (ScaleLayer, {"bottoms": ["a", "b"], "scale_lr": 0.5}, "y: scale_lr=0.5, but with a second bottom"),
+        (BiasLayer, {"bottoms": ["a", "b"], "bias_regu": "L2"}, "y: bias_regu=L2.*, but with a second bottom"),
+        (BiasLayer, {"bottoms": ["a", "b"], "param_key": "k"}, "y: param_key='k', but with a second bottom"),
         (ScaleLayer, {"axis": 0}, r"y: axis=0, but it must be from 1 to 3 for bottom 'a' of shape \(1, 2, 4\)"),
         (BiasLayer, {"axis": 4}, r"y: axis=4, but it must be from 1 to 3 for bottom 'a' of shape \(1, 2, 4\)"),
         (

@@ -82,7 +82,10 @@ class TestRandomNormal(LayerTests):
     def examples(self):
         yield Example({"output_dims": [2, 3], "batch_size": 4}, tops=2)
         yield Example({"batch_size": 5}, tops=1, label="single numbers")
+        yield Example({"output_dims": 3, "batch_size": [2, 4]}, tops=2, label="batches of two sizes")
 
     def reference(self, layer, inputs, parameters):
-        shape = (layer.batch_size, *layer.output_dims)
-        return [self.random.generator(draw).standard_normal(shape) for draw in range(len(layer.tops))]
+        sizes = layer.batch_size * (len(layer.tops) if len(layer.batch_size) == 1 else 1)
+        return [
+            self.random.generator(draw).standard_normal((size, *layer.output_dims)) for draw, size in enumerate(sizes)
+        ]

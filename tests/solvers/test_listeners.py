@@ -161,6 +161,62 @@ def test_a_statistic_that_the_layer_lacks_is_told_at_the_first_validation() -> N
         Solver(SGD(), callbacks=callbacks).solve(toy_net())
 
 
+# Going back
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_going_back_to_the_last_validation_that_was_not_worse(wrapped: bool) -> None:
+    policy: Any = DecayOnValidation(base=0.8, min_rate=0.3, go_back=True)
+    policy = Staged(stages=[(9, policy)]) if wrapped else policy
+    seen: list[tuple[int, float, float]] = []
+
+    def listen(event: str, data: dict[str, Any]) -> None:
+        if event == "step":
+            value = float(net.parameters["pull/w"].value[0])
+            seen.append((data["iteration"], net.scalars["rate"], value))
+
+    net, reports = pulled_net(), Reports()
+    callbacks = [Judged(losses=[3, 2, 4, 1])]
+    training = Solver(SGD(), max_iter=4, lr_policy=policy, callbacks=callbacks).solve(net, reports=[listen, reports])
+    assert training.resumed_from is None
+    assert [entry[:2] for entry in seen] == [(1, 0.8), (2, 0.8), (3, 0.8), (3, 0.4), (3, 0.3), (4, 0.3)]
+    assert [value for *_, value in seen] == pytest.approx([0.2, 0.04, 0.008, 0.024, 0.028, 0.0196])
+    told = "loss of validation got worse: going back to iteration 2, at the rate "
+    assert [one["message"] for one in reports["warning"]][-2:] == [f"{told}0.4", f"{told}0.3"]
+
+
+def test_going_back_goes_on_bit_for_bit_wherever_it_was_interrupted() -> None:
+    def solver(max_iter: int) -> Solver:
+        policy = Staged(
+            stages=[(99, DecayOnValidation(base=0.9, go_back=True)), (1, DecayOnValidation(base=0.9, go_back=True))]
+        )
+        callbacks = [ValidationPerformance(every_n_iter=3), EarlyStopping(patience=99)]
+        return Solver(SGD(), max_iter=max_iter, lr_policy=policy, momentum_policy=0.9, callbacks=callbacks)
+
+    def train(stop: int = 0, resume: Saved | None = None) -> tuple[Training, bytes, int]:
+        """Train to the end, or until so many steps are made."""
+        reports, net = Reports(), toy_net()
+
+        def listen(event: str, _: Any) -> None:
+            if event == "step" and len(reports["step"]) == stop:
+                training.stop("enough")
+
+        with solver(24).start(net, [reports, listen]) as training:
+            if resume is not None:
+                training.restore(resume)
+            training.run()
+        assert all("going back" in one["message"] for one in reports["warning"])
+        return training, weights(net), len(reports["step"])
+
+    whole, expected, steps = train()
+    assert steps > 24  # it does go back
+    for stop in range(2, steps, 5):
+        begun, *_ = train(stop)
+        resumed, found, _ = train(resume=saved(begun))
+        assert found == expected
+        assert resumed.lr.rate(24) == whole.lr.rate(24)
+
+
 # Early stopping
 
 

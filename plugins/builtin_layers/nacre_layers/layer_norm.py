@@ -31,16 +31,14 @@ class LayerNormLayer(Normalising):
 
 
 class LayerNormState(NormalisingState, reads=""):
-    """`LayerNormLayer` on any backend; arrays are read as (before the axis, from it on)."""
-
-    axes = (1,)
+    """`LayerNormLayer` on any backend; arrays are read as (1, before the axis, from it on)."""
 
     def __init__(self, layer: LayerNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         shape: tuple[int, ...] = inputs[0].shape
         axis = axis_of(layer, shape)
-        self.shape = (prod(shape[:axis]), prod(shape[axis:]))
-        self.wide = (*self.shape, 1)
+        self.shape = (1, prod(shape[:axis]), prod(shape[axis:]))
+        self.wide = (*self.shape[1:], 1)
         self.declare(inputs, shape[axis:])
 
 
@@ -67,9 +65,7 @@ class GroupNormLayer(Normalising):
 
 
 class GroupNormState(NormalisingState, reads=""):
-    """`GroupNormLayer` on any backend; arrays are read as (records and groups, numbers of a group)."""
-
-    axes = (1,)
+    """`GroupNormLayer` on any backend; arrays are read as (1, records and groups, numbers of a group)."""
 
     def __init__(self, layer: GroupNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -80,6 +76,6 @@ class GroupNormState(NormalisingState, reads=""):
             raise ConfigError(
                 f"{layer.name}: n_group={layer.n_group} does not divide the {shape[1]} channels of {shape}"
             )
-        self.shape = (shape[0] * layer.n_group, prod(shape[1:]) // layer.n_group)
+        self.shape = (1, shape[0] * layer.n_group, prod(shape[1:]) // layer.n_group)
         self.wide = (shape[0], shape[1], prod(shape[2:]))
         self.declare(inputs, (shape[1],))

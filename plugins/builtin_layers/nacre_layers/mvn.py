@@ -35,7 +35,7 @@ class MVNLayer(Layer, can_do_bp=True):
 
 
 class MVNState(LayerState, reads="blobs"):
-    """`MVNLayer` on any backend; arrays are read as (records and channels, numbers of each)."""
+    """`MVNLayer` on any backend; arrays are read as (1, records and channels, numbers of each)."""
 
     def __init__(self, layer: MVNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -46,17 +46,16 @@ class MVNState(LayerState, reads="blobs"):
                     f"{layer.name}: the bottom of shape {one.shape} has one number a channel, which would become 0",
                     "set across_channels=True",
                 )
-        self.shapes = [(prod(one.shape[:before]), prod(one.shape[before:])) for one in inputs]
+        self.shapes = [(1, prod(one.shape[:before]), prod(one.shape[before:])) for one in inputs]
         self.blobs = [backend.blob(one.shape) for one in inputs]
 
     def ready(self) -> None:
         epsilon = self.layer.epsilon if self.layer.normalize_variance else None
-        self.standards = [Standard(self.backend, shape, (1,), epsilon) for shape in self.shapes]
+        self.standards = [Standard(self.backend, shape, epsilon) for shape in self.shapes]
 
     def forward(self, inputs: list[Array]) -> None:
         for x, y, standard in zip(inputs, self.blobs, self.standards, strict=True):
-            standard.measure(x.reshape(standard.shape))
-            standard.apply(x.reshape(standard.shape), standard.mean, standard.variance, y.reshape(standard.shape))
+            standard.forward(x.reshape(standard.shape), y.reshape(standard.shape))
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         for y, dy, dx, standard in zip(self.blobs, self.blobs_diff, diffs, self.standards, strict=True):

@@ -28,45 +28,97 @@ class Normalising(ScaleFields, Biased, has_param=True, has_neuron=True, can_do_b
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
 
+DOT = 64  # numbers of a row from which a product of rows is faster than that of all numbers, then added up
+
+
+class Sums:
+    """Sums over the first and the last of three axes, (before, kept, behind), which BLAS makes: products with ones."""
+
+    def __init__(self, backend: Any, shape: tuple[int, int, int]) -> None:
+        self.backend, self.shape = backend, shape
+        self.ones = [backend.empty((length,)) for length in (shape[0], shape[2])]
+        for one in self.ones:
+            one[...] = 1
+
+    def add_up(self, x: Array, out: Array) -> None:
+        """Write the sums of x, of any shape with as many numbers, into `out`."""
+        before, kept, behind = self.shape
+        rows = self._rows(x, out)
+        if behind > 1:
+            self.backend.xp.matmul(x.reshape(before * kept, behind), self.ones[1], out=rows)
+        self._add_rows(rows, out)
+
+    def dot(self, x: Array, y: Array, out: Array) -> None:
+        """Write the sums of x · y into `out`."""
+        before, kept, behind = self.shape
+        xp, count = self.backend.xp, before * kept
+        if behind < DOT:
+            product = self.backend.scratch(x.shape)
+            xp.multiply(x, y, out=product)
+            self.add_up(product, out)
+            return
+        rows = self._rows(x, out)
+        xp.matmul(x.reshape(count, 1, behind), y.reshape(count, behind, 1), out=rows.reshape(count, 1, 1))
+        self._add_rows(rows, out)
+
+    def _rows(self, x: Array, out: Array) -> Array:
+        """Give where the sums of the last axis are written: into `out` if they are what is wanted."""
+        before, kept, behind = self.shape
+        if behind == 1:
+            return x
+        return out.reshape(kept) if before == 1 else self.backend.scratch((before * kept,), slot=1)
+
+    def _add_rows(self, rows: Array, out: Array) -> None:
+        before, kept, behind = self.shape
+        if before > 1 or behind == 1:
+            self.backend.xp.matmul(self.ones[0], rows.reshape(before, kept), out=out.reshape(kept))
+
+
 class Standard:
-    """Subtracts the mean over `axes` of arrays of `shape`, and divides by the standard deviation; and the gradient.
+    """Subtracts the mean over the first and the last of three axes, and divides by the standard deviation.
 
     The variance is that of the numbers at hand, divided by their count. `mean` and `variance` are those of the last
-    pass. With `epsilon=None` nothing is divided.
+    pass. With `epsilon=None` nothing is divided. Arrays are read in `shape`.
     """
 
-    def __init__(self, backend: Any, shape: tuple[int, ...], axes: tuple[int, ...], epsilon: float | None) -> None:
-        self.backend, self.shape, self.axes, self.epsilon = backend, shape, axes, epsilon
-        few = tuple(1 if axis in axes else length for axis, length in enumerate(shape))
-        self.mean, self.variance, self.slope = (backend.empty(few) for _ in range(3))
+    def __init__(self, backend: Any, shape: tuple[int, int, int], epsilon: float | None) -> None:
+        self.backend, self.shape, self.epsilon = backend, shape, epsilon
+        self.count = shape[0] * shape[2]
+        self.sums = Sums(backend, shape)
+        self.mean, self.variance, self.slope = (backend.empty((1, shape[1], 1)) for _ in range(3))
 
-    def measure(self, x: Array) -> None:
-        """Compute mean and variance."""
-        xp, square = self.backend.xp, self.backend.scratch(self.shape)
-        xp.mean(x, axis=self.axes, keepdims=True, out=self.mean)
+    def forward(self, x: Array, normal: Array) -> None:
+        """Measure mean and variance, and write (x - mean) / sqrt(variance + epsilon) into `normal`."""
+        xp = self.backend.xp
+        self.sums.add_up(x, self.mean)
+        xp.divide(self.mean, self.count, out=self.mean)
+        xp.subtract(x, self.mean, out=normal)
         if self.epsilon is not None:
-            xp.subtract(x, self.mean, out=square)
-            xp.multiply(square, square, out=square)
-            xp.mean(square, axis=self.axes, keepdims=True, out=self.variance)
+            self.sums.dot(normal, normal, self.variance)
+            xp.divide(self.variance, self.count, out=self.variance)
+            self._divide(self.variance, normal)
 
     def apply(self, x: Array, mean: Array, variance: Array, normal: Array) -> None:
         """Write (x - mean) / sqrt(variance + epsilon) into `normal`."""
+        self.backend.xp.subtract(x, mean, out=normal)
+        self._divide(variance, normal)
+
+    def _divide(self, variance: Array, normal: Array) -> None:
         xp = self.backend.xp
-        xp.subtract(x, mean, out=normal)
-        if self.epsilon is not None:
-            xp.add(variance, self.epsilon, out=self.slope)
-            xp.sqrt(self.slope, out=self.slope)
-            xp.divide(1.0, self.slope, out=self.slope)
-            xp.multiply(normal, self.slope, out=normal)
+        xp.add(variance, self.epsilon, out=self.slope)
+        xp.sqrt(self.slope, out=self.slope)
+        xp.divide(1.0, self.slope, out=self.slope)
+        xp.multiply(normal, self.slope, out=normal)
 
     def backward(self, normal: Array, dy: Array, dx: Array) -> None:
         """Write slope · (dy - mean(dy) - normal · mean(dy · normal)) into dx, which may be dy."""
         xp, product, total = self.backend.xp, self.backend.scratch(self.shape), self.mean
         if self.epsilon is not None:
-            xp.multiply(dy, normal, out=product)
-            xp.mean(product, axis=self.axes, keepdims=True, out=total)
+            self.sums.dot(dy, normal, total)
+            xp.divide(total, self.count, out=total)
             xp.multiply(normal, total, out=product)
-        xp.mean(dy, axis=self.axes, keepdims=True, out=total)
+        self.sums.add_up(dy, total)
+        xp.divide(total, self.count, out=total)
         xp.subtract(dy, total, out=dx)
         if self.epsilon is not None:
             xp.subtract(dx, product, out=dx)
@@ -76,12 +128,11 @@ class Standard:
 class NormalisingState(LayerState, reads=""):
     """A `Normalising` layer on any backend.
 
-    The statistics are those over `axes` of the bottom read in `shape`. Scale and bias, of `learned_shape`, are those of
-    axis 1 of the bottom read in `wide`, three axes.
+    The statistics are those over the first and the last axis of the bottom read in `shape`. Scale and bias, of
+    `learned_shape`, are those of axis 1 of the bottom read in `wide`.
     """
 
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
+    shape: tuple[int, int, int]
     wide: tuple[int, int, int]
 
     def declare(self, inputs: list[Any], learned_shape: tuple[int, ...]) -> None:
@@ -95,14 +146,13 @@ class NormalisingState(LayerState, reads=""):
         self.blobs = [self.backend.blob(inputs[0].shape)]
 
     def ready(self) -> None:
-        self.standard = Standard(self.backend, self.shape, self.axes, self.layer.epsilon)
+        self.standard = Standard(self.backend, self.shape, self.layer.epsilon)
+        self.sums = Sums(self.backend, self.wide)
         self.trains = self.phase == "train"  # then what is not scaled yet is kept for backward
         self.normal = self.backend.empty(self.shape) if self.trains else self.blobs[0].reshape(self.shape)
 
     def forward(self, inputs: list[Array]) -> None:
-        x = inputs[0].reshape(self.shape)
-        self.standard.measure(x)
-        self.standard.apply(x, self.standard.mean, self.standard.variance, self.normal)
+        self.standard.forward(inputs[0].reshape(self.shape), self.normal)
         self.scale_and_shift()
 
     def scale_and_shift(self) -> None:
@@ -122,11 +172,9 @@ class NormalisingState(LayerState, reads=""):
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         xp, dy = self.backend.xp, self.blobs_diff[0].reshape(self.wide)
         if self.layer.bias and (gradient := self.learned["bias"].gradient) is not None:
-            xp.sum(dy, axis=(0, 2), out=gradient.reshape(-1))
+            self.sums.add_up(dy, gradient)
         if self.layer.scale and (gradient := self.learned["scale"].gradient) is not None:
-            product = self.backend.scratch(self.wide)
-            xp.multiply(dy, self.normal.reshape(self.wide), out=product)
-            xp.sum(product, axis=(0, 2), out=gradient.reshape(-1))
+            self.sums.dot(dy, self.normal.reshape(self.wide), gradient)
         if (dx := diffs[0]) is None:
             return
         if self.layer.scale:

@@ -128,20 +128,38 @@ class Stochastic(PoolingFunction):
                 xp.multiply(part, wins, out=part)
                 xp.add(y, part, out=y)
             return
+        self._mean(backend, windows, self._total(backend, windows, y), y)
+
+    def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
+        xp, kind = backend.xp, str(y.dtype)
+        if windows.draw is not None:
+            for gradient, (wins, part) in zip(gradients, self._winners(backend, windows, y), strict=True):
+                xp.multiply(dy, wins, out=part)
+                xp.add(gradient, part, out=gradient)
+            return
+        # of the mean, the sum of x² over that of x: (2 x - mean) / (sum of x) for a cell x above 0
         total = self._total(backend, windows, y)
-        y[...] = 0
-        part = backend.scratch(y.shape, str(y.dtype), slot=5)
+        mean, part = (backend.scratch(y.shape, kind, slot=slot) for slot in (7, 5))
+        self._mean(backend, windows, total, mean)
+        xp.divide(dy, total, out=total)
+        above = backend.scratch(y.shape, "bool", slot=3)
+        for cell, gradient in zip(windows.cells, gradients, strict=True):
+            xp.multiply(cell, 2, out=part)
+            xp.subtract(part, mean, out=part)
+            xp.multiply(part, total, out=part)
+            xp.multiply(part, xp.greater(cell, 0, out=above), out=part)
+            xp.add(gradient, part, out=gradient)
+
+    @staticmethod
+    def _mean(backend: Any, windows: Windows, total: Array, mean: Array) -> None:
+        """Write the mean of the cells above 0, each weighted by itself; `total` is what `_total` gives."""
+        xp, part = backend.xp, backend.scratch(mean.shape, str(mean.dtype), slot=5)
+        mean[...] = 0
         for cell in windows.cells:
             xp.maximum(cell, 0, out=part)
             xp.multiply(part, part, out=part)
-            xp.add(y, part, out=y)
-        xp.divide(y, total, out=y)
-
-    def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
-        xp = backend.xp
-        for gradient, (wins, part) in zip(gradients, self._winners(backend, windows, y), strict=True):
-            xp.multiply(dy, wins, out=part)
-            xp.add(gradient, part, out=gradient)
+            xp.add(mean, part, out=mean)
+        xp.divide(mean, total, out=mean)
 
     @staticmethod
     def _total(backend: Any, windows: Windows, y: Array) -> Array:
@@ -371,14 +389,11 @@ class Pools(LayerState, reads="inputs blobs"):
         numbers = itertools.count()
         self.works = [
             [
-                Work(self.backend, self.layer.pooling, axes, shape, self._draw(next(numbers)))
+                Work(self.backend, self.layer.pooling, axes, shape, partial(self.random.uniform, draw=next(numbers)))
                 for axes, shape in zip(*both, strict=True)
             ]
             for both in zip(self.axes, self.shapes, strict=True)
         ]
-
-    def _draw(self, number: int) -> Callable[[Array], None] | None:
-        return partial(self.random.uniform, draw=number) if self.phase == "train" else None
 
     def forward(self, inputs: list[Array]) -> None:
         for x, y, works, shapes in zip(inputs, self.blobs, self.works, self.shapes, strict=True):
@@ -469,7 +484,7 @@ class Work:
     """The padded bottom, its gradient, and the views of both."""
 
     def __init__(self, backend: Any, pooling: PoolingFunction, axes: list[Axis], top: Sequence[int], draw: Any) -> None:
-        self.backend, self.pooling = backend, pooling
+        self.backend, self.pooling, self.draw = backend, pooling, draw
         shape, inside = list(top), [slice(None)] * len(top)
         for axis in axes:
             shape[axis.place] = axis.reach
@@ -485,7 +500,13 @@ class Work:
             cells.append(self.padded[tuple(place)])
             self.gradients.append(self.gradient[tuple(place)])
         sizes = {what: self._sizes(axes, len(top), what) for what in ("kernel", "padded", "image")}
-        self.windows = Windows(cells, sizes, draw)
+        self._windows = Windows(cells, sizes, draw)
+
+    @property
+    def windows(self) -> Windows:
+        """The windows, as of the phase of this pass: an algorithm may run it in another than the net's."""
+        self._windows.draw = self.draw if self.backend.phase == "train" else None
+        return self._windows
 
     def _sizes(self, axes: list[Axis], ndim: int, what: str) -> Array:
         import numpy as np

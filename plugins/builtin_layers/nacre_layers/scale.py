@@ -32,10 +32,13 @@ class OperandLayer(BiasFields, has_param=True, has_neuron=True, can_do_bp=True):
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
     def complaints(self) -> Iterator[str]:
-        """Check the numbers of bottoms and axes."""
+        """Check the numbers of bottoms and axes, and that what is for a learned operand has one."""
         yield from super().complaints()
         if len(self.bottoms) > 2:
             yield f"bottoms={self.bottoms}, but one or two must be given"
+        for name, value in self.given().items():
+            if len(self.bottoms) == 2 and (name in ("n_axes", "param_key") or name.startswith(("scale_", "bias_"))):
+                yield f"{name}={value!r}, but with a second bottom nothing is learned: leave it out"
         if self.n_axes < -1:
             yield f"n_axes={self.n_axes}, but it must be -1 or more"
 

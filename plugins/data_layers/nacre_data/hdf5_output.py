@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,9 @@ class HDF5OutputLayer(Layer, is_sink=True):
     """Append every bottom to a dataset of an HDF5 file after each forward pass: the rows that count.
 
     The file has its name when the net is shut down, and then it is complete; until then it is `.NAME.tmp` beside it.
-    Nothing is written where there was no pass. Raises DataError where the file is there already, unless
-    `force_overwrite`, and where it cannot be written. After Mocha.jl's `HDF5OutputLayer`.
+    Nothing is written where there was no pass, and nothing is left where an error ends the run. Raises DataError where
+    the file is there already, unless `force_overwrite`, and where it cannot be written. After Mocha.jl's
+    `HDF5OutputLayer`.
 
     Example:
         [[layer]]
@@ -51,6 +53,8 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
         self.temporary = self.path.with_name(f".{self.path.name}.tmp")
         self.file: Any = None
         self.datasets: list[Any] = []
+        self.broken = False
+        self.handled: BaseException | None = None
         self._check_free()
 
     def _check_free(self) -> None:
@@ -73,6 +77,7 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
 
         self.temporary.touch()  # tells what is wrong with the folder in a word, as h5py does not
         self.file = h5py.File(self.temporary, "w")
+        self.handled = sys.exception()  # of a run in an `except`, which that error does not end
         self.datasets = [
             self.file.create_dataset(name, (0, *x.shape[1:]), x.dtype, maxshape=(None, *x.shape[1:]), chunks=True)
             for name, x in zip(self.layer.datasets or self.layer.bottoms, inputs, strict=True)
@@ -80,8 +85,12 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
 
     @contextmanager
     def _writing(self) -> Generator[None]:
-        with told(self.path, f"cannot be written by layer '{self.layer.name}'", DataError):
-            yield
+        try:
+            with told(self.path, f"cannot be written by layer '{self.layer.name}'", DataError):
+                yield
+        except BaseException:
+            self.broken = True
+            raise
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         """What is written has no gradient."""
@@ -90,6 +99,13 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
         if self.file is None:
             return
         file, self.file, self.datasets = self.file, None, []
+        error, handled, self.handled = sys.exception(), self.handled, None
+        if self.broken or (error is not None and error is not handled):
+            with suppress(OSError):  # the error that ends the run says more
+                file.close()
+            with suppress(OSError):
+                self.temporary.unlink()
+            return
         with self._writing():
             file.close()
             self._check_free()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Layer, Names, Shape, SourceState, at_least, default, positive
+from nacre import Layer, Names, Shape, Sizes, SourceState, at_least, default, positive, spread
 from nacre.random import Random
+
+
+class BatchSizes(Sizes):
+    """Records in a batch, for each top; a single number means the same for every top."""
+
+    wants = "a whole number, or one for each top"
 
 
 class RandomNormalLayer(Layer, is_source=True):
@@ -16,8 +22,7 @@ class RandomNormalLayer(Layer, is_source=True):
 
     Tops are (batch_size, *output_dims), of the net's type. Batch number i is a function of the seed, the layer's name
     and i, in every phase: NumPy's `standard_normal` of `nacre.random` in float64, draw t for top t. It has no end, so
-    passes (epochs) are those of the other sources. After Mocha.jl's `RandomNormalLayer`; tops of another batch size
-    come from another layer.
+    passes (epochs) are those of the other sources. After Mocha.jl's `RandomNormalLayer`.
 
     Example:
         [[layer]]
@@ -29,7 +34,12 @@ class RandomNormalLayer(Layer, is_source=True):
 
     tops: Annotated[Names, at_least(1), "names of the blobs"]
     output_dims: Annotated[Shape, positive, "shape of one record"] = default(())
-    batch_size: Annotated[int, positive, "records in a batch"]
+    batch_size: Annotated[BatchSizes, positive, "records in a batch, of all tops or of each"]
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if len(self.batch_size) not in (1, len(self.tops)):
+            yield f"batch_size={self.batch_size}, but there must be one number, or as many as tops, {len(self.tops)}"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RandomNormalState:
         return RandomNormalState(self, backend)
@@ -42,8 +52,9 @@ class RandomNormalState(SourceState, host_only=True):
 
     def __init__(self, layer: RandomNormalLayer, backend: Any) -> None:
         super().__init__(layer, backend, [], [])
-        self.rows = layer.batch_size
-        self.blobs = [backend.blob((layer.batch_size, *layer.output_dims)) for _ in layer.tops]
+        sizes = spread(layer.batch_size, len(layer.tops), f"{layer.name}: batch_size")
+        self.rows = sizes[0]
+        self.blobs = [backend.blob((size, *layer.output_dims)) for size in sizes]
         self.batches = 0
         rank, ranks = backend.rank, backend.ranks
         self.random = Random(backend.seed, layer.name, lambda: self.batches * ranks + rank)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from nacre import LrPolicy, Training, fraction, non_negative
+from nacre.snapshot import Snapshot
 from nacre.solver import LrState
 
 from .statistic import PHASE, STATISTIC, Judge, loss_complaints
@@ -15,8 +17,9 @@ class DecayOnValidation(LrPolicy):
     """rate = base; at each validation that is worse than the one before, rate = gamma · rate.
 
     The validations are those of a `ValidationPerformance` among the callbacks, but for the one that it makes only
-    because the training ends. After Mocha.jl's policy, which then also went back to the newest snapshot; the training
-    here goes on from where it is.
+    because the training ends. With `go_back` the training then goes on from the last validation that was not worse, at
+    the new rate. What it goes back to is kept in memory, and in every snapshot, which makes them twice as large. After
+    Mocha.jl's policy, which went back to the newest snapshot in `load_from`.
     """
 
     base: Annotated[float, non_negative, "the first rate"]
@@ -26,6 +29,7 @@ class DecayOnValidation(LrPolicy):
     phase: Annotated[str, PHASE, "phase of the validations"] = "validation"
     min_n_iter: Annotated[int, non_negative, "iterations that every rate is kept at least"] = 0
     min_rate: Annotated[float, non_negative, "the smallest rate"] = 1e-8
+    go_back: Annotated[bool, "go back to the last validation that was not worse when the rate falls"] = False
 
     def complaints(self) -> Iterator[str]:
         yield from loss_complaints("statistic", self.statistic, self.higher_better)
@@ -42,6 +46,8 @@ class DecayOnValidationState:
         self.current = policy.base
         self.since = 0
         self.last: float | None = None
+        self.held: Snapshot | None = None
+        self.falling = False
         Judge(policy, training, self.judge)
 
     def judge(self, value: float) -> None:
@@ -50,15 +56,51 @@ class DecayOnValidationState:
         self.last = value if value == value else last
         worse = last is not None and not (value >= last if policy.higher_better else value <= last)
         if worse and iteration - self.since >= policy.min_n_iter:
-            self.current, self.since = max(policy.gamma * self.current, min(policy.min_rate, self.current)), iteration
+            rate = max(policy.gamma * self.current, min(policy.min_rate, self.current))
+            if self.held is not None and rate < self.current:
+                self.falling, iteration = True, self.held.iteration
+                told = f"{policy.statistic} of {policy.phase} got worse: going back to iteration {iteration}"
+                self.training.report("warning", message=f"{told}, at the rate {rate:.6g}")
+                self.training.go_back(self.held)
+            self.current, self.since = rate, iteration
+        elif policy.go_back and not worse:
+            self.held = _copy(self.training.snapshot())
 
     def rate(self, iteration: int) -> float:
         return self.current
 
     def memory(self) -> Mapping[str, Any]:
         last = {} if self.last is None else {"last": self.last}
-        return {"rate": self.current, "since": self.since, **last}
+        held = {} if self.held is None else _pack(self.held)
+        return {"rate": self.current, "since": self.since, **last, **held}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self.current, self.since = float(memory["rate"]), int(memory["since"])
         self.last = float(memory["last"]) if "last" in memory else None
+        if self.falling:  # the training is back where it was held; the rate stays what it has become
+            self.falling = False
+            return
+        self.current, self.since = float(memory["rate"]), int(memory["since"])
+        self.held = _unpack(memory)
+
+
+HELD = "(held)/"  # no layer can be called so
+
+
+def _copy(snapshot: Snapshot) -> Snapshot:
+    """Give a snapshot as if it had been saved and read, but without what policies hold."""
+    arrays = {name: array.copy() for name, array in snapshot.arrays.items() if HELD not in name}
+    state = json.loads(json.dumps(snapshot.state))
+    for memory in state["memory"].values():
+        for key in [key for key in memory if HELD in key]:
+            del memory[key]
+    return Snapshot(snapshot.iteration, arrays, state)
+
+
+def _pack(snapshot: Snapshot) -> dict[str, Any]:
+    arrays = {f"{HELD}{name}": array for name, array in snapshot.arrays.items()}
+    return {f"{HELD}iteration": snapshot.iteration, f"{HELD}state": json.dumps(snapshot.state), **arrays}
+
+
+def _unpack(memory: Mapping[str, Any]) -> Snapshot | None:
+    held = {key.removeprefix(HELD): value for key, value in memory.items() if key.startswith(HELD)}
+    return Snapshot(int(held.pop("iteration")), state=json.loads(held.pop("state")), arrays=held) if held else None
