@@ -14,7 +14,7 @@
 #define ON_LANES __attribute__((target("avx512f")))
 #define IN_PLACE static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
 
-enum { FILTERS = 8, PIXELS = 2, SIDE = 5 };
+enum { FILTERS = 8, PIXELS = 2, SIDE = 5, AHEAD = 256 };
 
 /* Columns become rows. */
 IN_PLACE void transpose(__m512i rows[LANES]) {
@@ -37,8 +37,10 @@ ON_LANES static void gather(const float *rows, int64_t apart, int64_t count, int
     for (int64_t at = 0; at < length; at += LANES) {
         __m512i block[LANES];
         __mmask16 mask = first(length - at);
-        for (int row = 0; row < LANES; row++)
+        for (int row = 0; row < LANES; row++) {
             block[row] = row < count ? _mm512_maskz_loadu_epi32(mask, rows + row * apart + at) : _mm512_setzero_si512();
+            if (row < count) _mm_prefetch((const char *)(rows + row * apart + at + AHEAD), _MM_HINT_T0);
+        }
         transpose(block);
         for (int row = 0; row < LANES && at + row < length; row++)
             _mm512_store_si512(lanes + (at + row) * LANES, block[row]);
@@ -112,33 +114,57 @@ __attribute__((target("avx512f,avx512bf16"))) static void pack_narrow(
     }
 }
 
+/* Images in memory: their channels come last, or in parts of so many, (images, channels / part, height, width, part). */
+struct images {
+    int64_t count, channels, height, width, part;
+};
+
 struct convolution {
-    int64_t images, channels, height, width, filters, rows, columns, out_height, out_width;
-    int64_t down, right;    /* stride */
-    int64_t above, beside;  /* padding */
-    int64_t run, window;    /* numbers in a row of a filter, and in a filter */
-    int64_t pitch, x, y;    /* in registers: a row of padded images, a block of them, a block of results */
+    struct images in, out;
+    int64_t channels, filters, rows, columns;
+    int64_t down, right;   /* stride */
+    int64_t above, beside; /* padding */
+    int64_t run, window;   /* numbers in a row of a filter, and in a filter */
+    int64_t pitch, x, y;   /* in registers: a row of padded images, a block of them, a block of results */
 };
 
 static struct convolution convolution(const int64_t *n) {
-    struct convolution c = {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], 0, 0, 0, 0, 0};
+    struct convolution c = {
+        .in = {n[0], n[1], n[2], n[3], n[13]}, .out = {n[0], n[4], n[7], n[8], n[14]},
+        .channels = n[1], .filters = n[4], .rows = n[5], .columns = n[6],
+        .down = n[9], .right = n[10], .above = n[11], .beside = n[12],
+    };
     c.run = c.columns * c.channels, c.window = c.rows * c.run;
-    c.pitch = (c.width + 2 * c.beside) * c.channels;
-    c.x = c.height * c.pitch, c.y = c.out_height * c.out_width * c.filters;
+    c.pitch = (c.in.width + 2 * c.beside) * c.channels;
+    c.x = c.in.height * c.pitch, c.y = c.out.height * c.out.width * c.filters;
     return c;
 }
 
 static int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
 static int64_t most(int64_t one, int64_t other) { return one > other ? one : other; }
 
-/* Reads a block of images, channels last, with columns of zeros beside. */
-ON_LANES static void read_images(const struct convolution *c, const float *x, int64_t block, float *lanes) {
-    int64_t pixels = c->width * c->channels, image = c->height * pixels, before = c->beside * c->channels;
-    int64_t after = c->pitch - before - pixels;
-    for (int64_t row = 0; row < c->height; row++, lanes += c->pitch * LANES) {
-        for (int64_t one = 0; one < before * LANES; one++) lanes[one] = 0;
-        gather(x + block * LANES * image + row * pixels, image, c->images - block * LANES, pixels, lanes + before * LANES);
-        for (int64_t one = 0; one < after * LANES; one++) lanes[(before + pixels) * LANES + one] = 0;
+/* Copies a row of a block of images into registers, channels last, or back. */
+ON_LANES static void copy_row(const struct images *i, float *images, int64_t block, int64_t row, float *lanes, int back) {
+    int64_t image = i->height * i->width * i->channels, length = i->width * i->part, count = i->count - block * LANES;
+    int64_t run = i->part == i->channels ? length : i->part; /* numbers that lie side by side on both sides */
+    images += block * LANES * image + row * length;
+    for (int64_t part = 0; part < i->channels; part += i->part, images += i->height * length)
+        for (int64_t at = 0; at < length; at += run) {
+            float *there = lanes + (at / i->part * i->channels + part) * LANES;
+            if (back)
+                scatter(there, images + at, image, count, run);
+            else
+                gather(images + at, image, count, run, there);
+        }
+}
+
+/* Reads rows of a block of images, with columns of zeros beside. */
+ON_LANES static void read_rows(const struct convolution *c, float *x, int64_t block, int64_t row, int64_t end,
+                               float *lanes) {
+    int64_t pixels = c->in.width * c->channels, before = c->beside * c->channels;
+    for (lanes += row * c->pitch * LANES; row < end; row++, lanes += c->pitch * LANES) {
+        for (int64_t one = 0; one < before * LANES; one++) lanes[one] = lanes[(before + pixels) * LANES + one] = 0;
+        copy_row(&c->in, x, block, row, lanes + before * LANES, 0);
     }
 }
 
@@ -178,27 +204,28 @@ ON_LANES static void any_tile(const struct convolution *c, const float *x, const
 ON_LANES static void convolve(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct convolution c = convolution(op->numbers);
     const float *w = op->pointers[1], *bias = op->pointers[2];
-    int64_t line = c.out_width * c.filters, image = c.out_height * line, relu = op->numbers[13];
+    int64_t line = c.out.width * c.filters, relu = op->numbers[15];
     float *x = (float *)op->pointers[4] + worker * (c.x + line) * LANES, *y = x + c.x * LANES;
-    for (int64_t block = start; block < stop; block++) {
-        read_images(&c, op->pointers[0], block, x);
-        float *top = (float *)op->pointers[3] + block * LANES * image;
-        for (int64_t i = 0; i < c.out_height; i++) {
-            int64_t above = i * c.down - c.above, skip = most(0, -above), rows = least(c.rows, c.height - above) - skip;
+    for (int64_t block = start; block < stop; block++)
+        for (int64_t i = 0, there = 0; i < c.out.height; i++) {
+            int64_t above = i * c.down - c.above, skip = most(0, -above);
+            int64_t rows = least(c.rows, c.in.height - above) - skip;
+            int64_t end = most(there, above + skip + rows); /* read when they are needed: they are in the cache then */
+            read_rows(&c, op->pointers[0], block, there, end, x);
+            there = end;
             for (int64_t f = 0, tiles = (c.filters + FILTERS - 1) / FILTERS; f < c.filters; tiles--) {
                 int64_t filters = (c.filters - f + tiles - 1) / tiles;
-                for (int64_t j = 0; j < c.out_width; j += PIXELS) {
-                    int64_t pixels = least(PIXELS, c.out_width - j), left = j * c.right - c.beside;
-                    int64_t from = most(0, -left - (pixels - 1) * c.right), to = least(c.columns, c.width - left);
+                for (int64_t j = 0; j < c.out.width; j += PIXELS) {
+                    int64_t pixels = least(PIXELS, c.out.width - j), left = j * c.right - c.beside;
+                    int64_t from = most(0, -left - (pixels - 1) * c.right), to = least(c.columns, c.in.width - left);
                     any_tile(&c, x + ((above + skip) * c.pitch + j * c.right * c.channels) * LANES,
                              w + f * c.window + skip * c.run, bias ? bias + f : bias, y + (j * c.filters + f) * LANES,
                              rows, from * c.channels, to * c.channels, (int)relu, filters, pixels);
                 }
                 f += filters;
             }
-            scatter(y, top + i * line, image, c.images - block * LANES, line);
+            copy_row(&c.out, op->pointers[3], block, i, y, 1);
         }
-    }
 }
 
 /* The gradient of some filters' numbers beside each other, over a block of images. */
@@ -209,7 +236,7 @@ IN_PLACE void side(const struct convolution *c, const float *x, const float *dy,
         for (int n = 0; n < numbers; n++) kept[f][n] = _mm512_load_ps(sums + (f * c->run + n) * LANES);
     for (int64_t i = 0; i < lines; i++, x += c->down * c->pitch * LANES) {
         const float *row = x;
-        for (int64_t j = 0; j < c->out_width; j++, row += c->right * c->channels * LANES, dy += c->filters * LANES) {
+        for (int64_t j = 0; j < c->out.width; j++, row += c->right * c->channels * LANES, dy += c->filters * LANES) {
             __m512 part[SIDE];
             for (int n = 0; n < numbers; n++) part[n] = _mm512_load_ps(row + n * LANES);
             for (int f = 0; f < filters; f++) {
@@ -229,7 +256,7 @@ ON_LANES static void any_side(const struct convolution *c, const float *x, const
     switch (filters * 8 + numbers) { SIDES(1) SIDES(2) SIDES(3) SIDES(4) SIDES(5) }
 }
 
-static int64_t blocks_of(const struct convolution *c) { return (c->images + LANES - 1) / LANES; }
+static int64_t blocks_of(const struct convolution *c) { return (c->in.count + LANES - 1) / LANES; }
 
 /* pointers: x, dy, dw (filters, channels, rows, columns), db or NULL, scratch: the blocks of images, those of dy, and a
  * row of five filters for each worker; numbers: those of `convolution`. Pieces are blocks of images here, ... */
@@ -238,9 +265,9 @@ ON_LANES static void read_both(const struct operation *op, int64_t start, int64_
     float *x = op->pointers[4], *dy = x + blocks_of(&c) * c.x * LANES;
     (void)worker;
     for (int64_t block = start; block < stop; block++) {
-        read_images(&c, op->pointers[0], block, x + block * c.x * LANES);
-        gather((const float *)op->pointers[1] + block * LANES * c.y, c.y, c.images - block * LANES, c.y,
-               dy + block * c.y * LANES);
+        read_rows(&c, op->pointers[0], block, 0, c.in.height, x + block * c.x * LANES);
+        for (int64_t i = 0; i < c.out.height; i++)
+            copy_row(&c.out, op->pointers[1], block, i, dy + (block * c.y + i * c.out.width * c.filters) * LANES, 0);
     }
 }
 
@@ -255,22 +282,24 @@ ON_LANES static void convolve_weights(const struct operation *op, int64_t start,
         int64_t filter = task / c.rows * SIDE, row = task % c.rows, filters = least(SIDE, c.filters - filter);
         /* the rows of the result that this row of a filter meets inside the images */
         int64_t top = most(0, (c.above - row + c.down - 1) / c.down);
-        int64_t end = least(c.out_height, (c.height - 1 - row + c.above + c.down) / c.down);
+        int64_t end = least(c.out.height, (c.in.height - 1 - row + c.above + c.down) / c.down);
         for (int64_t one = 0; one < filters * c.run * LANES; one++) sums[one] = 0;
         for (int64_t block = 0; block < blocks && top < end; block++)
             for (int64_t at = 0; at < c.run; at += SIDE)
                 any_side(&c, x + (block * c.x + (top * c.down + row - c.above) * c.pitch + at) * LANES,
-                         dy + (block * c.y + top * c.out_width * c.filters + filter) * LANES, end - top,
+                         dy + (block * c.y + top * c.out.width * c.filters + filter) * LANES, end - top,
                          sums + at * LANES, filters, least(SIDE, c.run - at));
-        for (int64_t f = 0; f < filters; f++)
-            for (int64_t at = 0; at < c.run; at++)
-                dw[(((filter + f) * c.channels + at % c.channels) * c.rows + row) * c.columns + at / c.channels] =
-                    _mm512_reduce_add_ps(_mm512_load_ps(sums + (f * c.run + at) * LANES));
+        const float *sum = sums;
+        for (int64_t f = filter; f < filter + filters; f++)
+            for (int64_t column = 0; column < c.columns; column++)
+                for (int64_t channel = 0; channel < c.channels; channel++, sum += LANES)
+                    dw[((f * c.channels + channel) * c.rows + row) * c.columns + column] =
+                        _mm512_reduce_add_ps(_mm512_load_ps(sum));
         for (int64_t f = filter; db && row == 0 && f < filter + filters; f++) {
-            __m512 sum = _mm512_setzero_ps();
-            for (int64_t pixel = 0; pixel < blocks * c.out_height * c.out_width; pixel++)
-                sum = _mm512_add_ps(sum, _mm512_load_ps(dy + (pixel * c.filters + f) * LANES));
-            db[f] = _mm512_reduce_add_ps(sum);
+            __m512 total = _mm512_setzero_ps();
+            for (int64_t pixel = 0; pixel < blocks * c.out.height * c.out.width; pixel++)
+                total = _mm512_add_ps(total, _mm512_load_ps(dy + (pixel * c.filters + f) * LANES));
+            db[f] = _mm512_reduce_add_ps(total);
         }
     }
 }

@@ -13,13 +13,26 @@ from nacre_layers.convolution import Geometry
 
 from .library import library
 from .native import CONVOLVE, CONVOLVE_WEIGHTS, PACK, TURN, has_lanes
-from .primitives import CHANNELS_LAST, Call, Desc, HelperCall, describe, into, out_of, plain, tagged
+from .primitives import (
+    BLOCKED,
+    CHANNELS_LAST,
+    Buffer,
+    Call,
+    Desc,
+    HelperCall,
+    block,
+    describe,
+    into,
+    out_of,
+    plain,
+    tagged,
+)
 
 LANES = 16
 SIDE = 5
 """Filters whose gradients are added up together."""
-MOST = 1 << 20
-"""Bytes of 16 images: more would not stay in a core's cache."""
+MOST = 1 << 21
+"""Bytes of 16 images: of more, too few rows stay in a core's cache."""
 TILES = {
     "float32": {237: 16, 238: 32, 239: 64},  # AB16b16a, AB16b32a, AB16b64a
     "bf16": {240: 16, 241: 32, 242: 64},  # AB8b16a2b, AB8b32a2b, AB8b64a2b
@@ -33,9 +46,9 @@ def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
     if not has_lanes() or len(shape) != 2 or outer != plain(*shape):
         return None
     for dtype in TILES if library().narrow else ("float32",):
-        for tag, block in TILES[dtype].items():
+        for tag, rows in TILES[dtype].items():
             if inner == tagged(shape, tag, dtype):
-                return HelperCall({name: outer.bytes, copy: inner.bytes}, PACK, (*shape, block, int(dtype == "bf16")))
+                return HelperCall({name: outer.bytes, copy: inner.bytes}, PACK, (*shape, rows, int(dtype == "bf16")))
     return None
 
 
@@ -52,11 +65,11 @@ class Sizes:
     stride: tuple[int, ...]
     pad: tuple[int, ...]
 
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """All of them."""
+    def numbers(self, x: Desc, y: Desc) -> tuple[int, ...]:
+        """Give all of them, and how many channels of bottom and top lie side by side."""
         there = (self.images, self.channels, *self.image, self.filters, *self.kernel, *self.out)
-        return (*there, *self.stride, *self.pad)
+        parts = (block() if is_blocked(desc) else desc.shape[1] for desc in (x, y))
+        return (*there, *self.stride, *self.pad, *parts)
 
     @property
     def back(self) -> Sizes:
@@ -75,8 +88,18 @@ class Sizes:
         return 4 * LANES * self.out[1] * self.filters
 
 
+def is_blocked(desc: Desc) -> bool:
+    """Say whether images lie in whole blocks of channels."""
+    return desc.shape[1] % block() == 0 and desc == describe(desc.shape, BLOCKED)
+
+
+def served(desc: Desc) -> Desc:
+    """Give a layout that lanes.c reads: this one, or that with the channels last."""
+    return desc if is_blocked(desc) else describe(desc.shape, CHANNELS_LAST)
+
+
 class LanesConvolution:
-    """The parts of a convolution of float32, over buffers whose channels come last.
+    """The parts of a convolution of float32, over buffers whose channels come last or in blocks.
 
     Args:
         relu: whether the forward pass applies ReLU.
@@ -88,8 +111,6 @@ class LanesConvolution:
         self.sizes = Sizes(g.images, g.channels, tuple(g.image), g.filters, g.kernel, tuple(g.out), g.stride, g.pad)
         self.relu, self.keeps = relu, keeps
         self.usual = has_lanes() and g.channels == g.weight[1] and g.dilation == (1, 1)
-        self.x = describe((g.images, g.channels, *g.image), CHANNELS_LAST)
-        self.y = describe(g.top, CHANNELS_LAST)
         self.weight = plain(*g.weight).bytes
 
     def has(self, part: str) -> bool:
@@ -100,44 +121,44 @@ class LanesConvolution:
 
     def forward(self, x: Desc, y: Desc, bias: str) -> list[Call]:
         """Give the calls of y = x * weight + bias; `bias` is "" where there is none."""
-        before, (source, _) = into("x", x, self.x)
-        (result, _), after = out_of("y", y, self.y)
+        before, source = into("x", x, served(x))
+        result, after = out_of("y", y, served(y))
         return [*before, *self._convolution(self.sizes, source, bias, result, relu=self.relu), *after]
 
     def data(self, x: Desc, y: Desc, top: str) -> list[Call]:
         """Give the calls of dx from the gradient `top` of y: a convolution with filters that are turned round."""
-        before, (source, _) = into(top, y, self.y)
-        (result, _), after = out_of("dx", x, self.x)
+        before, source = into(top, y, served(y))
+        result, after = out_of("dx", x, served(x))
         return [*before, *self._convolution(self.sizes.back, source, "", result, back=True), *after]
 
     def _convolution(
-        self, sizes: Sizes, source: str, bias: str, result: str, *, relu: bool = False, back: bool = False
+        self, sizes: Sizes, source: Buffer, bias: str, result: Buffer, *, relu: bool = False, back: bool = False
     ) -> list[Call]:
-        x, y = (self.y, self.x) if back else (self.x, self.y)
+        (x, x_desc), (y, y_desc) = source, result
         turned = "Turned weight" if self.keeps else "turned weight"
         filters = (self.sizes.filters, self.sizes.channels, *self.sizes.kernel)
         turning = HelperCall({"weight": self.weight, turned: self.weight}, TURN, (*filters, int(back)), once=self.keeps)
         buffers = {
-            source: x.bytes,
+            x: x_desc.bytes,
             turned: self.weight,
             bias: 4 * sizes.filters,
-            result: y.bytes,
+            y: y_desc.bytes,
             "lanes": (sizes.block + sizes.line) * number_of_threads(),
         }
-        return [turning, HelperCall(buffers, CONVOLVE, (*sizes.numbers, int(relu)))]
+        return [turning, HelperCall(buffers, CONVOLVE, (*sizes.numbers(x_desc, y_desc), int(relu)))]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
         """Give the calls of the gradients of weight and bias, `bias` by name as above."""
         sizes = self.sizes
-        before, (source, _) = into("x", x, self.x)
-        also, (gradient, _) = into(top, y, self.y)
+        before, (source, x) = into("x", x, served(x))
+        also, (gradient, y) = into(top, y, served(y))
         blocks = -(-sizes.images // LANES) * (sizes.block + sizes.out[0] * sizes.line)
         sums = 4 * LANES * SIDE * sizes.kernel[1] * sizes.channels * number_of_threads()
         buffers = {
-            source: self.x.bytes,
-            gradient: self.y.bytes,
+            source: x.bytes,
+            gradient: y.bytes,
             "dweight": self.weight,
             bias: 4 * sizes.filters,
             "lanes": blocks + sums,
         }
-        return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers)]
+        return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers(x, y))]
