@@ -64,14 +64,15 @@ clean:
 
 # --- the environment -------------------------------------------------------------------------------------------------
 # A stamp says what the environment holds; it is older than pyproject.toml when that has changed since. Installs are
-# editable, so a change of the code needs no new one.
+# editable, so a change of the Python code needs no new one.
+BUILT := pyproject.toml hatch_build.py $(wildcard plugins/backends/nacre_onednn/*.[ch])
 
-$(VENV)/demo.stamp: pyproject.toml | $(VENV)/made.stamp
+$(VENV)/demo.stamp: $(BUILT) | $(VENV)/made.stamp
 	@echo "installing nacre and what the demo needs into $(VENV) ..."
 	@$(call install,--editable '.[plots]')
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml | $(VENV)/made.stamp
+$(VENV)/dev.stamp: $(BUILT) | $(VENV)/made.stamp
 	@echo "installing nacre and its development tools into $(VENV) ..."
 	@$(call install,--editable '.[dev]')
 	@touch $@ $(VENV)/demo.stamp
