@@ -1,4 +1,4 @@
-"""The kernels of lanes.c: convolutions against numpy, and packed weights against oneDNN's own copies."""
+"""The kernels of lanes.c and winograd.c: convolutions against numpy, packed weights against oneDNN's own copies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nacre_layers import ConvolutionLayer, ReLU, SquareLossLayer
 from nacre_layers.convolution import Geometry
 from nacre_onednn import lanes, native
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.convolution import IN_LANES
-from nacre_onednn.lanes import LANES, TILES, LanesConvolution, packing
+from nacre_onednn.convolution import BY_WINOGRAD, IN_LANES
+from nacre_onednn.lanes import LANES, TILES, LanesConvolution, WinogradConvolution, packing
 from nacre_onednn.library import library
 from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, Call, describe, plain, reorder, tagged
 from nacre_onednn.record import Record, aligned, sizes_of
@@ -77,9 +77,36 @@ def test_convolutions_agree_with_numpy(
         assert_near(found[name], one, name, 1e-5)
 
 
-def parts_of(fields: dict[str, Any], shape: tuple[int, ...]) -> set[str]:
+@given(
+    images=st.integers(1, 20),
+    channels=st.sampled_from([16, 32, 48]),
+    filters=st.sampled_from([16, 32, 80]),
+    size=st.tuples(st.integers(3, 12), st.integers(3, 12)),
+    pad=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
+    bias=st.booleans(),
+    neuron=st.sampled_from(["Identity", "ReLU"]),
+)
+def test_winograd_agrees_with_numpy(
+    images: int, channels: int, filters: int, size: tuple[int, int], layout: str, **fields: Any
+) -> None:
+    layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=filters, kernel=3, **fields)
+    shape = (images, channels, *size)
+    random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
+    ways = dict.fromkeys(["forward", "weights", "data"], BY_WINOGRAD)
+    found = results(layer, random, backend="onednn", plan={"onednn": {"layout": layout, "ways": {"conv": ways}}})
+    assert found.pop("plan")["onednn"]["ways"] == {"conv": ways}
+    expected = results(layer, random, backend="numpy")
+    del expected["plan"]
+    for name, one in expected.items():
+        assert_near(found[name], one, name, 1e-5)
+
+
+def parts_of(
+    fields: dict[str, Any], shape: tuple[int, ...], kind: type[LanesConvolution] = LanesConvolution
+) -> set[str]:
     geometry = Geometry(ConvolutionLayer(bottoms="x", tops="y", **fields), shape)
-    ours = LanesConvolution(geometry, relu=False, keeps=False)
+    ours = kind(geometry, relu=False, keeps=False)
     return {part for part in ("forward", "weights", "data") if ours.has(part)}
 
 
@@ -91,6 +118,12 @@ def test_what_is_left_to_onednn() -> None:
     assert not parts_of({**usual, "dilation": 2}, (2, 4, 8, 8))
     assert not parts_of({**usual, "n_group": 2}, (2, 4, 8, 8))
     assert not parts_of(usual, (2, 4, 99, 99)), "more than a core's cache holds"
+    usual = {"n_filter": 32, "kernel": 3}
+    assert parts_of(usual, (2, 16, 8, 8), WinogradConvolution) == {"forward", "weights", "data"}
+    assert parts_of({**usual, "pad": 3}, (2, 16, 8, 8), WinogradConvolution) == {"forward", "weights"}
+    for change in ({"n_filter": 20}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}, {"n_group": 2}):
+        assert not parts_of({**usual, **change}, (2, 16, 8, 8), WinogradConvolution)
+    assert not parts_of(usual, (2, 20, 8, 8), WinogradConvolution)
 
 
 def run(calls: Sequence[Call], buffers: dict[str, Any], threads: int) -> None:

@@ -10,7 +10,7 @@ from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
-from .lanes import LanesConvolution
+from .lanes import LanesConvolution, WinogradConvolution
 from .library import Unimplemented, library
 from .primitives import (
     BIAS,
@@ -35,9 +35,11 @@ from .primitives import (
     plain,
 )
 
-AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY, IN_LANES = "as it is", "as the top", "as the bottom", "any", "in lanes"
+AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, a plain one of them copied into or from the layout of the other, and both as
 oneDNN likes them best."""
+IN_LANES, BY_WINOGRAD = "in lanes", "by Winograd"
+"""Ways that are the helper's."""
 
 
 class Forms:
@@ -114,8 +116,10 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.forms = self.FORMS(self.geometry, layer.n_group, layer.bias, self.relu, backend.compute)
         if self.relu:
             self.reads = "inputs blobs"
-        ours = type(self.geometry) is Geometry and backend.compute == "float32"
-        self.lanes = LanesConvolution(self.geometry, relu=self.relu, keeps=self.keeps) if ours else None
+        self.ours: dict[str, LanesConvolution] = {}
+        if type(self.geometry) is Geometry and backend.compute == "float32":
+            for way, kind in ((IN_LANES, LanesConvolution), (BY_WINOGRAD, WinogradConvolution)):
+                self.ours[way] = kind(self.geometry, relu=self.relu, keeps=self.keeps)
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
@@ -135,7 +139,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if part == "gate":
             return ("",)
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
-        ours = (IN_LANES,) if self.lanes is not None and self.lanes.has(part) else ()
+        ours = [way for way, one in self.ours.items() if one.has(part)]
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
@@ -143,8 +147,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         if part == "gate":
             return gate(y, "gated")
-        if way == IN_LANES and self.lanes is not None:
-            return self._in_lanes(self.lanes, part, x, y)
+        if way in self.ours:
+            return self._of_ours(self.ours[way], part, x, y)
         make = self.forms.forward if part == "forward" else lambda x, y: self.forms.backward(part, x, y)
         if way == ANY:
             primitive = make(*(free(*blob.shape, dtype=blob.dtype) for blob in (bottom, top)))
@@ -156,12 +160,12 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             primitive = make(x, y)
         return getattr(self, f"_{part}")(primitive, x, y)
 
-    def _in_lanes(self, lanes: LanesConvolution, part: str, x: Desc, y: Desc) -> list[Call]:
+    def _of_ours(self, ours: LanesConvolution, part: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None
         top = "gated" if self.relu else "dy"
         if part == "forward":
-            return lanes.forward(x, y, "bias" if biased else "")
-        return lanes.data(x, y, top) if part == "data" else lanes.weights(x, y, top, "dbias" if biased else "")
+            return ours.forward(x, y, "bias" if biased else "")
+        return ours.data(x, y, top) if part == "data" else ours.weights(x, y, top, "dbias" if biased else "")
 
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
         bias = self.forms.bias if bias is None else bias

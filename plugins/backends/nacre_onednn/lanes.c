@@ -6,59 +6,11 @@
  * products over them.
  */
 
-#include "helper.h"
+#include "lanes.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 
-#define ON_LANES __attribute__((target("avx512f")))
-#define IN_PLACE static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
-
-enum { FILTERS = 8, PIXELS = 2, SIDE = 5, AHEAD = 256 };
-
-/* Columns become rows. */
-IN_PLACE void transpose(__m512i rows[LANES]) {
-    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    for (int round = 0; round < 4; round++) { /* four riffles of a deck of sixteen */
-        __m512i next[LANES];
-        for (int pair = 0; pair < 8; pair++) {
-            next[2 * pair] = _mm512_permutex2var_epi32(rows[pair], low, rows[pair + 8]);
-            next[2 * pair + 1] = _mm512_permutex2var_epi32(rows[pair], high, rows[pair + 8]);
-        }
-        for (int row = 0; row < LANES; row++) rows[row] = next[row];
-    }
-}
-
-IN_PLACE __mmask16 first(int64_t count) { return (__mmask16)(count >= LANES ? 0xFFFF : (1 << count) - 1); }
-
-/* `count` rows of `length` numbers, `apart` from one another, become `length` registers; rows that lack are 0. */
-ON_LANES static void gather(const float *rows, int64_t apart, int64_t count, int64_t length, float *lanes) {
-    for (int64_t at = 0; at < length; at += LANES) {
-        __m512i block[LANES];
-        __mmask16 mask = first(length - at);
-        for (int row = 0; row < LANES; row++) {
-            block[row] = row < count ? _mm512_maskz_loadu_epi32(mask, rows + row * apart + at) : _mm512_setzero_si512();
-            if (row < count) _mm_prefetch((const char *)(rows + row * apart + at + AHEAD), _MM_HINT_T0);
-        }
-        transpose(block);
-        for (int row = 0; row < LANES && at + row < length; row++)
-            _mm512_store_si512(lanes + (at + row) * LANES, block[row]);
-    }
-}
-
-/* The other way round. */
-ON_LANES static void scatter(const float *lanes, float *rows, int64_t apart, int64_t count, int64_t length) {
-    for (int64_t at = 0; at < length; at += LANES) {
-        __m512i block[LANES];
-        __mmask16 mask = first(length - at);
-        for (int row = 0; row < LANES; row++)
-            block[row] = at + row < length ? _mm512_load_si512(lanes + (at + row) * LANES) : _mm512_setzero_si512();
-        transpose(block);
-        for (int row = 0; row < LANES && row < count; row++)
-            _mm512_mask_storeu_epi32(rows + row * apart + at, mask, block[row]);
-    }
-}
+enum { HIGH = 8, PIXELS = 2, SIDE = 5 };
 
 /* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
  * two columns go together. pointers: matrix, packed; numbers: rows, columns, block, whether in bf16. */
@@ -140,9 +92,6 @@ static struct convolution convolution(const int64_t *n) {
     return c;
 }
 
-static int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
-static int64_t most(int64_t one, int64_t other) { return one > other ? one : other; }
-
 /* Copies a row of a block of images into registers, channels last, or back. */
 ON_LANES static void copy_row(const struct images *i, float *images, int64_t block, int64_t row, float *lanes, int back) {
     int64_t image = i->height * i->width * i->channels, length = i->width * i->part, count = i->count - block * LANES;
@@ -172,7 +121,7 @@ ON_LANES static void read_rows(const struct convolution *c, float *x, int64_t bl
  * counts, of which there are `rows`; of each the numbers from `start` to `stop` count. */
 IN_PLACE void tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y, int64_t rows,
                    int64_t start, int64_t stop, int relu, const int filters, const int pixels) {
-    __m512 sums[FILTERS][PIXELS];
+    __m512 sums[HIGH][PIXELS];
     int64_t apart = c->right * c->channels * LANES;
     for (int f = 0; f < filters; f++)
         for (int p = 0; p < pixels; p++) sums[f][p] = bias ? _mm512_set1_ps(bias[f]) : _mm512_setzero_ps();
@@ -213,7 +162,7 @@ ON_LANES static void convolve(const struct operation *op, int64_t start, int64_t
             int64_t end = most(there, above + skip + rows); /* read when they are needed: they are in the cache then */
             read_rows(&c, op->pointers[0], block, there, end, x);
             there = end;
-            for (int64_t f = 0, tiles = (c.filters + FILTERS - 1) / FILTERS; f < c.filters; tiles--) {
+            for (int64_t f = 0, tiles = (c.filters + HIGH - 1) / HIGH; f < c.filters; tiles--) {
                 int64_t filters = (c.filters - f + tiles - 1) / tiles;
                 for (int64_t j = 0; j < c.out.width; j += PIXELS) {
                     int64_t pixels = least(PIXELS, c.out.width - j), left = j * c.right - c.beside;
@@ -328,6 +277,9 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
         share_out(machine, op, read_both, (n[0] + LANES - 1) / LANES, 1);
         share_out(machine, op, convolve_weights, (n[4] + SIDE - 1) / SIDE * n[5], 1);
         return 0;
+    case FILTERS: winograd_filters(machine, op); return 0;
+    case WINOGRAD: winograd_convolve(machine, op); return 0;
+    case WINOGRAD_WEIGHTS: winograd_weights(machine, op); return 0;
     default: return 1;
     }
 }

@@ -1,7 +1,7 @@
-"""Kernels of the helper that hold 16 images, or 16 rows of a matrix, side by side: see lanes.c.
+"""Kernels of the helper that fill registers where oneDNN does not, or need fewer products: see lanes.c and winograd.c.
 
-They are ways beside those of oneDNN, taken where they are faster: convolutions whose channels fill no blocks, and
-copies of weights into the layouts that oneDNN's products read.
+They are ways beside those of oneDNN, taken where they are faster: convolutions whose channels fill no blocks,
+convolutions of 3 x 3, and copies of weights into the layouts that oneDNN's products read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nacre.threads import number_of_threads
 from nacre_layers.convolution import Geometry
 
 from .library import library
-from .native import CONVOLVE, CONVOLVE_WEIGHTS, PACK, TURN, has_lanes
+from .native import CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, PACK, TURN, WINOGRAD, WINOGRAD_WEIGHTS, has_lanes
 from .primitives import (
     BLOCKED,
     CHANNELS_LAST,
@@ -29,6 +29,9 @@ from .primitives import (
 )
 
 LANES = 16
+CELLS, TILES_AT_ONCE, MOST_TILES, ROOM = 16, 12, 48, 1 << 19
+MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
+"""Of winograd.c: the numbers of a tile; how many tiles there are at a time, and the bytes that they may take."""
 SIDE = 5
 """Filters whose gradients are added up together."""
 MOST = 1 << 21
@@ -94,7 +97,7 @@ def is_blocked(desc: Desc) -> bool:
 
 
 def served(desc: Desc) -> Desc:
-    """Give a layout that lanes.c reads: this one, or that with the channels last."""
+    """Give a layout that the helper reads: this one, or that with the channels last."""
     return desc if is_blocked(desc) else describe(desc.shape, CHANNELS_LAST)
 
 
@@ -162,3 +165,51 @@ class LanesConvolution:
             "lanes": blocks + sums,
         }
         return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers(x, y))]
+
+
+class WinogradConvolution(LanesConvolution):
+    """The parts of convolutions of 3 x 3 of float32, by Winograd's minimal filtering."""
+
+    def has(self, part: str) -> bool:
+        g = self.sizes.back if part == "data" else self.sizes
+        whole = g.channels % LANES == 0 == g.filters % LANES and block() == LANES
+        return self.usual and g.kernel == (3, 3) and self.sizes.stride == (1, 1) and whole and min(g.pad) >= 0
+
+    def _convolution(
+        self, sizes: Sizes, source: Buffer, bias: str, result: Buffer, *, relu: bool = False, back: bool = False
+    ) -> list[Call]:
+        (x, x_desc), (y, y_desc) = source, result
+        turned, plane = "Tiled weight" if self.keeps else "tiled weight", 4 * sizes.filters * sizes.channels
+        numbers = (self.sizes.filters, self.sizes.channels, int(back))
+        tiling = HelperCall({"weight": self.weight, turned: CELLS * plane}, FILTERS, numbers, once=self.keeps)
+        fit = ROOM // (4 * CELLS * sizes.channels) // TILES_AT_ONCE * TILES_AT_ONCE
+        tiles = min(MOST_TILES, max(TILES_AT_ONCE, fit))
+        buffers = {
+            x: x_desc.bytes,
+            turned: CELLS * plane,
+            bias: 4 * sizes.filters,
+            y: y_desc.bytes,
+            "lanes": 4 * CELLS * tiles * (sizes.channels + 2 * LANES) * number_of_threads(),
+        }
+        return [tiling, HelperCall(buffers, WINOGRAD, (*_tiled(sizes, x_desc, y_desc), int(relu)))]
+
+    def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
+        sizes = self.sizes
+        before, (source, x) = into("x", x, served(x))
+        also, (gradient, y) = into(top, y, served(y))
+        numbers = sizes.channels + sizes.filters
+        tiles = min(MOST_OF_ALL, max(MOST_TILES, ROOM_OF_ALL // (4 * CELLS * numbers)))
+        buffers = {
+            source: x.bytes,
+            gradient: y.bytes,
+            "dweight": self.weight,
+            bias: 4 * sizes.filters,
+            "lanes": 4 * CELLS * (tiles * numbers + sizes.channels * sizes.filters),
+        }
+        return [*before, *also, HelperCall(buffers, WINOGRAD_WEIGHTS, _tiled(sizes, x, y))]
+
+
+def _tiled(sizes: Sizes, x: Desc, y: Desc) -> tuple[int, ...]:
+    """Give the numbers of winograd.c: sizes, and whether bottom and top lie in blocks."""
+    there = (sizes.images, sizes.channels, *sizes.image, sizes.filters, *sizes.out, *sizes.pad)
+    return (*there, int(is_blocked(x)), int(is_blocked(y)))

@@ -1,4 +1,4 @@
-"""The helper, where it was compiled: see helper.c and lanes.c, and hatch_build.py which compiles them."""
+"""The helper, where it was compiled: see helper.c, lanes.c and winograd.c, and hatch_build.py which compiles them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from .library import OPENMP, library
 
-VERSION = 2
+VERSION = 3
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
-PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS = range(7, 11)
+PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
 LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}
 MISSING = "needs the native helper, which was not compiled when nacre was built"
 
