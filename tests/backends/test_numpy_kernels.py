@@ -160,7 +160,7 @@ def test_the_relu_kernel_runs_on_the_blobs_of_its_neighbours() -> None:
 
 
 def test_another_epsilon_is_not_served() -> None:
-    layers = [InputLayer(name="in", tops="x", shape=3), ReLULayer(bottoms="x", tops="y", neuron=ReLU(epsilon=0.5))]
+    layers = [InputLayer(name="in", tops="x", shape=3), ReLULayer(bottoms="x", tops="y", epsilon=0.5)]
     op = Net("net", layers, backend="numpy").ops[-1]
     assert not op.kernel
     assert [reason for _, reason in op.choice.declined] == ["serves epsilon=0, not 0.5"]

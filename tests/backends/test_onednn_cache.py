@@ -52,6 +52,15 @@ def make_net(batch_size: int = 2, n_filter: int = 16, **options: Any) -> Net:
     return net
 
 
+def test_long_trials_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(layouts, "SILENT", -1.0)
+    make_net()
+    told = "onednn: trying which layouts are fastest for this net; 0 of "
+    assert capsys.readouterr().err.startswith(told)
+    make_net()
+    assert capsys.readouterr().err == "", "it is kept"
+
+
 def gradients(net: Net) -> dict[str, bytes]:
     net.forward()
     net.backward()

@@ -118,7 +118,7 @@ def test_relu(shape: tuple[int, ...]) -> None:
 
 
 def test_another_epsilon_and_another_type_are_declined() -> None:
-    layers = [InputLayer(name="in", tops="x", shape=3), ReLULayer(bottoms="x", tops="y", neuron=ReLU(epsilon=0.5))]
+    layers = [InputLayer(name="in", tops="x", shape=3), ReLULayer(bottoms="x", tops="y", epsilon=0.5)]
     op = Net("net", layers, backend="onednn").ops[-1]
     assert not op.kernel
     assert "serves epsilon=0, not 0.5" in [reason for _, reason in op.choice.declined]
