@@ -81,6 +81,7 @@ def test_convolutions_agree_with_numpy(
     images=st.integers(1, 20),
     channels=st.sampled_from([16, 32, 48]),
     filters=st.sampled_from([16, 32, 80]),
+    n_group=st.integers(1, 3),
     size=st.tuples(st.integers(3, 12), st.integers(3, 12)),
     pad=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
@@ -88,10 +89,11 @@ def test_convolutions_agree_with_numpy(
     neuron=st.sampled_from(["Identity", "ReLU"]),
 )
 def test_winograd_agrees_with_numpy(
-    images: int, channels: int, filters: int, size: tuple[int, int], layout: str, **fields: Any
+    images: int, channels: int, filters: int, n_group: int, size: tuple[int, int], layout: str, **fields: Any
 ) -> None:
-    layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=filters, kernel=3, **fields)
-    shape = (images, channels, *size)
+    fields |= {"n_filter": n_group * filters, "n_group": n_group, "kernel": 3}
+    layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields)
+    shape = (images, n_group * channels, *size)
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
     ways = dict.fromkeys(["forward", "weights", "data"], BY_WINOGRAD)
     found = results(layer, random, backend="onednn", plan={"onednn": {"layout": layout, "ways": {"conv": ways}}})
@@ -121,7 +123,7 @@ def test_what_is_left_to_onednn() -> None:
     usual = {"n_filter": 32, "kernel": 3}
     assert parts_of(usual, (2, 16, 8, 8), WinogradConvolution) == {"forward", "weights", "data"}
     assert parts_of({**usual, "pad": 3}, (2, 16, 8, 8), WinogradConvolution) == {"forward", "weights"}
-    for change in ({"n_filter": 20}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}, {"n_group": 2}):
+    for change in ({"n_filter": 20}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}, {"n_group": 2}):  # of 8 channels
         assert not parts_of({**usual, **change}, (2, 16, 8, 8), WinogradConvolution)
     assert not parts_of(usual, (2, 20, 8, 8), WinogradConvolution)
 

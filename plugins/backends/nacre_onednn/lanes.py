@@ -57,7 +57,7 @@ def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a convolution, as lanes.c wants them; lengths are pairs, (rows, columns)."""
+    """The sizes of a group of a convolution, as the helper wants them; lengths are pairs, (rows, columns)."""
 
     images: int
     channels: int
@@ -111,16 +111,20 @@ class LanesConvolution:
 
     def __init__(self, geometry: Geometry, *, relu: bool, keeps: bool) -> None:
         g = geometry
-        self.sizes = Sizes(g.images, g.channels, tuple(g.image), g.filters, g.kernel, tuple(g.out), g.stride, g.pad)
+        channels = g.weight[1]
+        self.groups = g.channels // channels
+        self.sizes = Sizes(
+            g.images, channels, tuple(g.image), g.filters // self.groups, g.kernel, tuple(g.out), g.stride, g.pad
+        )
         self.relu, self.keeps = relu, keeps
-        self.usual = has_lanes() and g.channels == g.weight[1] and g.dilation == (1, 1)
-        self.weight = plain(*g.weight).bytes
+        self.usual = has_lanes() and g.dilation == (1, 1)
+        self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
     def has(self, part: str) -> bool:
         """Say whether it computes "forward", "weights" or "data"."""
         sizes = self.sizes.back if part == "data" else self.sizes
         steps = self.sizes.stride == (1, 1) or part != "data"
-        return self.usual and steps and min(sizes.pad) >= 0 and sizes.block <= MOST
+        return self.usual and self.groups == 1 and steps and min(sizes.pad) >= 0 and sizes.block <= MOST
 
     def forward(self, x: Desc, y: Desc, bias: str) -> list[Call]:
         """Give the calls of y = x * weight + bias; `bias` is "" where there is none."""
@@ -144,7 +148,7 @@ class LanesConvolution:
         buffers = {
             x: x_desc.bytes,
             turned: self.weight,
-            bias: 4 * sizes.filters,
+            bias: self.bias,
             y: y_desc.bytes,
             "lanes": (sizes.block + sizes.line) * number_of_threads(),
         }
@@ -161,7 +165,7 @@ class LanesConvolution:
             source: x.bytes,
             gradient: y.bytes,
             "dweight": self.weight,
-            bias: 4 * sizes.filters,
+            bias: self.bias,
             "lanes": blocks + sums,
         }
         return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers(x, y))]
@@ -179,19 +183,19 @@ class WinogradConvolution(LanesConvolution):
         self, sizes: Sizes, source: Buffer, bias: str, result: Buffer, *, relu: bool = False, back: bool = False
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
-        turned, plane = "Tiled weight" if self.keeps else "tiled weight", 4 * sizes.filters * sizes.channels
-        numbers = (self.sizes.filters, self.sizes.channels, int(back))
-        tiling = HelperCall({"weight": self.weight, turned: CELLS * plane}, FILTERS, numbers, once=self.keeps)
+        turned, size = "Tiled weight" if self.keeps else "tiled weight", self.weight // 9 * CELLS
+        numbers = (self.sizes.filters, self.sizes.channels, int(back), self.groups)
+        tiling = HelperCall({"weight": self.weight, turned: size}, FILTERS, numbers, once=self.keeps)
         fit = ROOM // (4 * CELLS * sizes.channels) // TILES_AT_ONCE * TILES_AT_ONCE
         tiles = min(MOST_TILES, max(TILES_AT_ONCE, fit))
         buffers = {
             x: x_desc.bytes,
-            turned: CELLS * plane,
-            bias: 4 * sizes.filters,
+            turned: size,
+            bias: self.bias,
             y: y_desc.bytes,
             "lanes": 4 * CELLS * tiles * (sizes.channels + 2 * LANES) * number_of_threads(),
         }
-        return [tiling, HelperCall(buffers, WINOGRAD, (*_tiled(sizes, x_desc, y_desc), int(relu)))]
+        return [tiling, HelperCall(buffers, WINOGRAD, self._numbers(sizes, x_desc, y_desc, int(relu)))]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
         sizes = self.sizes
@@ -203,13 +207,12 @@ class WinogradConvolution(LanesConvolution):
             source: x.bytes,
             gradient: y.bytes,
             "dweight": self.weight,
-            bias: 4 * sizes.filters,
+            bias: self.bias,
             "lanes": 4 * CELLS * (tiles * numbers + sizes.channels * sizes.filters),
         }
-        return [*before, *also, HelperCall(buffers, WINOGRAD_WEIGHTS, _tiled(sizes, x, y))]
+        return [*before, *also, HelperCall(buffers, WINOGRAD_WEIGHTS, self._numbers(sizes, x, y, 0))]
 
-
-def _tiled(sizes: Sizes, x: Desc, y: Desc) -> tuple[int, ...]:
-    """Give the numbers of winograd.c: sizes, and whether bottom and top lie in blocks."""
-    there = (sizes.images, sizes.channels, *sizes.image, sizes.filters, *sizes.out, *sizes.pad)
-    return (*there, int(is_blocked(x)), int(is_blocked(y)))
+    def _numbers(self, sizes: Sizes, x: Desc, y: Desc, relu: int) -> tuple[int, ...]:
+        """Give the numbers of winograd.c: sizes, whether bottom and top lie in blocks, whether ReLU, and groups."""
+        there = (sizes.images, sizes.channels, *sizes.image, sizes.filters, *sizes.out, *sizes.pad)
+        return (*there, int(is_blocked(x)), int(is_blocked(y)), relu, self.groups)

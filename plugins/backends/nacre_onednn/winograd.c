@@ -10,7 +10,7 @@ enum { CELLS = 16, TILES = 12, EIGHT = 8, MOST_TILES = 48, ROOM = 1 << 19, MOST_
 
 /* Filters (filters, channels, 3, 3) as (cells, filters / 16, channels, 16); for the gradient of images turned by half a
  * turn, with filters and channels in each other's place. pointers: filters, result; numbers: filters, channels, whether
- * for the gradient. Pieces are 16 filters of the result. */
+ * for the gradient, groups. Pieces are 16 filters of the result. */
 ON_LANES static void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     int64_t given = op->numbers[1], back = op->numbers[2], outs = back ? given : op->numbers[0];
     int64_t ins = back ? op->numbers[0] : given, plane = outs * ins;
@@ -121,7 +121,7 @@ static struct winograd winograd(const int64_t *n) {
     struct winograd w = {
         .images = n[0], .channels = n[1], .height = n[2], .width = n[3],
         .filters = n[4], .out_height = n[5], .out_width = n[6], .above = n[7], .beside = n[8],
-        .in = steps(n[1], n[2], n[3], n[9]), .out = steps(n[4], n[5], n[6], n[10]),
+        .in = steps(n[12] * n[1], n[2], n[3], n[9]), .out = steps(n[12] * n[4], n[5], n[6], n[10]),
     };
     w.down = (w.out_height + 1) / 2, w.across = (w.out_width + 1) / 2, w.tiles = w.images * w.down * w.across;
     w.many = least(MOST_OF_ALL, most(MOST_TILES, ROOM_OF_ALL / (4 * CELLS * (w.channels + w.filters))));
@@ -131,8 +131,8 @@ static struct winograd winograd(const int64_t *n) {
 
 /* y = x * w + b, and ReLU behind it. pointers: x, what `filters` gave, b or NULL, y, scratch for each worker: what tiles
  * become, and their results; numbers: images, channels, rows and columns of x, filters, rows and columns of y, padding
- * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU. Pieces are so many tiles as there is
- * room for. */
+ * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU, groups; channels and filters are those of
+ * a group. Pieces are so many tiles as there is room for. */
 ON_LANES static void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct winograd w = winograd(op->numbers);
     const float *x = op->pointers[0], *v = op->pointers[1], *bias = op->pointers[2];
@@ -193,8 +193,8 @@ IN_PLACE void spread(const float *dy, const struct steps *s, int rows, int colum
 }
 
 /* The gradient of the filters: pointers: x, dy, dw, db or NULL, scratch: what `room` tiles of x and of dy become, and
- * the sums of their products, (cells, filters, channels); numbers: as for `strips`, but ReLU; in that place, the first
- * tile. Pieces are tiles here, ... */
+ * the sums of their products, (cells, filters, channels); numbers: as for `strips`, but in the place of ReLU the
+ * first tile. Pieces are tiles here, ... */
 ON_LANES static void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct winograd w = winograd(op->numbers);
     float *u = op->pointers[4], *e = u + CELLS * w.many * w.channels;
@@ -294,24 +294,45 @@ ON_LANES static void filters_back(const struct operation *op, int64_t start, int
         }
 }
 
-void winograd_weights(const struct machine *machine, const struct operation *op) {
-    struct winograd w = winograd(op->numbers);
+/* An operation on one group: its buffers begin so many numbers later for each group before. */
+static struct operation of_group(const struct operation *op, int64_t group, const int64_t later[4]) {
     struct operation part = *op;
-    for (int64_t begin = 0; begin < w.tiles; begin += w.many) {
-        part.numbers[11] = begin;
-        share_out(machine, &part, both, least(w.many, w.tiles - begin), 1);
-        share_out(machine, &part, add_products, CELLS * w.filters / EIGHT, 1);
-    }
-    share_out(machine, op, filters_back, w.filters, 1);
+    for (int place = 0; place < 4; place++)
+        if (part.pointers[place]) part.pointers[place] = (float *)part.pointers[place] + group * later[place];
+    return part;
 }
 
 void winograd_filters(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, filters, (op->numbers[2] ? op->numbers[1] : op->numbers[0]) / LANES, 1);
+    const int64_t *n = op->numbers, later[4] = {n[0] * n[1] * 9, n[0] * n[1] * CELLS, 0, 0};
+    for (int64_t group = 0; group < n[3]; group++) {
+        struct operation part = of_group(op, group, later);
+        share_out(machine, &part, filters, (n[2] ? n[1] : n[0]) / LANES, 1);
+    }
 }
 
 void winograd_convolve(const struct machine *machine, const struct operation *op) {
     struct winograd w = winograd(op->numbers);
-    share_out(machine, op, strips, (w.tiles + w.room - 1) / w.room, 1);
+    const int64_t later[4] = {w.channels / LANES * w.in.part, w.channels * w.filters * CELLS, w.filters,
+                              w.filters / LANES * w.out.part};
+    for (int64_t group = 0; group < op->numbers[12]; group++) {
+        struct operation part = of_group(op, group, later);
+        share_out(machine, &part, strips, (w.tiles + w.room - 1) / w.room, 1);
+    }
+}
+
+void winograd_weights(const struct machine *machine, const struct operation *op) {
+    struct winograd w = winograd(op->numbers);
+    const int64_t later[4] = {w.channels / LANES * w.in.part, w.filters / LANES * w.out.part, w.channels * w.filters * 9,
+                              w.filters};
+    for (int64_t group = 0; group < op->numbers[12]; group++) {
+        struct operation part = of_group(op, group, later);
+        for (int64_t begin = 0; begin < w.tiles; begin += w.many) {
+            part.numbers[11] = begin;
+            share_out(machine, &part, both, least(w.many, w.tiles - begin), 1);
+            share_out(machine, &part, add_products, CELLS * w.filters / EIGHT, 1);
+        }
+        share_out(machine, &part, filters_back, w.filters, 1);
+    }
 }
 
 #endif
