@@ -57,8 +57,8 @@ def _kind(kind: str) -> Iterator[str]:
         yield f"### {', '.join(called)}\n"
         yield f"{_cleaned(cls)}\n"
         traits = [f"`{trait}`" for trait in TRAITS if getattr(cls, trait, False)]
-        if traits:
-            yield f"Traits: {', '.join(traits)}\n"
+        if kind == "layer":
+            yield f"Traits: {', '.join(traits) or 'none'}\n"
         rows = [_row(field) for field in _fields(cls)]
         if rows:
             yield "\n".join(["| field | type | unless given | what |", "|---|---|---|---|", *rows, ""])

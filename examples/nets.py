@@ -303,7 +303,7 @@ It hits 98 % of the 360 digits held out.
     callbacks = [
         {"type": "TrainingSummary", "every_n_iter": 100},
         {"type": "ValidationPerformance", "every_n_iter": 250},
-        {"type": "Snapshot", "every_n_iter": 500},
+        {"type": "Snapshot", "every_n_iter": 500, "folder": "snapshots/resnet20"},
     ]
     return Example("resnet-20-digits", about, _resnet20(digits(64)), solver, {"insert_splits": True}, callbacks)
 

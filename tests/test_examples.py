@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,32 @@ def write_random(net: Net) -> None:
     for blob in net.unwritten():
         shape = net.schedule.final[blob].shape
         net.write(blob, random.integers(0, 10, shape) if blob == "label" else random.random(shape))
+
+
+def test_no_two_nets_of_a_folder_save_into_one() -> None:
+    """The second to be trained would put the snapshots of the first aside."""
+    saved = [
+        (path.parent, callback.get("folder", "snapshots"))
+        for path in NETS.values()
+        for callback in load(path).table.get("callback", [])
+        if callback["type"] == "Snapshot"
+    ]
+    assert len(saved) == len(set(saved)) >= 3
+
+
+def test_without_matplotlib_the_auto_encoder_says_so_first_and_how_good_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = runpy.run_path(str(EXAMPLES / "vae/vae.py"))["main"]
+
+    def train(picture: str) -> float:
+        assert capsys.readouterr().out.endswith("pip install 'nacre[plots]'\n")
+        return len(picture)
+
+    monkeypatch.setitem(main.__globals__, "run", train)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    main()
+    assert capsys.readouterr().out == "negative ELBO 0.00\n"
 
 
 @pytest.mark.parametrize("name", NETS)

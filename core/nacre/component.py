@@ -130,6 +130,9 @@ class Constraint(Component, kind="constraint"):
 
     every_n_iter: Annotated[int, positive, "do it after every so many updates"] = 1
 
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise ConfigError where this cannot constrain a parameter of `shape`; asked when a net is made."""
+
     def constrain(self, backend: Any, value: Array) -> None:
         """Change `value`, of the parameter's shape, in place."""
         raise NotImplementedError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -93,6 +93,12 @@ class NetFile:
                 backend = open_backend(self.backend(backend))
             chosen |= {"backend": backend, "phase": phase, "pins": self.pins, **options}
             return Net(self.name, self.layers, **chosen)
+
+    def without_outputs(self) -> NetFile:
+        """Give this file without the layers that only write somewhere, for who looks at a net without running it."""
+        from .layer import is_output
+
+        return replace(self, layers=tuple(layer for layer in self.layers if not is_output(layer)))
 
     def backend(self, given: str | None = None) -> str:
         """Give the name of the backend: the one given, else the file's, the environment's, the settings', or ""."""

@@ -168,7 +168,7 @@ class Configured:
                 try:
                     object.__setattr__(self, field.name, field.convert(value))
                 except ConfigError as error:  # of a component that the value describes
-                    complaints.append(f"{field.name}: {error.args[0]}")
+                    complaints += [f"{field.name}: {line}" for line in str(error.args[0]).split("\n")]
                     remedy = remedy or error.remedy
                 except (ValueError, TypeError):
                     complaints.append(f"{field.name}={value!r}, but it must be {field.wants}")

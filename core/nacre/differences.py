@@ -56,6 +56,8 @@ def field_differences(training: Training, state: Mapping[str, Any]) -> Iterator[
         elif saved:
             yield f"layer '{name}' was not there"
     yield from (f"layer '{name}' is no longer there" for name in saved if name not in layers)
+    if (then := state.get("freeze", (now := sorted(net.frozen)))) != now:
+        yield f"trained with freeze={_short(then)}, now {_short(now)}"
     if "settings" in state:
         yield from _of_thing("", state["settings"], training.solver)
 

@@ -116,7 +116,7 @@ class FolderLock:
             if sys.platform != "win32" and _can_flock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(file, 0)
-            _os.write(file, f"process {os.getpid()} on {platform.node()}".encode())
+            _os.write(file, _process().encode())
         except BaseException as error:
             os.close(file)
             if isinstance(error, BlockingIOError):
@@ -129,7 +129,12 @@ class FolderLock:
             owner = self.path.read_bytes()[:200].decode(errors="replace")
         except OSError:
             owner = ""
-        return f"{self.path.parent}: another training saves its snapshots here ({owner or 'an unknown process'})"
+        mine = " in this process" if owner == _process() else ""
+        return f"{self.path.parent}: another training{mine} saves its snapshots here ({owner or 'an unknown process'})"
+
+
+def _process() -> str:
+    return f"process {os.getpid()} on {platform.node()}"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from .layer import Layer, SourceState
 class InputLayer(Layer, is_source=True):
     """Give a net blobs that are written from outside: `net.write("data", x)`.
 
-    Every top has the shape (batch_size, *shape). What was written stays until something else is written.
+    y = what was written, which stays until something else is. Every top has the shape (batch_size, *shape).
 
     Example:
         [[layer]]

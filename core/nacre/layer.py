@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from .checks import NAME, Names, default
+from .checks import NAME, Names, Paths, default
 from .component import Array, Neuron
 from .configured import Configured
-from .errors import ContractError
+from .errors import ConfigError, ContractError
 
 if TYPE_CHECKING:
     from .backend import View
@@ -83,7 +84,7 @@ class Layer(Configured):
         for trait, field in forbidden.items():
             if getattr(cls, trait) and field in fields:
                 raise ContractError(f"{cls.__name__} says {trait}, so it must have no field '{field}'")
-        if cls.has_neuron and "neuron" not in fields:
+        if cls.has_neuron and "neuron" not in fields and not hasattr(cls, "neuron"):  # or a property
             raise ContractError(f"{cls.__name__} says has_neuron, so it must have a field 'neuron'")
 
     def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> LayerState:
@@ -132,6 +133,35 @@ def tops_of(layer: Layer) -> tuple[str, ...]:
 def bottoms_of(layer: Layer) -> tuple[str, ...]:
     """Give the names of the blobs that a layer reads."""
     return tuple(getattr(layer, "bottoms", ()))
+
+
+def is_output(layer: Layer) -> bool:
+    """Say whether a layer only hands blobs to the outside world: whoever only looks at a net leaves it out."""
+    return layer.is_sink and not (layer.has_loss or layer.has_stats or layer.can_do_bp)
+
+
+def check_outputs(layers: Iterable[Layer]) -> None:
+    """Refuse an output that would replace a file which another layer reads, in whatever phase that does.
+
+    Raises:
+        ConfigError: names both layers, and the file.
+    """
+    every = tuple(layers)
+    readers = {path: layer.name for layer in every if not is_output(layer) for path, _, _ in _paths_of(layer)}
+    for layer in filter(is_output, every):
+        for path, field, given in _paths_of(layer):
+            if path in readers:
+                reader = readers[path]
+                raise ConfigError(
+                    f"{layer.name}: {field}={given!r}, but layer '{reader}' reads this file", "write to another file"
+                )
+
+
+def _paths_of(layer: Layer) -> Iterator[tuple[str, str, str]]:
+    """Give the files that a layer's fields name: where each is, links followed, the field, and what it says."""
+    for field in type(layer).fields():
+        if field.type == Paths.__name__:
+            yield from ((os.path.realpath(given), field.name, given) for given in getattr(layer, field.name))
 
 
 class LayerState:

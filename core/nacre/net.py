@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, cast
 
 from .backend import Backend, HostMemory, Scalars, View, open_backend
 from .component import Array
 from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from .feed import InputLayer
-from .layer import PHASES, Layer, SourceState
+from .layer import PHASES, Layer, SourceState, check_outputs
 from .memory import settle
+from .not_finite import bad_records
 from .parameter import Parameter, ParameterHandle, Parameters
 from .placement import Slot, names_of, place_parameters
 from .schedule import Schedule, Step, compile_steps
@@ -27,6 +31,17 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .weights import Loaded, Paths
+
+
+def _checked_layers(name: str, layers: Any) -> tuple[Layer, ...]:
+    if not isinstance(layers, Iterable) or isinstance(layers, str):
+        raise ConfigError(f"net '{name}': layers={layers!r}, but it must be a list of layers")
+    found = tuple(cast("Iterable[Any]", layers))
+    for one in found:
+        if not isinstance(one, Layer):
+            remedy = "make it: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
+            raise ConfigError(f"net '{name}': layers holds {one!r}, but every entry must be a layer", remedy)
+    return found
 
 
 class Net:
@@ -83,12 +98,20 @@ class Net:
         initialise: bool = True,
         allocate: bool = True,
     ) -> None:
+        self.layers = _checked_layers(name, layers)
+        for argument, value, kind, words in (
+            ("backend", backend, str | Backend | None, "a Backend, the name of one, or None"),
+            ("seed", seed, Integral, "a whole number"),
+            ("share", share, Net | None, "another Net"),
+        ):
+            if not isinstance(value, kind):
+                raise ConfigError(f"net '{name}': {argument}={value!r}, but it must be {words}")
         if phase not in PHASES:
             raise ConfigError(f"net '{name}': phase={phase!r}, but it must be one of {', '.join(PHASES)}")
         if dtype not in ("float32", "float64"):
             raise ConfigError(f"net '{name}': dtype={dtype!r}, but it must be float32 or float64")
         self.name = name
-        self.layers = tuple(layers)
+        check_outputs(self.layers)
         self.backend = open_backend(backend)
         able = (dtype, *(self.backend.computes if dtype == "float32" else ()))
         if compute not in (None, *able):
@@ -372,10 +395,11 @@ class Net:
             self._loss_totals = [total + rows * one for total, one in zip(self._loss_totals, losses, strict=True)]
         return sum(losses)
 
-    def forward_epoch(self) -> float:
+    def forward_epoch(self, warn: Callable[[str], object] | None = None) -> float:
         """Run forward over every record of the sources once; give the mean loss a record.
 
-        Statistics are not reset before; the sources begin a new pass.
+        Statistics are not reset before; the sources begin a new pass. `warn` is told of records whose numbers are not
+        all finite, which a layer may pass over without a sign; a Python warning unless given.
 
         Raises:
             DataError: no source of this net has an end, or the net trains: then a pass begins inside a batch.
@@ -388,12 +412,28 @@ class Net:
             raise DataError(f"net '{self.name}' has no source with an end, so it has no passes over its data")
         for source in sources:
             source.rewind()
-        start, total, rows = sources[0].epoch, 0.0, 0
+        start, total, rows, batches = sources[0].epoch, 0.0, 0, 0
+        bad = Counter[str]()
         while sources[0].epoch == start:
-            loss = self.forward()
-            total += loss * int(self.scalars["rows"])
+            try:
+                self.feed()
+                bad.update(bad_records(self))
+                self._calls["forward"]()
+            except DataError as error:
+                self.tell(error, f"phase '{self.phase}', batch {batches}")
+                raise
+            batches += 1
+            total += self.count_losses() * int(self.scalars["rows"])
             rows += int(self.scalars["rows"])
+        for blob, count in bad.items():
+            message = f"{blob}: not all numbers of {count} of {rows} records are finite"
+            (warn or partial(warnings.warn, stacklevel=2))(f"{message}, so loss and statistics mean little")
         return total / rows
+
+    def tell(self, error: DataError, when: str) -> None:
+        """Let an error about a batch say when it was, and who gave it."""
+        names = [f"'{op.name}'" for op in self.ops if op.is_source]
+        error.args = (f"{when} of layer{'s' * (len(names) > 1)} {', '.join(names)}: {error.args[0]}",)
 
     @property
     def epoch(self) -> int:
@@ -521,7 +561,10 @@ class Net:
     def _write_array(self, value: Any, array: Array, where: str) -> None:
         import numpy as np
 
-        host = np.asarray(value, dtype=str(array.dtype))
+        try:
+            host = np.asarray(value, dtype=str(array.dtype))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{where} takes numbers of shape {tuple(array.shape)}, not {value!r:.60}") from error
         if host.shape != tuple(array.shape):
             raise DataError(f"{where} has the shape {tuple(array.shape)}, but the array written has {host.shape}")
         self.backend.from_host(np.ascontiguousarray(host), array)
@@ -565,6 +608,8 @@ class Net:
     def _owners(self, names: Sequence[str]) -> set[str]:
         """Give the layers, and those by whose names their shared parameters go."""
         for name in names:
+            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TopologyError(f"layers are named by texts, not by {name!r}", "net.freeze('conv1', 'conv2')")
             if name not in self.node_ops:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
         shared = [

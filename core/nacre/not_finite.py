@@ -19,19 +19,40 @@ def first_bad_blob(net: Net) -> str:
 
     Blobs whose memory holds something else by then are passed over.
     """
-    for op in net.ops:
-        for value in op.outputs:
-            if not value.shared and _bad(net, _array(net, op, value)):
-                return f"blob '{value.name}' of layer '{op.layer.name}'"
+    if found := _first_bad(net, net.ops):
+        return found
     for name, loss in net.losses().items():
         if loss - loss != 0:
             return f"the loss of layer '{name}'"
     return "the sum of the losses"
 
 
+def bad_records(net: Net) -> dict[str, int]:
+    """Count the records with such a number that the sources gave last: {"blob 'data' of layer 'test'": 3}."""
+    import numpy as np
+
+    found: dict[str, int] = {}
+    for op in net.ops:
+        for value in op.outputs if op.is_source else ():
+            if value.dtype.startswith("float"):
+                rows = _host(net, _array(net, op, value))[: getattr(op.state, "rows", None)]
+                if not np.isfinite(rows).all():
+                    bad = ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+                    found[_called(op, value)] = int(bad.sum())
+    return found
+
+
 def first_bad_parameter(net: Net, slots: Iterable[Slot]) -> str:
-    """Name the first parameter, by gradient and then by value, that holds such a number; "" if none does."""
+    """Name the first parameter, by gradient and then by value, that holds such a number; "" if none does.
+
+    Where a source gave one it is named instead: what lies between may have passed over it, as a ReLU may.
+    """
     slots = list(slots)
+    found = _first_bad_parameter(net, slots)
+    return found and (_first_bad(net, [op for op in net.ops if op.is_source]) or found)
+
+
+def _first_bad_parameter(net: Net, slots: Iterable[Slot]) -> str:
     for what in ("gradient", "value"):
         for slot in slots:
             array = slot.gradient if what == "gradient" else slot.storage.array
@@ -62,8 +83,25 @@ def _array(net: Net, op: Op, value: Value) -> Array:
     return array
 
 
+def _first_bad(net: Net, ops: Iterable[Op]) -> str:
+    for op in ops:
+        for value in op.outputs:
+            if not value.shared and _bad(net, _array(net, op, value)):
+                return _called(op, value)
+    return ""
+
+
+def _called(op: Op, value: Value) -> str:
+    return f"blob '{value.name}' of layer '{op.layer.name}'"
+
+
 def _bad(net: Net, array: Array) -> bool:
     import numpy as np
 
-    host = cast("Any", array) if isinstance(array, np.ndarray) else net.backend.to_host(array)
-    return not np.isfinite(host).all()
+    return not np.isfinite(_host(net, array)).all()
+
+
+def _host(net: Net, array: Array) -> Any:
+    import numpy as np
+
+    return cast("Any", array) if isinstance(array, np.ndarray) else net.backend.to_host(array)

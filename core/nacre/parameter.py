@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .component import Array, Constraint, Initializer, Regularizer
-from .errors import BlobError, ConfigError
+from .errors import BlobError, ConfigError, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,16 @@ class Parameter:
 
     @classmethod
     def of(cls, layer: Any, name: str, shape: tuple[int, ...]) -> Parameter:
-        """Declare the parameter that the layer's fields `<name>_init`, `_regu`, `_cons` and `_lr` describe."""
+        """Declare the parameter that the layer's fields `<name>_init`, `_regu`, `_cons` and `_lr` describe.
+
+        Raises:
+            ConfigError: the constraint does not fit the shape.
+        """
+        try:
+            if (constraint := getattr(layer, f"{name}_cons")) is not None:
+                constraint.check(shape)
+        except ConfigError as error:
+            raise ConfigError(f"{layer.name}: {name}_cons: {error.args[0]}", error.remedy) from error
         return cls(
             name,
             shape,
@@ -114,7 +123,10 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         self.names = dict(names)
 
     def __getitem__(self, name: str) -> ParameterHandle:
-        return self._handles[self.names.get(name, name)]
+        found = self._handles.get(self.names.get(name, name))
+        if found is None:
+            raise KeyError(f"the net has no parameter {name!r}{nearest(str(name), {*self.names, *self._handles})}")
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handles)

@@ -328,6 +328,7 @@ class Registry:
             return RegistryError(f"no {kind} '{name}': {nothing}", self._absent("install a plugin that offers it"))
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
         lists = f"; `nacre {kind}s` lists them all" if kind in ("layer", "backend") else ""
+        lists = lists or ("; `nacre layers --all` lists them all" if len(names) > 12 else "")
         remedy = self._absent(f"take one of these, or install a plugin that offers it{lists}")
         return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", remedy)
 

@@ -46,6 +46,7 @@ def make_snapshot(training: Training) -> Snapshot:
         "dtype": net.dtype,
         "compute": net.compute_dtype,
         "backend": net.backend.name,
+        "freeze": sorted(net.frozen),
         "solver": type(training.solver.method).__name__,
         "settings": table_of(training.solver),
         "epochs": training.epochs,
@@ -186,7 +187,8 @@ def _load_history(training: Training, snapshot: Snapshot) -> None:
     if missing:
         raise SnapshotError(
             f"the snapshot has no {', '.join(missing)}: was the parameter frozen then?",
-            "freeze the same layers, or load only the parameters and begin anew",
+            "freeze the same layers; or let the solver begin anew: --reset-solver (reset_solver=True); or begin a new "
+            "training with the parameters: --weights (net.load)",
         )
     for piece, key in zip(pieces, keys, strict=True):
         piece.host[piece.start : piece.end] = snapshot.arrays[key].reshape(-1)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .values import Op
 
 HEAD = ("layer", "type", "tops", "parameters", "kernel")
+FEW = 5  # names that a line lists: more tell nothing
 
 
 def describe(net: Net) -> dict[str, Any]:
@@ -79,12 +80,19 @@ def first_line(net: Net) -> str:
     own = [op.name for op in work if not op.kernel]
     parts = [f"{len(work) - len(own)} of {len(work)} layers run through kernels made for it"]
     if own:
-        parts.append(f"{', '.join(own)} through {'its' if len(own) == 1 else 'their'} general code")
+        parts.append(f"{_some(own)} through {'its' if len(own) == 1 else 'their'} general code")
     copies = len(net.schedule.copies)
     if copies:
-        parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'} a step for {', '.join(_copied_for(net))}")
+        parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'} a step for {_some(_copied_for(net))}")
     narrow = f" in {net.compute_dtype}" if net.compute_dtype != net.dtype else ""
     return f"backend {net.backend.name}{narrow}: {'; '.join(parts)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """List names; of many only the first few, and how many more there are."""
+    if len(names) <= FEW:
+        return ", ".join(names)
+    return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
 
 
 def _copied_for(net: Net) -> list[str]:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -32,12 +32,14 @@ class Snapshot:
 
     `iteration` is the number of batches trained. `arrays` are numbers or booleans under names like
     "history/momentum/ip1/weight": parts joined by "/", and no name may be a folder of another. `state` is what JSON
-    can say: numbers, text, None, lists and dicts whose keys are text. Raises `SnapshotError` where this does not hold.
+    can say: numbers, text, None, lists and dicts whose keys are text. `path` is the file that it was read from, or "".
+    Raises `SnapshotError` where this does not hold.
     """
 
     iteration: int
     arrays: dict[str, np.ndarray[Any, Any]]
     state: dict[str, Any]
+    path: str = ""
 
     def __post_init__(self) -> None:
         if type(self.iteration) is not int or self.iteration < 0:
@@ -278,7 +280,15 @@ def _load_folder(path: Path, stores: Iterable[Store], warn: Callable[[str], obje
         if snapshot is not None:
             return snapshot
         suffixes[store.suffix] = None
-    raise SnapshotError(f"{path}: no {' or '.join(f'snapshot-*{suffix}' for suffix in suffixes)} in this folder")
+    names = " or ".join(f"snapshot-*{suffix}" for suffix in suffixes)
+    raise SnapshotError(f"{path}: no {names} in this folder", told_aside(path))
+
+
+def told_aside(folder: str | Path) -> str:
+    """Say where the snapshots are that `put_aside` moved out of a folder, or "" where there are none."""
+    found = [path for path in Path(folder).glob("aside-*") if re.fullmatch(r"aside-[0-9]+", path.name)]
+    found.sort(key=lambda path: int(path.name.removeprefix("aside-")))
+    return f"those of earlier trainings were put into {', '.join(map(str, found))}" if found else ""
 
 
 def _python_warning(message: str) -> None:
@@ -346,7 +356,7 @@ def _load_file(path: Path, store: Store) -> Snapshot:
         raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error
     except MemoryError as error:
         raise SnapshotError(f"{path}: does not fit into memory") from error
-    return store.decode(data, str(path))
+    return replace(store.decode(data, str(path)), path=str(path))
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

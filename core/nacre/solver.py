@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from .backend import open_backend
@@ -17,7 +18,7 @@ from .callback import CallbackState as CallbackState
 from .callback import Score as Score
 from .checks import default, non_negative, positive
 from .configured import Configured
-from .errors import ConfigError, NotFiniteError
+from .errors import ConfigError, DataError, NacreError, NotFiniteError
 from .method import Algorithm as Algorithm
 from .method import LrPolicy as LrPolicy
 from .method import LrState as LrState
@@ -74,6 +75,10 @@ class Solver(Configured):
             method = type(self.method).__name__
             yield f"momentum_policy={self.momentum_policy!r}, but {method} has no momentum that a policy could give"
 
+        folders = [os.path.realpath(place[0]) for one in self.callbacks if (place := one.snapshots())]
+        if twice := next((one for one in folders if folders.count(one) > 1), ""):
+            yield f"callbacks: two of them save snapshots in one folder, {twice}; give each a folder of its own"
+
     def start(self, net: Net, reports: Sequence[Report] = ()) -> Training:
         """Make a training of `net`: `run` runs it to the end, `step` one iteration. To be shut down (`with` does it).
 
@@ -81,26 +86,41 @@ class Solver(Configured):
             TopologyError: back-propagation cannot go through the net.
             SnapshotError: another training saves its snapshots in the same folder.
         """
+        from .net import Net
+
+        if not isinstance(net, Net):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"net={net!r}, but a solver trains a Net")
         return Training(self, net, reports)
 
     def solve(
         self,
         net: Net,
         *,
-        resume: Snapshot | None = None,
+        resume: Snapshot | str | os.PathLike[str] | None = None,
         reset_solver: bool = False,
         reports: Sequence[Report] = (),
     ) -> Training:
         """Train a net to the end, or until SIGINT, SIGTERM or SIGHUP; give the training, whose fields tell how it went.
 
         A signal lets the iteration and the callbacks finish, and then gives a warning where nobody listens to reports.
-        For `resume` and `reset_solver` see `Training.restore`.
+        For `resume`, a snapshot or its file, or a folder for the newest in it, and `reset_solver` see
+        `Training.restore`. What the backend had decided is followed only by a net made with
+        `plan=snapshot.state["plan"]`.
 
         Raises:
             TopologyError: back-propagation cannot go through the net.
             NotFiniteError: a loss, a gradient or a parameter is not finite.
             SnapshotError: `resume` belongs to another net or solver, or another training uses the snapshot folder.
         """
+        from .snapshot import Snapshot, load_snapshot
+
+        if resume is None and reset_solver:
+            raise ConfigError("reset_solver=True is for a training that is taken up", "give resume, or leave it out")
+        if isinstance(resume, str | os.PathLike):
+            store = next((place[1] for one in self.callbacks if (place := one.snapshots())), "")
+            resume = load_snapshot(os.fspath(resume), store)
+        if not isinstance(resume, Snapshot | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"resume={resume!r}, but it must be a snapshot, or the path of one")
         with self.start(net, reports) as training:
             if resume is not None:
                 training.restore(resume, reset_solver=reset_solver)
@@ -128,6 +148,8 @@ class Training:
         statistics: of each phase: {phase: {layer: {statistic: value}}}: of the last validation in it; of "train", over
             the iterations between the last two calls of `take_statistics` (a `TrainingSummary` calls it, and `run` at
             the end), which are not saved in snapshots.
+        judged: what there is to judge by: the layers and statistics that a validation of each phase will report, as far
+            as the callbacks that validate said so when they were started: {phase: {layer: {statistic: any value}}}.
         history: of all validations in each phase: {phase: [(iteration, loss, {layer: {statistic: value}})]}.
         score: how good the net was found to be; decides which snapshot is the best.
         snapshot_path: the file saved last, or "".
@@ -149,6 +171,7 @@ class Training:
         self.stopped = ""
         self.interrupted = False
         self.statistics: dict[str, dict[str, dict[str, float]]] = {}
+        self.judged: dict[str, dict[str, dict[str, float]]] = {}
         self.history: dict[str, list[tuple[int, float, dict[str, dict[str, float]]]]] = {}
         self.score: Score | None = None
         self.snapshot_path = ""
@@ -163,6 +186,9 @@ class Training:
             raise ConfigError(f"net '{net.name}' was made with allocate=False: it can be looked at, not trained")
         batch = solver.algorithm.train_one_batch(net)
         self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
+        if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
+            told = f"net '{net.name}': every layer that could learn is frozen: {', '.join(idle)}"
+            raise ConfigError(told, "leave one of them out of freeze, or unfreeze it")
         self.spans = make_spans(self.slots)
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)
@@ -251,7 +277,11 @@ class Training:
         losses, images = 0.0, 0
         for number, call in enumerate(self._calls):
             scalars["step"] = iteration * count + number  # every batch draws its own random numbers
-            call()
+            try:
+                call()
+            except DataError as error:
+                net.tell(error, f"iteration {iteration}, the batch")
+                raise
             images += int(scalars["rows"])
             if number + 1 == count:
                 for storage in self._storages:
@@ -286,7 +316,8 @@ class Training:
                     self.report("warning", message=f"nobody has written the blobs {names}, so they are all zero")
                 self.net.reset_statistics()
                 self._taken = self.iteration
-                for state in states:
+                # what saves snapshots moves old ones out of its way: not before all others found that all is well
+                for state in sorted(states, key=lambda state: state.callback.snapshots() is not None):
                     state.begin()
                 while self.iteration < max_iter and not self.stopped:
                     epochs = self.epochs
@@ -295,7 +326,7 @@ class Training:
                     self.report("step")
                     for state in states:
                         if self._back is None and state.due(epochs):
-                            state.run()
+                            self._run_callback(state)
                     self._turn_back()
                 with ExitStack() as stack:  # one that fails keeps no other from its end, least of all the last snapshot
                     for state in reversed(states):
@@ -305,6 +336,19 @@ class Training:
             self.report("end", seconds=self.seconds, stopped=self.stopped)
         finally:
             self.shutdown()
+
+    def _run_callback(self, state: CallbackState) -> None:
+        """Run a callback; where it fails, the iteration before it was well: let the others save that."""
+        try:
+            state.run()
+        except NotFiniteError:
+            raise
+        except Exception:
+            with suppress(NacreError):  # the first error is the one to be told
+                for other in self.callbacks:
+                    if other is not state and other.callback.snapshots() is not None:
+                        other.finish()
+            raise
 
     def shutdown(self) -> None:
         """Let the callbacks give back what they hold; twice does no harm."""
@@ -364,7 +408,8 @@ class Training:
         self.epochs = snapshot.state.get("epochs", 0)
         self._epoch = self.net.epoch
         if self.iteration >= self.solver.max_iter:
-            self.report("warning", message=f"nothing is left to train: max_iter={self.solver.max_iter} is reached")
+            told = f"nothing is left to train: max_iter={self.solver.max_iter} is reached"
+            self.report("warning", message=f"{told}; a larger one goes on (--set solver.max_iter=...)")
 
     def go_back(self, snapshot: Snapshot) -> None:
         """Let `run` take up an earlier snapshot of this training when the callback that runs now has done its work.

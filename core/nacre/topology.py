@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .errors import TopologyError, nearest
-from .layer import Layer, bottoms_of, tops_of
+from .layer import Layer, bottoms_of, layer_type, tops_of
+
+OTHER_TOP = "call the top of '{}' otherwise: where its bottom's memory will do, the net takes it"
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,10 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
     names: set[str] = set()
     for index, node in enumerate(nodes):
         if node.name in names:
+            again = next((top for top in node.tops if top in node.bottoms), "")
+            if again == node.name:  # Caffe's habit, and the names are those of the tops
+                kind = layer_type(type(node.user))
+                raise TopologyError(f"a {kind} layer writes the blob '{again}' that it reads", OTHER_TOP.format(again))
             raise TopologyError(f"two layers are called '{node.name}'; give each a name of its own")
         names.add(node.name)
         if node.layer.is_inplace:
@@ -129,7 +135,7 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
                 where = f"layer '{one}' twice" if one == other else f"the layers '{one}' and '{other}' both"
                 remedy = "call the top of one of them otherwise, or let each be absent in the other's phases (exclude)"
                 if top in node.bottoms:
-                    remedy = f"call the top of '{other}' otherwise: where its bottom's memory will do, the net takes it"
+                    remedy = OTHER_TOP.format(other)
                 raise TopologyError(f"blob '{top}' is written by {where}", remedy)
             producer[top] = index
     return producer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import SnapshotError, nearest
+from .errors import ConfigError, SnapshotError, nearest
 from .resume import PARAMETERS, below, names_of_parameters
 
 if TYPE_CHECKING:
@@ -56,14 +56,20 @@ def load_weights(net: Net, paths: Paths, *, strict: bool = True, rename: Mapping
     """Put parameters and buffers from snapshots into a net; see `Net.load`."""
     from .snapshot import load_snapshot
 
-    files = [Path(one) for one in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    try:
+        files = [Path(one) for one in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+        rename = dict(rename or {})
+    except (TypeError, ValueError) as error:
+        told = "a path must be a snapshot's file or folder, or a list of them, and rename must be {there: here}"
+        raise ConfigError(f"net.load: path={paths!r}, rename={rename!r}: {told}") from error
+    _check_names(net, rename)
     done = Loaded()
     values: dict[str, np.ndarray[Any, Any]] = {}
     for file in files:
         snapshot = load_snapshot(file)
         saved = below(snapshot, PARAMETERS)
         known = {**{name: name for name in saved}, **snapshot.state.get("aliases", {})}
-        _take(net, done, values, file, saved, _renamed(known, rename or {}, file))
+        _take(net, done, values, Path(snapshot.path or file), saved, _renamed(known, rename, file))
     done.missing = [name for name in net.parameters if name not in done.loaded and name not in done.unfit]
     if not done.loaded or (strict and not done.complete):
         raise SnapshotError(
@@ -73,6 +79,19 @@ def load_weights(net: Net, paths: Paths, *, strict: bool = True, rename: Mapping
     for name, value in values.items():
         net.parameters[name].value = value
     return done
+
+
+def _check_names(net: Net, rename: Mapping[str, str]) -> None:
+    """Check that what is renamed gets names that the net has."""
+    known = {one for names in names_of_parameters(net).values() for one in names}
+    known |= {name.rpartition("/")[0] for name in known}
+    for there, here in rename.items():
+        if here and here not in known:
+            raise SnapshotError(
+                f"rename: '{there}' cannot become '{here}': net '{net.name}' has no such layer or parameter"
+                f"{nearest(here, known)}",
+                f"those with values to load are {', '.join(sorted(known)) or 'none'}",
+            )
 
 
 def _take(

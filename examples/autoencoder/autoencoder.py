@@ -7,7 +7,7 @@ which. Each layer is trained in a net of its own: half of its input is set to 0,
 transposed as the way back, has to bring it all back (Vincent and others, "Stacked denoising autoencoders", 2010). Then
 a softmax above learns with them. After Mocha.jl's example.
 
-Accuracy on the 360 test images, mean of five seeds: 77.3 % with pre-training, 76.4 % without.
+Accuracy on the 360 test images, mean of five seeds: about 77 % with pre-training, about 76 % without.
 """
 
 from __future__ import annotations

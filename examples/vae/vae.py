@@ -2,12 +2,13 @@
 
     python examples/vae/vae.py [samples.png]
 
-The picture needs matplotlib: pip install 'nacre[plots]'.
+The picture needs matplotlib: pip install 'nacre[plots]'. Without it only the negative ELBO is told.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,14 @@ def run(picture: str = "", seed: int = 0) -> float:
     return float(elbo)
 
 
+def main(picture: str = "samples.png") -> None:
+    """Train, and say how good it is and where the picture is."""
+    if find_spec("matplotlib") is None:  # said before the training, not after it
+        print("no picture is drawn, since matplotlib is not installed: pip install 'nacre[plots]'")
+        picture = ""
+    elbo = run(picture)
+    print(f"negative ELBO {elbo:.2f}" + (f"; a hundred new digits in {picture}" if picture else ""))
+
+
 if __name__ == "__main__":
-    picture = sys.argv[1] if len(sys.argv) > 1 else "samples.png"
-    print(f"negative ELBO {run(picture):.2f}; a hundred new digits in {picture}")
+    main(*sys.argv[1:2])

@@ -317,8 +317,14 @@ def test_training_resumes_bit_for_bit_with_its_plan() -> None:
 
 @pytest.fixture
 def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_helper(monkeypatch)
+
+
+def without_helper(patch: pytest.MonkeyPatch) -> None:
+    """Let nobody find the helper."""
     for module in ("record", "update", "loss", "dropout"):
-        monkeypatch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
+        patch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
+    patch.setattr("nacre_onednn.lanes.has_lanes", lambda: False)
 
 
 @needs_onednn
@@ -333,8 +339,7 @@ def test_updates_and_masks_have_the_same_bits_with_and_without_the_helper(monkey
     monkeypatch.setattr(open_backend("onednn"), "threads", 2)
     with_helper = dropped("onednn")
     with monkeypatch.context() as patch:
-        for module in ("record", "update", "loss", "dropout"):
-            patch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
+        without_helper(patch)
         without = dropped("onednn")
     for name, value in with_helper.items():
         np.testing.assert_array_equal(value, without[name], err_msg=name)

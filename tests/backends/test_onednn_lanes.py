@@ -145,7 +145,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {name: random.normal(size=size).astype(np.float32) for name, size in
              {"x": 70 * 5 * 42, "dy": 70 * 23 * 42, "weight": 23 * 45, "bias": 23}.items()}  # fmt: skip
     results: list[dict[str, Any]] = []
-    for threads in (1, 2, 3):
+    for threads in (1, 2, 3, 5):  # for the last of which there is no memory: they stay away
         found = {"y": np.zeros_like(given["dy"]), "dx": np.zeros_like(given["x"]),
                  "dweight": np.zeros_like(given["weight"]), "dbias": np.zeros_like(given["bias"])}  # fmt: skip
         calls = [*ours.forward(x, y, "bias"), *ours.data(x, y, "dy"), *ours.weights(x, y, "dy", "dbias")]

@@ -11,14 +11,17 @@ from nacre import Identity, Layer, Net, Neuron
 from nacre_layers import (
     ConvolutionLayer,
     DropoutLayer,
+    IdentityLayer,
     InnerProductLayer,
     Mean,
     PoolingLayer,
     ReLU,
+    ReLULayer,
     SoftmaxLossLayer,
     SplitLayer,
     Tanh,
 )
+from nacre_layers.activation import NeuronLayer
 from nacre_onednn.backend import OnednnBackend
 from small_layers import data, fill
 
@@ -69,6 +72,24 @@ def test_bottoms_of_one_pooling_are_moved_together_or_not_at_all() -> None:
     assert neurons(make_net(other, pooling, end)) == ["Identity", "ReLU"]
     plain = ConvolutionLayer(bottoms="data", tops="conv2", n_filter=16, kernel=3)
     assert neurons(make_net(plain, pooling, end)) == ["ReLU", "Identity"]
+
+
+class OwnLayer(NeuronLayer, has_neuron=True):
+    """A stranger's layer whose neuron is no field."""
+
+    neuron = ReLU()
+
+
+@pytest.mark.parametrize(("layer", "moved"), [(ReLULayer, True), (OwnLayer, False)])
+def test_a_layer_that_is_a_relu_hands_its_bottom_on(layer: type[Layer], moved: bool) -> None:
+    act = layer(name="act", bottoms="conv", tops="act")
+    net, other = (
+        make_net(act, PoolingLayer(bottoms="act", tops="pool", kernel=2), **options)
+        for options in ({}, {"keep": "all"})
+    )
+    assert [isinstance(one.node_ops["act"].state.layer, IdentityLayer) for one in (net, other)] == [moved, False]
+    assert net.forward() == pytest.approx(other.forward(), rel=1e-6)
+    assert "act" in str(net)
 
 
 POOL = PoolingLayer(bottoms="conv", tops="pool", kernel=2)

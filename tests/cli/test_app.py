@@ -142,7 +142,7 @@ def test_every_command_has_help(name: str) -> None:
         (["summary", "small.toml", "--set", 'layer.train.source=["no.h5"]'], "no.h5"),
         (["summary", "small.toml", "--plugin", "no.py"], "no.py"),
         (["--plugin", "no.py", "layers"], "no.py"),
-        (["layers", "Convolutoin"], "no layer 'Convolutoin' (did you mean 'Convolution'?)"),
+        (["layers", "Convolutoin"], "no layer and no component 'Convolutoin' (did you mean 'Convolution'?)"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments: list[str], error: str) -> None:

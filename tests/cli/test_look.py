@@ -38,6 +38,19 @@ def test_summary() -> None:
     assert told["bytes"]["gradients"] == 0
 
 
+def test_phase_predict_has_inputs_in_place_of_the_sources() -> None:
+    told = run("summary", "small.toml", "--phase", "predict", "--json").json
+    assert [layer["name"] for layer in told["layers"]] == ["predict-data", "ip1", "drop1", "ip2", "prob"]
+    assert "10 × 2 × 4" in run("graph", "small.toml", "--phase", "predict").out
+    assert run("time", "small.toml", "--phase", "predict", "--runs", 1, "--json").json["forward_ms"] > 0
+    assert run("explain", "small.toml", "--phase", "predict", "--json").json["phase"] == "predict"
+    for name in ("train.h5", "test.h5"):
+        Path(name).unlink()
+    done = run("graph", "small.toml", "--phase", "predict", code=2)
+    told = "no source of small.toml tells the shape of 'data': its data are not here\n  bring them, or add a [[layer]]"
+    assert told in done.err
+
+
 def test_summary_of_a_giant_allocates_nothing() -> None:
     told = run("summary", "small.toml", "--set", "layer.ip1.output_dim=1000000000000", "--json").json
     assert told["bytes"]["parameters"] > 2**45
@@ -83,6 +96,46 @@ def test_time_of_a_net_that_only_goes_forward() -> None:
     told = run("time", "small.toml", "--runs", 1, "--phase", "test", "--json").json
     assert (told["backward_ms"], told["iteration_ms"], told["passes"]) == (None, None, "forward")
     assert "forward in one call" in run("time", "small.toml", "--runs", 1, "--phase", "test").out
+
+
+OUTPUT = """
+from nacre import Layer, LayerState, Names
+
+
+class TellLayer(Layer, is_sink=True):
+    bottoms: Names
+
+    def setup(self, backend, inputs, diffs):
+        return TellState(self, backend, inputs, diffs)
+
+
+class TellState(LayerState, reads=""):
+    def forward(self, inputs):
+        open("told", "a").close()
+
+    def backward(self, inputs, diffs):
+        pass
+
+    def shutdown(self):
+        pass
+"""
+
+
+def test_who_only_looks_writes_nothing() -> None:
+    Path("tell.py").write_text(OUTPUT)
+    outputs = (
+        '[[layer]]\ntype = "HDF5Output"\nbottoms = ["ip2"]\nfilename = "scores.h5"\nforce_overwrite = true\n'
+        '[[layer]]\ntype = "Tell"\nname = "tell"\nbottoms = ["ip2"]\n'
+    )
+    text = Path("small.toml").read_text()
+    Path("outputs.toml").write_text(text.replace("[solver]", outputs + "[solver]", 1))
+    Path("scores.h5").write_bytes(b"a finished result")
+    plugin = ("--plugin", "tell.py")
+    told = run("time", "outputs.toml", "--runs", 1, "--json", *plugin).json
+    assert [row["name"] for row in told["layers"]] == ["train", "ip1", "drop1", "ip2", "loss"]
+    assert run("gradcheck", "outputs.toml", "--entries", 2, "--json", *plugin).json["right"]
+    assert Path("scores.h5").read_bytes() == b"a finished result"
+    assert not Path("told").exists()
 
 
 def test_gradients_are_right() -> None:
@@ -232,6 +285,37 @@ def test_layers_are_listed_with_their_distributions() -> None:
     assert ["Convolution", "nacre", nacre.__version__] in lines
 
 
+def test_every_component_is_listed_and_has_a_page() -> None:
+    rows = [line.split() for line in run("layers", "--all").out.splitlines()]
+    for row in (["layer", "Pooling"], ["callback", "Snapshot"], ["store", "HDF5"], ["backend", "numpy"]):
+        assert row in [one[:2] for one in rows]
+    found = run("layers", "--all", "--json").json
+    assert [one for one in found if one["problem"]] == []
+    assert len(found) == len(rows) - 2
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("store/HDF5", "HDF5: store of nacre"),
+        ("HDF5", "HDF5: store of nacre"),
+        ("numpy", "numpy: backend of nacre"),
+        ("momentum policy/Staged", "Staged: momentum policy of nacre"),
+        ("StagedMomentum", "Staged: momentum policy of nacre"),
+        ("ConvolutionLayer", "Convolution: layer of nacre"),
+    ],
+)
+def test_pages_by_every_name(name: str, head: str) -> None:
+    assert run("layers", name).out.startswith(head)
+
+
+def test_an_unknown_name_may_be_that_of_any_component() -> None:
+    done = run("layers", "Snapshto", code=2)
+    assert done.err.startswith(
+        "error: no layer and no component 'Snapshto' (did you mean 'Snapshot'?)\n  `nacre layers --"
+    )
+
+
 def test_layers_json_has_the_keys_that_programs_rely_on() -> None:
     found = run("layers", "--json").json
     assert {layer["name"] for layer in found} == set(nacre.registry.registry().names("layer"))
@@ -287,7 +371,7 @@ def test_the_page_of_a_layer() -> None:
     assert "  numpy: nacre_numpy." in out.partition("kernels, if none declines (elsewhere its own code runs):\n")[2]
     (page,) = run("layers", "nacre:Convolution", "--json").json
     assert page["kernels"][0]["backend"] == "numpy"
-    assert "kernels" not in run("layers", "Flatten").out
+    assert "kernels: none, its own code runs on every backend" in run("layers", "Flatten").out
 
 
 def test_a_page_has_an_example_for_the_net_file() -> None:

@@ -129,6 +129,8 @@ def test_the_training_data_need_not_be_there(trained: Path) -> None:
     assert [row["classes"][0]["class"] for row in told] == label[:3].tolist()
     assert "say it: --shape" in run("predict", "small.toml", trained, "some.csv", code=2).err
     assert run("predict", "small.toml", trained, "some.csv", "--shape", "2,4", "--json").json == told
+    wrong = run("predict", "small.toml", trained, "some.csv", "--shape", "2,5", code=2).err
+    assert "of shape (8,), but --shape says (2, 5)\n  say their shape, or leave --shape out" in wrong
 
 
 def test_pictures(trained: Path) -> None:
@@ -222,6 +224,33 @@ def test_numbers_that_are_not_finite_are_named(trained: Path) -> None:
     np.save("all.npy", records * np.nan)
     err = run("predict", "small.toml", trained, "all.npy").err
     assert "records 0, 1, 2, 3, 4 and 3 more: not all numbers" in err
+
+
+PASSES_OVER = """
+import numpy as np
+from nacre import Neuron
+
+class PassesOver(Neuron):
+    def forward(self, backend, x, y):
+        y[...] = np.where(np.isnan(x), 0, x)
+    def backward(self, backend, x, y, dy, dx):
+        dx[...] = dy
+"""
+
+
+def test_a_layer_that_passes_over_what_is_no_number_hides_nothing(trained: Path) -> None:
+    Path("over.py").write_text(PASSES_OVER)
+    change = ("--plugin", "over.py", "--set", "layer.ip1.neuron=PassesOver")
+    records = np.zeros((3, 2, 4))
+    records[1, 0, 3] = np.nan
+    np.save("some.npy", records)
+    assert run("predict", "small.toml", trained, "some.npy", *change).out.splitlines()[1] == "1: not finite"
+    with h5py.File("test.h5", "r+") as file:
+        file["data"][5, 0, 0] = np.nan
+        file["data"][26, 1, 1] = np.nan
+    done = run("test", "small.toml", trained, *change)
+    told = "warning: blob 'data' of layer 'test': not all numbers of 2 of 27 records are finite"
+    assert done.err.startswith(told) and done.err.count("\n") == 1
 
 
 def test_a_third_party_reads_and_writes_files_of_its_own(trained: Path) -> None:

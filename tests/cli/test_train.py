@@ -93,6 +93,17 @@ def test_statistics_of_the_training_net_are_reported() -> None:
     assert told["validation"]["accuracy"]["records"] == 27
 
 
+def test_the_sum_of_several_losses_is_told_apart_from_a_layer_called_loss() -> None:
+    second = '[[layer]]\ntype = "SoftmaxLoss"\nname = "loss2"\nbottoms = ["ip2", "label"]\nexclude = ["predict"]\n'
+    text = Path("small.toml").read_text()
+    Path("two.toml").write_text(f"insert_splits = true\n{text.replace('[solver]', second + '[solver]', 1)}")
+    lines = run("train", "two.toml").out.splitlines()
+    for start in ("iteration 60: total loss ", "iteration 60: validation: total loss "):
+        (line,) = [line for line in lines if line.startswith(start)]
+        assert "; loss: loss 0." in line and "; loss2: loss 0." in line
+    assert run("test", "two.toml", "snapshots").out.startswith("test, after 60 iterations: total loss ")
+
+
 def test_run_json_says_how_the_training_was_started() -> None:
     run("train", "small.toml")
     told = json.loads(Path("snapshots/run.json").read_text())
@@ -126,6 +137,29 @@ def test_resuming_where_nothing_is_begins_anew_and_says_so() -> None:
     assert done.json["iterations"] == 60
 
 
+def test_where_snapshots_were_put_aside_is_told(trained: Path) -> None:
+    run("train", "small.toml", "--json")
+    for path in trained.glob("snapshot-*.h5"):
+        path.unlink()
+    (trained / "aside-of-mine").mkdir()
+    told = "those of earlier trainings were put into snapshots/aside-1\n"
+    assert run("test", "small.toml", trained, code=2).err.endswith(f"in this folder\n  {told}")
+    assert run("train", "small.toml", "--resume", "auto", "--json").err.endswith(f"begins anew; {told}")
+
+
+def test_a_refused_training_moves_no_snapshot(trained: Path) -> None:
+    before = sorted(trained.rglob("*.h5"))
+    Path("statistics.json").write_text("{}")
+    for kind, fields in (
+        ("EarlyStopping", 'statistic = "accuracy/acuracy"\nhigher_better = true'),
+        ("StatisticsStore", 'if_exists = "refuse"'),
+    ):
+        extra = f'[[callback]]\ntype = "{kind}"\n{fields}\n'
+        Path("more.toml").write_text(Path("small.toml").read_text() + extra)
+        assert kind in run("train", "more.toml", code=2).err
+        assert sorted(trained.rglob("*.h5")) == before
+
+
 def test_a_damaged_snapshot_is_passed_over() -> None:
     run("train", "small.toml", "--set", "solver.max_iter=40", "--json")
     path = Path("snapshots/snapshot-000040.h5")
@@ -145,9 +179,9 @@ def test_a_damaged_snapshot_is_passed_over() -> None:
         (["--set", "solver.lr_policy=1e30", "--set", "layer.ip1.neuron=Identity"], "first seen in"),
         (["--set", "layer.train.batch_size=61"], "batch_size=61, but the data have only 60 records"),
         (["--set", 'layer.loss.exclude=["train"]'], "the net has no loss layer"),
-        (["--set", "layer.ip2.output_dim=2"], "label"),
+        (["--set", "layer.ip2.output_dim=2"], "iteration 0, the batch of layer 'train': loss: label 2 of record "),
         (["--set", "solver.max_iter=0"], "max_iter=0, but it must be above 0"),
-        (["--log", "no/log.jsonl"], "no/log.jsonl: No such file or directory"),
+        (["--log", "no/log.jsonl"], "no/log.jsonl: cannot be written: No such file or directory\n  look at the folder"),
     ],
 )
 def test_what_cannot_be_trained(changes: list[str], error: str) -> None:
@@ -218,7 +252,7 @@ def test_weights_of_other_nets() -> None:
         "train", "small.toml", "--weights", "snapshots", "--rename", "ip2=", "--set", "solver.max_iter=1",
         "--set", 'callback.Snapshot.folder="tuned"', "--set", 'freeze=["ip1"]',
     ).out.splitlines()  # fmt: skip
-    assert "ip1/weight  loaded from snapshots" in lines
+    assert "ip1/weight  loaded from snapshots/snapshot-000060.h5" in lines
     assert "ip2/weight  missing: keeps its first values" in lines
     before, after = (load_snapshot(folder).arrays["parameters/ip1/weight"] for folder in ("snapshots", "tuned"))
     assert np.array_equal(before, after)
@@ -227,7 +261,7 @@ def test_weights_of_other_nets() -> None:
 def test_weights_are_for_a_training_that_begins() -> None:
     run("train", "small.toml", "--set", "solver.max_iter=20")
     resumed = run("train", "small.toml", "--resume", "auto", "--weights", "nowhere.h5").out
-    assert "going on from iteration 20" in resumed and "loaded from" not in resumed
+    assert "going on from iteration 20, so --weights are not needed\n" in resumed and "loaded from" not in resumed
 
 
 @pytest.mark.parametrize(
@@ -235,6 +269,9 @@ def test_weights_are_for_a_training_that_begins() -> None:
     [
         (["--weights", "nowhere.h5"], "nowhere.h5: no such file"),
         (["--weights", "a.h5", "--rename", "ip1"], "--rename ip1: there is no '='"),
+        (["--weights", ""], "--weights '': a name is missing"),
+        (["--weights", "a.h5,"], "--weights 'a.h5,': a name is missing"),
+        (["--weights", "a.h5", "--resume", "b.h5"], "--weights is for a training that begins anew, but --resume goes"),
         (["--rename", "ip1=ip2"], "--rename says what is called otherwise in --weights, which is not given"),
     ],
 )

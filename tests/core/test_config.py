@@ -254,6 +254,10 @@ def test_paths_start_from_the_net_file(clean: Path) -> None:
         (NET.replace("output_dim = 5", 'output_dim = "5"'), "ip1: output_dim='5', but it must be a whole number"),
         (NET.replace("output_dim = 3", "outputs = 3"), "scores.v2: unknown field 'outputs'"),
         (NET.replace("output_dim = 3\n", ""), "scores.v2: output_dim is missing"),
+        (
+            NET.replace(", stepsize = 4 }", " }").replace(", gamma = 0.5", ""),
+            "[solver]: lr_policy: Step: stepsize is missing",
+        ),
         (NET.replace('"Tanh"', '"Tanhh"'), "ip1: neuron: no neuron 'Tanhh' (did you mean 'Tanh'?)"),
         (NET.replace('"Tanh"', '{ type = "Tanh", a = 1 }'), "ip1: neuron: Tanh: unknown field 'a'"),
         (

@@ -105,6 +105,31 @@ def test_options(options: dict[str, Any], words: str) -> None:
     assert str(caught.value) == f"net 'net': {words}"
 
 
+@pytest.mark.parametrize(
+    ("layers", "options", "words"),
+    [
+        (["Conv"], {}, "layers holds 'Conv', but every entry must be a layer"),
+        ("Conv", {}, "layers='Conv', but it must be a list of layers"),
+        (None, {}, "layers=None, but it must be a list of layers"),
+        ([], {"seed": "a"}, "seed='a', but it must be a whole number"),
+        ([], {"backend": 3}, "backend=3, but it must be a Backend, the name of one, or None"),
+        ([], {"share": 3}, "share=3, but it must be another Net"),
+    ],
+)
+def test_arguments_of_another_type(layers: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Net("net", layers, **{"backend": "numpy"} | options)
+    assert str(caught.value).startswith(f"net 'net': {words}")
+
+
+def test_what_is_no_name_freezes_nothing() -> None:
+    net = net_of(*chain())
+    for names in (3, ["a", "b"]):
+        with pytest.raises(TopologyError, match=r"layers are named by texts, not by .*\n  net.freeze\('conv1'"):
+            net.freeze(names)  # type: ignore[arg-type]
+    assert not net.frozen
+
+
 def test_layers_are_absent_in_the_phases_that_they_exclude() -> None:
     layers = [
         data(4),
@@ -229,6 +254,15 @@ def test_a_parameter_is_written_by_assignment() -> None:
         DataError, match=r"parameter 'a/weight' has the shape \(3, 4\), but the array written has \(4,\)"
     ):
         handle.value = np.zeros(4)
+    with pytest.raises(DataError, match=r"parameter 'a/weight' takes numbers of shape \(3, 4\), not 'a'"):
+        handle.value = "a"
+
+
+def test_an_unknown_parameter_is_a_key_error_with_the_nearest_name() -> None:
+    parameters = net_of(*chain()).parameters
+    with pytest.raises(KeyError, match=r"no parameter 'a/wieght' \(did you mean 'a/weight'"):
+        parameters["a/wieght"]
+    assert "zz" not in parameters and parameters.get("zz") is None
 
 
 def test_fewer_rows_are_filled_up_with_the_last() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fake_backends import ForeignBackend
-from nacre import InputLayer, Layer, Names, Net, Parameter, Solver, TopologyError
+from nacre import ConfigError, InputLayer, Layer, Names, Net, Parameter, Solver, TopologyError
 from nacre.registry import Registry
 from nacre_layers import BatchNormLayer, Constant, InnerProductLayer
 from nacre_solvers import SGD
@@ -298,7 +298,8 @@ def test_freezing_a_sharer_freezes_what_it_shares() -> None:
     net = net_of(*two_sharers())
     weight = net.parameters["a/weight"].value
     net.freeze("b")
-    train(net)
+    with pytest.raises(ConfigError, match="net 'net': every layer that could learn is frozen: a\n  leave one of them"):
+        train(net)
     np.testing.assert_array_equal(net.parameters["a/weight"].value, weight)
     net.unfreeze("b")
     train(net)

@@ -10,7 +10,16 @@ import pytest
 from nacre import InputLayer, Net
 from nacre.config import load
 from nacre.show import align, describe, first_line, size
-from nacre_layers import ActivationLayer, BatchNormLayer, InnerProductLayer, ReLU, ReLULayer, SoftmaxLossLayer, Tanh
+from nacre_layers import (
+    ActivationLayer,
+    BatchNormLayer,
+    InnerProductLayer,
+    ReLU,
+    ReLULayer,
+    SoftmaxLayer,
+    SoftmaxLossLayer,
+    Tanh,
+)
 from small_layers import SquareLossLayer
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
@@ -113,6 +122,15 @@ def test_the_first_line_names_who_has_no_kernel() -> None:
     assert first_line(Net("n", layers, backend="numpy", allocate=False)) == (
         "backend numpy: 1 of 2 layers run through kernels made for it; loss through its general code"
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "named"), [(5, "m0, m1, m2, m3, m4 through"), (6, "m0, m1, m2, m3 and 2 more through")]
+)
+def test_the_first_line_names_a_few(count: int, named: str) -> None:
+    layers = [InputLayer(tops=["x"], shape=[6], batch_size=4)]
+    layers += [SoftmaxLayer(name=f"m{place}", bottoms=["x"], tops=[f"m{place}"]) for place in range(count)]
+    assert f"; {named} their general code" in first_line(Net("n", layers, backend="numpy", phase="test"))
 
 
 @pytest.mark.parametrize(

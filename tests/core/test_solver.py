@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from nacre import (
     Method,
     Names,
     Net,
+    Neuron,
     NotFiniteError,
     SnapshotError,
     Solver,
@@ -45,6 +47,7 @@ from nacre_layers import (
     SoftmaxLossLayer,
 )
 from nacre_solvers import BP, SGD, Step, TrainingSummary
+from nacre_solvers import Snapshot as SaveSnapshot
 from toy_training import PulledLayer, Reports, pulled_net, toy_layers, toy_net, trace, weights
 
 
@@ -425,6 +428,30 @@ def test_what_is_not_finite_stops_within_the_iteration(fields: dict[str, Any], m
     assert not [note for note in notes if note[1] == "finish"]
 
 
+class PassesOver(Neuron):
+    """y = x, but 0 where x is no number, as some libraries' ReLU has it."""
+
+    def forward(self, backend: Any, x: Any, y: Any) -> None:
+        y[...] = np.where(np.isnan(x), 0, x)
+
+    def backward(self, backend: Any, x: Any, y: Any, dy: Any, dx: Any) -> None:
+        dx[...] = dy
+
+
+def test_a_source_is_named_though_the_loss_is_finite() -> None:
+    data = np.eye(6, 5, dtype="f")
+    data[4, 2] = np.nan
+    layers = [
+        MemoryDataLayer(name="in", tops=["data", "label"], data=[data, np.arange(6) % 3], batch_size=6),
+        InnerProductLayer(bottoms="data", tops="ip1", output_dim=4, neuron=PassesOver()),
+        InnerProductLayer(bottoms="ip1", tops="ip2", output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
+    ]
+    net = Net("passes over", layers, backend="numpy")
+    with pytest.raises(NotFiniteError, match="iteration 0: a number is not finite; first seen in blob 'data' of layer"):
+        solver().solve(net)
+
+
 def test_a_parameter_that_is_not_finite_is_named() -> None:
     net = pulled_net(dtype="float32", gradients=((1.0,), (3e38,), (0.0,)))
     with pytest.raises(NotFiniteError, match=r"iteration 1: .*the value of parameter 'pull/w' of layer 'pull'"):
@@ -575,11 +602,45 @@ def test_another_solver_is_refused_naming_both() -> None:
         solver().solve(pulled_net(), resume=parameters_only)
 
 
+def test_a_training_is_taken_up_by_the_path_of_its_snapshot(tmp_path: Path) -> None:
+    saver = [SaveSnapshot(folder=tmp_path, every_n_iter=4)]
+    solver(max_iter=8, callbacks=saver).solve(toy_net())
+    for path in (tmp_path, str(tmp_path / "snapshot-000008.h5")):
+        training = solver(max_iter=9, callbacks=saver).solve(toy_net(), resume=path, reports=[Reports()])
+        assert training.resumed_from == 8
+        (tmp_path / "snapshot-000009.h5").unlink()
+
+
+@pytest.mark.parametrize(
+    ("net", "options", "message"),
+    [
+        (None, {}, "net=None, but a solver trains a Net"),
+        (..., {"resume": 3}, "resume=3, but it must be a snapshot, or the path of one"),
+        (..., {"reset_solver": True}, "reset_solver=True is for a training that is taken up"),
+    ],
+)
+def test_arguments_of_another_type(net: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        solver().solve(pulled_net() if net is ... else net, **options)
+
+
+def test_other_frozen_layers_are_told() -> None:
+    taken = solver().solve(toy_net()).snapshot()
+    reports = Reports()
+    net = toy_net(freeze=["ip4"])
+    solver(max_iter=21).solve(net, resume=taken, reports=[reports])
+    assert [one["message"] for one in reports["warning"]] == [
+        'the training is not the one that was begun: trained with freeze=[], now ["ip4"]'
+    ]
+    solver(max_iter=21).solve(toy_net(), resume=taken, reports=[none := Reports()])
+    assert none["warning"] == []
+
+
 def test_a_history_that_is_missing_is_named() -> None:
     net = toy_net()
     net.freeze("ip4")
     training = solver().solve(net)
-    with pytest.raises(SnapshotError, match=r"no history/velocity/ip4/.*frozen"):
+    with pytest.raises(SnapshotError, match=r"no history/velocity/ip4/.*frozen.*\n.*--reset-solver.*--weights"):
         solver().solve(toy_net(), resume=training.snapshot())
 
 

@@ -38,6 +38,7 @@ from nacre.testing import (
     without_kernels,
     worst_error,
 )
+from nacre_data import MemoryDataLayer, MemoryOutputLayer
 from nacre_layers import Constant, DropoutLayer, InnerProductLayer, SoftmaxLossLayer
 from run_suite import failures, kit_tests
 
@@ -788,6 +789,20 @@ def test_check_net_gradients_finds_a_wrong_layer():
 def test_check_net_gradients_wants_float64():
     with pytest.raises(ConfigError, match="net 'whole' is of type float32, which is too coarse"):
         check_net_gradients(whole_net(dtype="float32"))
+
+
+def test_check_net_gradients_leaves_out_what_writes():
+    image, label = np.random.default_rng(0).standard_normal((3, 4)), np.array([0, 2, 1])
+    written = MemoryOutputLayer(name="written", bottoms=["c"])
+    layers = [
+        MemoryDataLayer(name="in", tops=["x", "label"], data=[image, label], batch_size=3),
+        InnerProductLayer(bottoms=["x"], tops=["c"], output_dim=3),
+        SoftmaxLossLayer(name="loss", bottoms=["c", "label"]),
+        written,
+    ]
+    net = Net("writes", layers, backend="numpy", dtype="float64")
+    assert len(check_net_gradients(net, entries=2)) == 2
+    assert net.node_ops["written"].state.outputs == [[]]
 
 
 # Trials

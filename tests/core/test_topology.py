@@ -53,6 +53,7 @@ def test_a_top_called_like_its_bottom() -> None:
         sort(Graph.of([data(1), ip("a", tops="x"), ReLULayer(name="relu", bottoms="x", tops="x")]))
     assert caught.value.args[0] == "blob 'x' is written by the layers 'a' and 'relu' both"
     assert caught.value.remedy.startswith("call the top of 'relu' otherwise")
+    refuse("a ReLU layer writes the blob 'x' that it reads", data(1), ip("x"), ReLULayer(bottoms="x", tops="x"))
 
 
 def test_two_layers_of_one_name() -> None:

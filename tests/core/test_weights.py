@@ -47,6 +47,19 @@ def same(one, other):
     return set(one) == set(other) and all(np.array_equal(one[name], other[name]) for name in one)
 
 
+def test_a_name_that_the_net_lacks_is_refused(tmp_path):
+    path, _ = saved(tmp_path, "ip1", "ip2")
+    here = net("ip1", "ip2")
+    with pytest.raises(SnapshotError, match=r"'ip1' cannot become 'ip9': net 'n' has no such .*did you mean 'ip"):
+        here.load(path, strict=False, rename={"ip1": "ip9"})
+
+
+@pytest.mark.parametrize(("path", "rename"), [(3, None), ([3], None), (None, None), ("a.h5", ["ip1"])])
+def test_what_is_no_path_is_told(path, rename):
+    with pytest.raises(ConfigError, match=re.escape(f"net.load: path={path!r}, rename=")):
+        net("ip1").load(path, rename=rename)
+
+
 def test_everything_is_loaded(tmp_path):
     path, theirs = saved(tmp_path, "a", "b", norm=True)
     here = net("a", "b", norm=True)

@@ -7,9 +7,11 @@ import h5py
 import numpy as np
 import pytest
 
-from nacre import ConfigError, DataError, InputLayer, Net
+from nacre import ConfigError, DataError, InputLayer, Net, Solver
 from nacre.testing import Example, LayerTests
-from nacre_data import HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
+from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
+from nacre_layers import InnerProductLayer, SoftmaxLossLayer
+from nacre_solvers import ValidationPerformance
 
 X = np.arange(15, dtype=np.float32).reshape(5, 3)
 LABEL = np.arange(5)
@@ -190,12 +192,64 @@ def test_an_error_from_before_the_run_does_not_end_it(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["out.h5"]
 
 
-def test_two_nets_do_not_write_one_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phase", "remedy"),
+    [("validation", r'such as by exclude = \["validation"\]'), ("test", "shut that net down first")],
+)
+def test_two_nets_do_not_write_one_file(tmp_path: Path, phase: str, remedy: str) -> None:
     sink = to_file(tmp_path / "out.h5", force_overwrite=True)
-    with make(sink) as one, make(sink, "validation") as other:
-        one.forward()
-        with pytest.raises(DataError, match=r"out\.h5: cannot be written by layer 'out'"):
-            other.forward()
+    with make(sink) as net:
+        with pytest.raises(DataError, match=rf"out: .*is being written by layer 'out' of .* phase 'test'\n.*{remedy}"):
+            make(sink, phase)
+        net.forward()
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert file["label"][:].tolist() == [0, 1]
+    make(sink, phase).shutdown()
+
+
+def test_a_training_that_would_write_one_file_twice_does_not_begin(tmp_path: Path) -> None:
+    layers = [
+        MemoryDataLayer(name="d", tops=["x", "label"], data=[X, LABEL], batch_size=2),
+        InnerProductLayer(bottoms="x", tops="y", output_dim=5),
+        SoftmaxLossLayer(bottoms=["y", "label"]),
+        to_file(tmp_path / "out.h5", bottoms="x"),
+    ]
+    solver = Solver("SGD", max_iter=1, callbacks=[ValidationPerformance(every_n_iter=1)])
+    with (
+        Net("t", layers, backend="numpy", insert_splits=True) as net,
+        pytest.raises(DataError, match=r'exclude = \["validation"\]'),
+    ):
+        solver.solve(net)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("exclude", [(), ("test",)])
+@pytest.mark.parametrize("link", [False, True])
+def test_what_another_layer_reads_is_not_replaced(tmp_path: Path, exclude: Any, link: bool) -> None:
+    path, named = tmp_path / "d.h5", tmp_path / "link.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = X
+    named.symlink_to(path)
+    source = HDF5DataLayer(name="d", tops="x", source=path, batch_size=2, exclude=exclude)
+    rows = InputLayer(tops="z", shape=3, batch_size=2)
+    out = to_file(named if link else path, bottoms="z", force_overwrite=True)
+    with pytest.raises(ConfigError, match=r"out: filename='.*', but layer 'd' reads this file\n  write to another"):
+        Net("t", [source, rows, out], backend="numpy", phase="test")
+
+
+def test_a_net_that_is_only_planned_may_have_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.h5"
+    path.write_bytes(b"precious")
+    layers = [InputLayer(tops="x", shape=3, batch_size=4), to_file(path, bottoms="x")]
+    Net("t", layers, backend="numpy", allocate=False).shutdown()
+    assert path.read_bytes() == b"precious"
+
+
+def test_what_a_killed_run_left_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / ".out.h5.tmp").write_bytes(b"half a file")
+    with make(to_file(tmp_path / "out.h5")) as net:
+        net.forward()
+    assert [one.name for one in tmp_path.iterdir()] == ["out.h5"]
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

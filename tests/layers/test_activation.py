@@ -7,9 +7,10 @@ import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
-from nacre import ConfigError, InputLayer, Net
+from nacre import ConfigError, InputLayer, Net, registry
 from nacre.testing import Example, assert_close, check_net_gradients
 from nacre_layers import (
+    ELU,
     ActivationLayer,
     BNLLLayer,
     ElementWiseLayer,
@@ -29,6 +30,7 @@ from nacre_layers import (
     STanhLayer,
     TanhLayer,
 )
+from nacre_layers.activation import NeuronLayer
 
 
 class Elementwise:
@@ -122,7 +124,7 @@ class TestTanh(Elementwise, Agreement):
 
 class TestSTanh(Elementwise, Agreement):
     layer = STanhLayer
-    fields = st.sampled_from([{}, {"neuron": {"type": "STanh", "outer": 0.5, "inner": 2}}])
+    fields = st.sampled_from([{}, {"outer": 0.5, "inner": 2}])
 
     def torch_function(self, torch, x, neuron):
         return neuron.outer * torch.tanh(neuron.inner * x)
@@ -133,9 +135,7 @@ class TestSTanh(Elementwise, Agreement):
 
 class TestLReLU(Elementwise, Agreement):
     layer = LReLULayer
-    fields = st.sampled_from(
-        [{}, {"neuron": {"type": "LReLU", "slope": 0.2}}, {"neuron": {"type": "LReLU", "slope": 3}}]
-    )
+    fields = st.sampled_from([{}, {"slope": 0.2}, {"slope": 3}])
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.leaky_relu(x, neuron.slope)
@@ -146,7 +146,7 @@ class TestLReLU(Elementwise, Agreement):
 
 class TestELU(Elementwise, Agreement):
     layer = ELULayer
-    fields = st.sampled_from([{}, {"neuron": {"type": "ELU", "alpha": 0.5}}])
+    fields = st.sampled_from([{}, {"alpha": 0.5}])
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.elu(x, neuron.alpha)
@@ -157,7 +157,7 @@ class TestELU(Elementwise, Agreement):
 
 class TestGELU(Elementwise, Agreement):
     layer = GELULayer
-    fields = st.sampled_from([{}, {"neuron": {"type": "GELU", "approximate": "tanh"}}])
+    fields = st.sampled_from([{}, {"approximate": "tanh"}])
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.gelu(x, approximate=neuron.approximate)
@@ -169,7 +169,7 @@ class TestGELU(Elementwise, Agreement):
 
 class TestSiLU(Elementwise, Agreement):
     layer = SiLULayer
-    fields = st.sampled_from([{}, {"neuron": {"type": "SiLU", "beta": 2.5}}])
+    fields = st.sampled_from([{}, {"beta": 2.5}])
 
     def torch_function(self, torch, x, neuron):
         return x * torch.sigmoid(neuron.beta * x)
@@ -180,7 +180,7 @@ class TestSiLU(Elementwise, Agreement):
 
 class TestSoftplus(Elementwise, Agreement):
     layer = SoftplusLayer
-    fields = st.sampled_from([{}, {"neuron": {"type": "Softplus", "beta": 2.5}}])
+    fields = st.sampled_from([{}, {"beta": 2.5}])
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.softplus(x, neuron.beta)
@@ -207,6 +207,25 @@ class TestExponential(Elementwise, Agreement):
 
     def function(self, x, neuron):
         return math.exp(x)
+
+
+NAMED = [cls for cls in map(registry().open_offer, registry().offers("layer")) if issubclass(cls, NeuronLayer)]
+
+
+@pytest.mark.parametrize("layer", NAMED)
+def test_a_function_layer_has_the_fields_of_its_neuron(layer):
+    def told(fields):
+        return [(field.name, field.type, field.default, field.help) for field in fields if field.name not in base]
+
+    base = {field.name for field in NeuronLayer.fields()}
+    assert told(layer.fields()) == told(layer.function.fields())
+
+
+def test_a_function_layer_does_what_its_fields_say():
+    layer = ELULayer(bottoms="x", tops="y", alpha=0.3)
+    assert (type(layer.neuron), layer.neuron.alpha) == (ELU, 0.3)
+    with pytest.raises(ConfigError, match=r"y: unknown field 'neuron'\n  the fields of LReLULayer are .*slope"):
+        LReLULayer(bottoms="x", tops="y", neuron="Tanh")
 
 
 def test_the_neuron_must_be_named():

@@ -75,8 +75,10 @@ def test_the_solver_keeps_parameters_within_bounds(every, bounded):
 
 
 def test_an_axis_that_the_parameter_lacks():
-    with pytest.raises(ConfigError, match=r"L2Norm: axis=2, but a parameter of shape \(2, 3\) has the axes 0 to 1"):
-        constrained(np.ones((2, 3)), threshold=1, axis=2)
+    message = r"ip: weight_cons: L2Norm: axis=2, but a parameter of shape \(2, 3\) has the axes 0 to 1"
+    with pytest.raises(ConfigError, match=message):
+        training(threshold=1, axis=2)
+    L2Norm(threshold=1, axis=1).check((2,))
     assert_close(constrained([3.0, 4.0], threshold=1, axis=1), [0.6, 0.8])
 
 

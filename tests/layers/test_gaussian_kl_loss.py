@@ -5,7 +5,7 @@ import pytest
 
 from agreement import Agreement
 from losses import WEIGHT, loss_and_gradients, pairs
-from nacre import ConfigError, Net
+from nacre import ConfigError, DataError, Net
 from nacre.testing import Example, assert_close
 from nacre_data import MemoryDataLayer
 from nacre_layers import GaussianKLLossLayer
@@ -48,6 +48,13 @@ def test_a_pass_over_the_data_weights_every_record_alike():
     net = Net("n", layers, backend="numpy", dtype="float64", phase="test")
     expected = (mu**2 + sigma**2 - 2 * np.log(sigma) - 1).sum() / 2 / 5
     assert_close(net.forward_epoch(), expected)
+
+
+@pytest.mark.parametrize("sigma", [-0.25, 0.0])
+def test_a_standard_deviation_is_above_0(sigma):
+    message = f"tested: bottom 'bottom1' holds {sigma:g}, but a standard deviation is above 0\n.*Softplus"
+    with pytest.raises(DataError, match=message):
+        loss_and_gradients(GaussianKLLossLayer, np.zeros((1, 2)), np.array([[1.0, sigma]]))
 
 
 def test_bad_fields():

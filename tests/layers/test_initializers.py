@@ -300,3 +300,8 @@ def test_bad_fields(kind, fields):
 def test_every_initializer_of_ours_is_tested_here():
     ours = {offer.name for offer in registry().offers("initializer") if offer.distribution == "nacre"}
     assert ours == {type(one).__name__ for one in ALL} | {"Bilinear", "Pretrained"}
+
+
+@pytest.mark.parametrize("initializer", [Constant(value=0.5), Uniform(), Gaussian(), Xavier(), XavierFanIn(), He()])
+def test_a_single_number_has_a_first_value_too(initializer):
+    assert np.shape(values(initializer, ())) == ()

@@ -8,16 +8,21 @@ import textwrap
 import h5py
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import nacre
-from nacre import InputLayer, Net
+from nacre import ConfigError, InputLayer, Net
+from nacre.cli.app import nacre as command
 from nacre.config import load
+from nacre.testing import backends
 
 LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
 KINDS = [kind for kind in nacre.registry().kinds() if kind not in ("backend", "command", "kernel", "layer_of")]
 PAGES = [offer for kind in KINDS for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
 WHOLE = ("label", "index")
 """Bottoms of these names hold whole numbers."""
+DISTRIBUTIONS = ("prob", "target")
+"""Rows of bottoms of these names add up to 1."""
 
 
 def example_of(cls):
@@ -35,6 +40,15 @@ def shapes_of(text, key):
         assert len(names) == len(shapes), f"{line}: tell the shape of each behind it"
         found.update(zip(names, shapes, strict=True))
     return found
+
+
+def fed(text, layers):
+    """Give a source for each bottom that none of the layers writes."""
+    return [
+        InputLayer(name=f"input-{name}", tops=[name], shape=shape[1:], batch_size=shape[0])
+        for name, shape in shapes_of(text, "bottoms").items()
+        if not any(name in getattr(layer, "tops", ()) for layer in layers)
+    ]
 
 
 @pytest.fixture
@@ -62,20 +76,41 @@ def test_the_example_runs(offer, data):
     bottoms, tops = shapes_of(text, "bottoms"), shapes_of(text, "tops")
     blobs = {*getattr(layers[-1], "bottoms", ()), *getattr(layers[-1], "tops", ())}
     assert blobs <= {*bottoms, *tops}, "tell the shapes of bottoms and tops behind them"
-    inputs = [
-        InputLayer(name=f"input-{name}", tops=[name], shape=shape[1:], batch_size=shape[0])
-        for name, shape in bottoms.items()
-        if not any(name in getattr(layer, "tops", ()) for layer in layers)
-    ]
+    inputs = fed(text, layers)
     with Net("example", [*inputs, *layers], backend="numpy", keep="all") as net:
         random = np.random.default_rng(0)
         for name in (one.tops[0] for one in inputs):
             shape = bottoms[name]
             values = random.integers(0, 2, shape) if name.startswith(WHOLE) else random.uniform(0.1, 0.9, shape)
-            net.write(name, values)
+            net.write(name, values / values.sum(-1, keepdims=True) if name in DISTRIBUTIONS else values)
         net.feed()
         net.forward()
         assert {name: net.blob(name).shape for name in tops} == tops
+
+
+AXES = [offer for offer in LAYERS if "axis" in [field.name for field in nacre.registry().open_offer(offer).fields()]]
+
+
+@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize("axis", [7, -7])
+@pytest.mark.parametrize("offer", AXES, ids=lambda offer: offer.name)
+def test_an_axis_that_is_not_there_is_refused(offer, axis, backend, data):
+    """By a kernel as by the layer's own code; the error names layer and field."""
+    text = re.sub(r"^(axis|n_axes) = .*\n", "", example_of(nacre.registry().open_offer(offer)) + "\n", flags=re.M)
+    (data / "net.toml").write_text(f"{text}axis = {axis}\n")
+    layers = load("net.toml").layers
+    with pytest.raises(ConfigError, match=rf"{layers[-1].name}: .*axis={axis}"):
+        Net("n", [*fed(text, layers), *layers], backend=backend)
+
+
+@pytest.mark.parametrize("offer", LAYERS, ids=lambda offer: offer.name)
+def test_the_page_of_a_layer_has_all_its_sections(offer):
+    page = CliRunner().invoke(command, ["layers", f"layer/{offer.name}"]).output
+    prose = re.sub(r"`[^`]*`", "", page.partition("\nExample:\n")[0])
+    assert re.search(r"\w(\[[^\]\n]*\])* = \S", prose), "there is no formula: y = ..."
+    for section in ("Example:", "traits: ", "field +type +default +what it is", "types:", "kernels[:,] "):
+        assert re.search(rf"^{section}", page, re.M), f"there is no '{section}'"
+    assert re.search(r"\(\w+(, \w+)*,?\)", page), "there are no shapes"
 
 
 @pytest.mark.parametrize("offer", PAGES, ids=lambda offer: f"{offer.kind}/{offer.name}")

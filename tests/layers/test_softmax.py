@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, Trial, assert_close
+from nacre.testing import Example, Trial, assert_close, backends
 from nacre_layers import InnerProductLayer, SoftmaxLayer, SoftmaxLossLayer
 
 
@@ -46,10 +46,11 @@ def test_large_scores_do_not_overflow():
     assert_close(trial.results()[0], [[0.5, 0.5, 0]])
 
 
-@pytest.mark.parametrize("axis", [0, 2, -2, -3])
-def test_the_axis_must_not_be_that_of_the_batch(axis):
+@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize("axis", [0, 2, 7, -2, -3])
+def test_the_axis_must_be_there_and_not_that_of_the_batch(axis, backend):
     with pytest.raises(ConfigError, match=f"y: axis={axis}, but"):
-        Net("n", [InputLayer(tops=["x"], shape=3), SoftmaxLayer(bottoms=["x"], tops=["y"], axis=axis)], backend="numpy")
+        Net("n", [InputLayer(tops=["x"], shape=3), SoftmaxLayer(bottoms=["x"], tops=["y"], axis=axis)], backend=backend)
 
 
 def test_a_bottom_without_gradient():  # in Mocha.jl such a layer was refused in a net that is trained

@@ -123,6 +123,11 @@ def test_labels_of_another_shape(shape):
         loss_net(np.zeros((3, 4)), np.zeros(shape))
 
 
+def test_one_hot_labels_are_told_where_to_go():
+    with pytest.raises(ConfigError, match=r"but \(3, 1\) is needed .*\n.*: SoftlabelSoftmaxLoss takes one-hot"):
+        loss_net(np.zeros((3, 4)), np.zeros((3, 4)))
+
+
 def test_a_certain_miss_has_a_finite_loss():
     net = loss_net([[1e4, -1e4]], [1])
     assert 600 < net.forward() < math.inf

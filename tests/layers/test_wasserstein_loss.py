@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agreement import GRADIENT, Agreement
 from losses import WEIGHT, loss_and_gradients
-from nacre import ConfigError
+from nacre import ConfigError, DataError
 from nacre.testing import Example, assert_close, assert_near
 from nacre_layers import WassersteinLossLayer
 
@@ -114,6 +114,23 @@ def test_bad_fields():
         WassersteinLossLayer(bottoms=["a", "b"], cost=DISTANCES, sharpness=0)
     with pytest.raises(ConfigError, match="sinkhorn_iter=0, but it must be above 0"):
         WassersteinLossLayer(bottoms=["a", "b"], cost=DISTANCES, sharpness=1, sinkhorn_iter=0)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ([-0.5, 1.0, 0.5], "tested: bottom 'bottom{}' holds -0.5, which is no probability"),
+        ([0.0, 0.0, 1.5], "tested: bottom 'bottom{}' holds 1.5, which is no probability"),
+        ([0.5, 0.5, 0.5], "tested: record 1 of the batch in bottom 'bottom{}' adds up to 1.5, but a distribution"),
+    ],
+)
+def test_bottoms_that_are_no_distributions(place, wrong, message):
+    bottoms = [np.full((2, 3), 1 / 3), np.full((2, 3), 1 / 3)]
+    bottoms[place][1] = wrong
+    with pytest.raises(DataError, match=message.format(place)):
+        loss_and_gradients(WassersteinLossLayer, *bottoms, cost=DISTANCES, sharpness=1)
+    loss_and_gradients(WassersteinLossLayer, *bottoms, cost=DISTANCES, sharpness=1, rows=1)
 
 
 def test_bottoms_that_do_not_fit():

@@ -10,7 +10,7 @@ import pytest
 from nacre import ConfigError, Solver
 from nacre_data import HDF5Store
 from nacre_solvers import SGD, LearningCurve, ValidationPerformance
-from nacre_solvers.learning_curve import table
+from nacre_solvers.learning_curve import ENDINGS, table
 from toy_training import Reports, toy_net
 
 
@@ -108,16 +108,22 @@ def test_a_table_leaves_blank_what_is_not_known() -> None:
     assert data == b"iteration,training loss,test loss,test accuracy\n1,0.5,,\n2,0.25,0.75,1.0\n"
 
 
-@pytest.mark.parametrize("path", ["none/curve.png", "curve.picture"])
-def test_what_cannot_be_written_is_a_warning_after_the_training(tmp_path: Path, path: str) -> None:
+def test_what_cannot_be_written_is_a_warning_after_the_training(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    reports = Reports()
-    training = solver(LearningCurve(path=tmp_path / path), max_iter=3).solve(toy_net(), reports=[reports])
+    reports, path = Reports(), tmp_path / "none/curve.png"
+    training = solver(LearningCurve(path=path), max_iter=3).solve(toy_net(), reports=[reports])
     assert training.iteration == 3
     assert "curve" not in training.info
-    assert f"{tmp_path / path}: no learning curve: " in reports["warning"][0]["message"]
+    assert f"{path}: no learning curve: " in reports["warning"][0]["message"]
 
 
 def test_bad_fields() -> None:
     with pytest.raises(ConfigError, match="path=None, but it must be a path"):
         LearningCurve(path=None)
+    with pytest.raises(ConfigError, match=r"path='curve.xyz', but a picture is \.png, \.svg, "):
+        LearningCurve(path="curve.xyz")
+
+
+def test_every_ending_can_be_drawn() -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    assert {ending[1:] for ending in ENDINGS} <= set(figures.Figure().canvas.get_supported_filetypes())

@@ -249,6 +249,8 @@ def test_a_training_ends_that_gets_no_better(losses: list[float], fields: Any, i
 def test_it_says_why() -> None:
     reason = stopped([5, 4, 4, 4, 1], patience=2).stopped
     assert reason == "EarlyStopping (loss of validation: the best was 4 in iteration 2)"
+    reason = stopped([5, 4.9, 4.8, 4.95, 1], patience=3, min_delta=0.5).stopped  # the best, though it begins no count
+    assert reason == "EarlyStopping (loss of validation: the best was 4.8 in iteration 3)"
     reason = stopped([NAN] * 3, patience=2).stopped
     assert reason == "EarlyStopping (loss of validation: there was no number at all)"
 

@@ -145,9 +145,9 @@ def test_they_are_put_aside_before_the_first_iteration(tmp_path: Path) -> None:
     resume = load_snapshot(tmp_path / "snapshot-000010.h5", HDF5Store(), pytest.fail)
 
     def stop(_: Training) -> None:
-        raise ZeroDivisionError
+        raise KeyboardInterrupt
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(KeyboardInterrupt):
         solver(Snapshot(folder=tmp_path), At(iteration=11, what=stop)).solve(pulled_net(), resume=resume)
     assert numbers(tmp_path) == [10]
 
@@ -177,15 +177,25 @@ def test_nothing_left_to_train_writes_nothing_anew(tmp_path: Path) -> None:
     training = solver(Snapshot(folder=tmp_path)).solve(pulled_net(), resume=resume, reports=[reports])
     assert reports["snapshot"] == []
     assert training.snapshot_path == str(tmp_path / "snapshot-000020.h5")
+    told = "nothing is left to train: max_iter=20 is reached; a larger one goes on (--set solver.max_iter=...)"
+    assert reports["warning"][0]["message"] == told
 
 
 # What can go wrong
 
 
+def test_two_callbacks_for_one_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"callbacks: two of them save snapshots in one folder, .*/here; give each a"):
+        solver(Snapshot(folder="here", every_n_iter=2), Snapshot(folder=tmp_path / "here"))
+
+
 def test_the_folder_is_locked_from_before_the_training_to_its_end(tmp_path: Path) -> None:
     with (
         solver(Snapshot(folder=tmp_path)).start(pulled_net()),
-        pytest.raises(SnapshotError, match=f"another training saves its snapshots here .process {os.getpid()}"),
+        pytest.raises(
+            SnapshotError, match=f"another training in this process saves its .* here .process {os.getpid()}"
+        ),
     ):
         solver(Snapshot(folder=tmp_path)).solve(pulled_net())
     solver(Snapshot(folder=tmp_path)).solve(pulled_net())
@@ -214,6 +224,16 @@ def test_bad_numbers_overwrite_no_snapshot(tmp_path: Path) -> None:
     assert f"{tmp_path / 'snapshot-000007.h5'} is from before" in caught.value.remedy
     with SnapshotFolder(tmp_path, HDF5Store()):
         pass  # the lock is given back
+
+
+@pytest.mark.parametrize(("error", "saved"), [(ZeroDivisionError, [5, 7]), (NotFiniteError, [5])])
+def test_a_callback_that_fails_takes_no_iteration_with_it(tmp_path: Path, error: Any, saved: list[int]) -> None:
+    def fail(_: Training) -> None:
+        raise error("no such number")
+
+    with pytest.raises(error, match="no such number"):
+        solver(Snapshot(folder=tmp_path, every_n_iter=5), At(iteration=7, what=fail)).solve(pulled_net())
+    assert numbers(tmp_path) == saved
 
 
 def test_a_full_disk_is_told_and_leaves_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import ConfigError, Net, Solver
-from nacre_data import HDF5Store
+from nacre import ConfigError, DataError, Net, Solver
+from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers import InnerProductLayer
-from nacre_solvers import SGD, ValidationPerformance
+from nacre_solvers import SGD, EarlyStopping, ValidationPerformance
 from toy_training import Reports, pulled_net, records, toy_layers, toy_net, weights
 
 
@@ -94,7 +94,33 @@ def test_the_score(fields: dict[str, Any], value: Any) -> None:
 )
 def test_bad_fields(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        solver(ValidationPerformance(**fields), max_iter=2).solve(toy_net())
+        solver(ValidationPerformance(**fields), max_iter=2).start(toy_net())
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_who_listens_is_checked_before_anything_is_trained(first: bool) -> None:
+    callbacks = [ValidationPerformance(), EarlyStopping(statistic="accuracy/acuracy", higher_better=True)]
+    training = solver(*(callbacks if first else callbacks[::-1])).start(toy_net())
+    told = "EarlyStopping: statistic='accuracy/acuracy', but layer 'accuracy' has the statistics accuracy, records"
+    with pytest.raises(ConfigError, match=told):
+        training.run()
+    assert training.iteration == 0
+
+
+def test_records_that_are_not_finite_are_told_once() -> None:
+    layers = toy_layers()
+    image, label = records(23, seed=1)
+    image[[3, 20], 0] = np.nan, np.inf
+    layers[1] = MemoryDataLayer(
+        name="check", tops=["data", "label"], data=[image, label], batch_size=10, exclude=["train", "predict"]
+    )
+    reports = Reports()
+    net = Net("bad", layers, backend="numpy", dtype="float64")
+    with np.errstate(invalid="ignore"):
+        solver(ValidationPerformance(every_n_iter=5)).solve(net, reports=[reports])
+    (warning,) = [report["message"] for report in reports["warning"]]
+    told = "validation: blob 'data' of layer 'check': not all numbers of 2 of 23 records are finite"
+    assert warning.startswith(told)
 
 
 def test_a_net_without_a_source_in_that_phase() -> None:
@@ -102,6 +128,30 @@ def test_a_net_without_a_source_in_that_phase() -> None:
     with pytest.raises(
         ConfigError, match=r"no net in phase 'validation': .*'data', which no layer writes\n  give it a s"
     ):
+        solver(ValidationPerformance()).solve(net)
+
+
+def test_a_net_whose_records_have_another_shape() -> None:
+    layers = toy_layers()
+    image, label = records(23, seed=1)
+    layers[1] = MemoryDataLayer(
+        name="check", tops=["data", "label"], data=[image[:, :5], label], batch_size=10, exclude=["train", "predict"]
+    )
+    net = Net("other records", layers, backend="numpy", dtype="float64")
+    told = r"'data' have the shape \(6,\) from layer 'train', but \(5,\) from layer 'check'\n  let both sources"
+    with pytest.raises(ConfigError, match=told):
+        solver(ValidationPerformance()).solve(net)
+
+
+def test_a_label_that_is_none_says_whose_batch_it_is_in() -> None:
+    layers = toy_layers()
+    image, label = records(23, seed=1)
+    label[14] = 3
+    layers[1] = MemoryDataLayer(
+        name="check", tops=["data", "label"], data=[image, label], batch_size=10, exclude=["train", "predict"]
+    )
+    net = Net("bad label", layers, backend="numpy", dtype="float64")
+    with pytest.raises(DataError, match=r"phase 'validation', batch 1 of layer 'check': .* label 3 of record 4 of the"):
         solver(ValidationPerformance()).solve(net)
 
 

@@ -26,9 +26,10 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     copy between memories that the net needs.
     """
     from ..show import first_line
+    from .inputs import fed
     from .screen import print_json
 
-    file = read_net(net, sets, seed)
+    file = fed(read_net(net, sets, seed), phase)
     made = file.net(phase, backend=backend, allocate=False, fallback="warn")
     explained = explain(file, made)
     if as_json:

@@ -56,7 +56,7 @@ def command(
     from ..testing import check_net_gradients
     from .screen import print_json, print_table, working
 
-    file = read_net(net, sets, seed)
+    file = read_net(net, sets, seed).without_outputs()
     fresh = dataclasses.replace(file, layers=tuple(dataclasses.replace(layer) for layer in file.layers))
     with fresh.net("train", backend=backend, dtype="float64", compute=None) as made:
         _move(made)

@@ -24,13 +24,14 @@ def command(
     from ..durable import atomic_write
     from ..errors import ConfigError, DataError
     from ..graph import dot, svg
+    from .inputs import fed
 
     if kind is None:
         kind = out.suffix.removeprefix(".") if out else "svg"
         kind = "dot" if kind == "gv" else kind
         if kind not in ("svg", "dot"):
             raise ConfigError(f"{out}: a drawing is .svg or .dot", "give --format, or another name")
-    made = read_net(net, sets, None).net(phase, backend=backend, allocate=False, fallback="warn")
+    made = fed(read_net(net, sets, None), phase).net(phase, backend=backend, allocate=False, fallback="warn")
     drawing = svg(made) if kind == "svg" else dot(made)
     if out is None:
         click.echo(drawing, nl=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from math import isfinite, prod
 from pathlib import Path
@@ -19,11 +20,18 @@ NAMED = 5  # records that a warning names
 
 
 def read_inputs(
-    file: NetFile, paths: Sequence[Path], blob: str, shape: tuple[int, ...] | None, divide: float = 1.0
+    file: NetFile,
+    paths: Sequence[Path],
+    blob: str,
+    shape: tuple[int, ...] | None,
+    divide: float = 1.0,
+    *,
+    said: bool = False,
 ) -> np.ndarray[Any, Any]:
     """Read records (records, *shape) from files, one behind the other, and divide their numbers.
 
-    `shape` is None where nothing tells it. A record whose numbers are not all finite is warned of.
+    `shape` is None where nothing tells it; `said` tells that the user did, by --shape. A record
+    whose numbers are not all finite is warned of.
 
     Raises:
         DataError: a file cannot be read, or its records do not fit; the message names it.
@@ -44,7 +52,7 @@ def read_inputs(
             if path.exists():
                 raise DataError(f"{path}: not a file", "name a file with records")
             raise DataError(f"{path}: no such file", where_it_is(path))
-        part = _shaped(reader.read(path, blob, shape), shape, path)
+        part = _shaped(reader.read(path, blob, shape), shape, path, said=said)
         parts.append(part if divide == 1 else part / divide)
         _warn_of_not_finite(part, path)
     shapes = {part.shape[1:] for part in parts}
@@ -56,17 +64,47 @@ def read_inputs(
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
     """Give the shape of a record, as a source of the net file has it whose data are there, or None."""
+    batch = _known_batch(file, blob)
+    return batch and batch[1:]
+
+
+def fed(file: NetFile, phase: str) -> NetFile:
+    """Give a net file whose net has sources in a phase: in `predict`, where it has none, inputs like its other sources.
+
+    Raises:
+        DataError: nothing tells their shape.
+    """
+    from ..predict import layers_for, wanted
+
+    if phase != "predict" or any(layer.is_source and phase not in layer.exclude for layer in file.layers):
+        return file
+    want = wanted(file.layers)
+    batches = {blob: _known_batch(file, blob) for blob in want.needed}
+    if missing := [blob for blob, batch in batches.items() if batch is None]:
+        told = f"no source of {file.path} tells the shape of '{missing[0]}': its data are not here"
+        remedy = (
+            f'bring them, or add a [[layer]] with type = "Input", tops = ["{missing[0]}"], and the shape of a record'
+        )
+        raise DataError(told, f'{remedy}, and exclude = ["train", "validation", "test"]')
+    known = {blob: batch for blob, batch in batches.items() if batch}
+    layers = layers_for(want, {blob: batch[1:] for blob, batch in known.items()}, max(one[0] for one in known.values()))
+    return dataclasses.replace(file, layers=tuple(layers))
+
+
+def _known_batch(file: NetFile, blob: str) -> tuple[int, ...] | None:
     for phase in ("test", "validation", "train", "predict"):
         try:
             with file.net(phase, allocate=False, fallback="warn") as net:
                 if blob in net.schedule.final:
-                    return net.schedule.final[blob].shape[1:]
+                    return net.schedule.final[blob].shape
         except NacreError:
             continue
     return None
 
 
-def _shaped(part: np.ndarray[Any, Any], shape: tuple[int, ...] | None, path: Path) -> np.ndarray[Any, Any]:
+def _shaped(
+    part: np.ndarray[Any, Any], shape: tuple[int, ...] | None, path: Path, *, said: bool
+) -> np.ndarray[Any, Any]:
     if part.dtype.kind not in "fiub":
         raise DataError(f"{path}: an array of {part.dtype} has no numbers")
     if part.ndim == 0 or not len(part):
@@ -74,16 +112,22 @@ def _shaped(part: np.ndarray[Any, Any], shape: tuple[int, ...] | None, path: Pat
     if shape is None or part.shape[1:] == shape:
         return part
     if prod(part.shape[1:]) != prod(shape):
-        told = f"{path}: its records are of shape {part.shape[1:]}, but the net takes {shape}"
-        raise DataError(told, "scale or cut them to the net's shape")
+        who = "--shape says" if said else "the net takes"
+        remedy = "say their shape, or leave --shape out" if said else "scale or cut them to the net's shape"
+        raise DataError(f"{path}: its records are of shape {part.shape[1:]}, but {who} {shape}", remedy)
     return part.reshape(-1, *shape)
+
+
+def whole_records(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Say of each record whether it has all its numbers: none is NaN."""
+    import numpy as np
+
+    return np.logical_not(np.isnan(part).reshape(len(part), -1).any(axis=1))
 
 
 def _warn_of_not_finite(part: np.ndarray[Any, Any], path: Path) -> None:
     import numpy as np
 
-    if part.dtype.kind != "f":
-        return
     bad = np.flatnonzero(~np.isfinite(part).reshape(len(part), -1).all(axis=1)).tolist()
     if bad:
         more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""

@@ -13,19 +13,23 @@ from .options import common, json_option
 if TYPE_CHECKING:
     from ..registry import Offer
 
-NO_PARTS = ("kernel", "backend", "command", "store", "layer_of")
+NO_PARTS = ("kernel", "command", "layer_of")
 PLAIN = {"bool", "int", "float", "str", "None"}
 """Types of fields that need no word of explanation."""
 
 
 @click.command()
 @click.argument("name", required=False)
+@click.option(
+    "--all", "every", is_flag=True, help="List whatever a net file can name: neurons, solvers, callbacks, ..."
+)
 @json_option
 @common
-def command(name: str | None, as_json: bool) -> None:
+def command(name: str | None, every: bool, as_json: bool) -> None:
     """List the layers, or show the page of one.
 
-    NAME is that of a layer, or of any component: SGD, Xavier, neuron/ReLU. `distribution:Name` always works.
+    NAME is that of a layer, or of any component: SGD, Xavier, neuron/ReLU. `distribution:Name` always works. The list
+    of all components is that of --all.
     """
     from ..registry import registry
     from .screen import print_json, print_table
@@ -37,28 +41,55 @@ def command(name: str | None, as_json: bool) -> None:
             print_json(pages)
         else:
             click.echo("\n\n".join(_page(page) for page in pages))
-    elif as_json:
-        print_json([_describe(offer) for offer in here.offers("layer")])
+        return
+    offers = [offer for kind in (_kinds() if every else ["layer"]) for offer in here.offers(kind)]
+    if as_json:
+        print_json([_describe(offer) for offer in offers])
+    elif every:
+        rows = [(offer.kind.replace("_", " "), offer.name, str(offer.provenance)) for offer in offers]
+        print_table(("kind", "name", "from"), rows)
     else:
-        print_table(("layer", "from"), [(offer.name, str(offer.provenance)) for offer in here.offers("layer")])
+        print_table(("layer", "from"), [(offer.name, str(offer.provenance)) for offer in offers])
+
+
+def _kinds() -> list[str]:
+    """Give the kinds of what a net file can name, layers first."""
+    from ..registry import registry
+
+    return ["layer", *(kind for kind in registry().kinds() if kind not in ("layer", *NO_PARTS))]
 
 
 def _named(name: str) -> list[Offer]:
-    """Find what a name means: a layer, or a component of any kind."""
+    """Find what a name means: a layer, or a component of any kind.
+
+    Raises:
+        RegistryError: nobody offers it, or several do.
+    """
+    from ..errors import RegistryError, nearest
     from ..registry import registry
 
     here = registry()
     kind, slash, short = name.rpartition("/")
     if slash:
-        return [here.find(kind, short)]
-    kinds = [kind for kind in here.kinds() if kind not in NO_PARTS and here.offers(kind, name)]
-    if here.offers("layer", name) or not kinds:
+        return [here.find(kind.replace(" ", "_"), short)]
+    kinds = [kind for kind in _kinds() if here.offers(kind, name)]
+    if kinds:
+        return [here.find(kind, name) for kind in (kinds[:1] if kinds[0] == "layer" else kinds)]
+    every = [offer for kind in _kinds() for offer in here.offers(kind)]
+    if classes := [offer for offer in every if offer.target.rpartition(":")[2] == name]:  # as Python has it
+        return classes
+    try:
         return [here.find("layer", name)]
-    return [here.find(kind, name) for kind in kinds]
+    except RegistryError as error:
+        told = f"no layer and no component '{name}'{nearest(name, (offer.name for offer in every))}"
+        rest = "\n".join(error.remedy.split("\n")[1:])  # which plugins failed
+        remedy = "`nacre layers --all` lists what there is"
+        raise RegistryError(told, f"{remedy}\n{rest}" if rest else remedy) from error
 
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
     """Give what there is to know of a layer or component, as JSON-able data; a broken one has a `problem`."""
+    from ..configured import Configured
     from ..errors import NacreError
     from ..layer import TRAITS
     from ..registry import registry
@@ -81,7 +112,7 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
         described["summary"] = " ".join(doc.partition("\n\n")[0].split())
         if offer.kind == "layer":
             described["traits"] = {trait: bool(getattr(cls, trait)) for trait in TRAITS}
-        described["fields"] = describe_fields(cls)
+        described["fields"] = describe_fields(cls) if issubclass(cls, Configured) else []
         if page:
             described["doc"] = doc
             described["kernels"] = _kernels(offer, cls)
@@ -151,8 +182,8 @@ def _page(page: dict[str, Any]) -> str:
         return "\n".join([*lines, "", f"cannot be opened: {page['problem']}"])
     lines += ["", page["doc"] or "(not documented)"]
     traits = [trait for trait, value in page["traits"].items() if value]
-    if traits:
-        lines += ["", f"traits: {', '.join(traits)}"]
+    if page["kind"] == "layer":
+        lines += ["", f"traits: {', '.join(traits) or 'none'}"]
     if page["fields"]:
         rows = [
             (
@@ -175,6 +206,9 @@ def _page(page: dict[str, Any]) -> str:
     ]
     if kernels:
         lines += ["", "kernels, if none declines (elsewhere its own code runs):", *kernels]
+    elif page["kind"] == "layer":
+        neurons = "; its neuron may have some: nacre layers neuron/NAME" if page["traits"]["has_neuron"] else ""
+        lines += ["", f"kernels: none, its own code runs on every backend{neurons}"]
     return "\n".join(lines)
 
 

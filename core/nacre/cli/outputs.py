@@ -36,16 +36,19 @@ def check_classes(names: Sequence[str], array: np.ndarray[Any, Any], file: str, 
         )
 
 
-def best(array: np.ndarray[Any, Any], top: int, names: Sequence[str]) -> list[list[dict[str, Any]]]:
+def best(
+    array: np.ndarray[Any, Any], top: int, names: Sequence[str], whole: np.ndarray[Any, Any]
+) -> list[list[dict[str, Any]]]:
     """Give the highest numbers of every record: {class, name, value, percent}; percent if they are probabilities.
 
-    A record whose numbers are not all finite has none. A lone number, as a regression gives, is no class's: it has no
-    name unless there is one in `names`.
+    A record whose numbers are not all finite has none, nor has one that went in with numbers missing (NaN), as `whole`
+    tells: some backends' layers pass over them, and a class would be a guess. A lone number, as a regression gives, is
+    no class's: it has no name unless there is one in `names`.
     """
     import numpy as np
 
     flat: Any = array.reshape(len(array), -1)
-    finite: Any = np.isfinite(flat).all(axis=1)
+    finite = whole & np.isfinite(flat).all(axis=1)
     several = flat.shape[1] > 1
     shares = several and bool((flat[finite] >= 0).all() and np.allclose(flat[finite].sum(1), 1, atol=1e-3))
     rows: list[list[dict[str, Any]]] = []

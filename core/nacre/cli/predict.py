@@ -78,7 +78,7 @@ def command(
     first blob holds probabilities.
     """
     from ..predict import wanted
-    from .inputs import known_shape, read_inputs
+    from .inputs import known_shape, read_inputs, whole_records
     from .outputs import best, check_classes, print_best, read_classes
     from .screen import print_json
     from .snapshots import read_trained
@@ -89,13 +89,13 @@ def command(
     names = read_classes(classes) if classes else []
     blob = input_blob(file, want)
     known = known_shape(file, blob) if shape is None else None
-    records = read_inputs(file, inputs, blob, shape or known, divide)
+    records = read_inputs(file, inputs, blob, shape or known, divide, said=shape is not None)
     found = run_predict(file, saved, want, records, batch_size, backend, sure=known is not None)
     if classes is not None:
         check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
     if out is not None and writer is not None:
         writer.write(out, found)
-    rows = best(found[want.outputs[0]], top, names)
+    rows = best(found[want.outputs[0]], top, names, whole_records(records))
     if as_json:
         print_json([{"record": number, "classes": row} for number, row in enumerate(rows)])
     else:

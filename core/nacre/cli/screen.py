@@ -77,6 +77,12 @@ def warn(message: str) -> None:
     click.echo(f"warning: {message}", err=True)
 
 
+def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits: int = 4) -> str:
+    """Give the loss of a net as people read it; where layers report theirs too, it is the sum of them."""
+    several = sum("loss" in values for values in statistics.values()) > 1
+    return f"{'total loss' if several else 'loss'} {loss:.{digits}g}"
+
+
 def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
     """Give a layer's statistics as people read them: `accuracy: 98.61 % (355 of 360)`."""
     parts: list[str] = []
@@ -86,7 +92,7 @@ def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
             continue
         share = f"{100 * value:.2f} %" if key in ("accuracy", "error") else f"{value:.6g}"
         count = f" ({round(value * records)} of {records:.0f})" if key in ("accuracy", "error") and records else ""
-        parts.append(f"{'' if key == name else f'{key} '}{share}{count}")
+        parts.append(f"{'' if key == name != 'loss' else f'{key} '}{share}{count}")
     return f"{name}: {', '.join(parts)}" if parts else name
 
 

@@ -19,9 +19,10 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     Nothing is trained, and no memory is taken for it, however large the net is.
     """
     from ..show import HEAD, describe, head, rows, totals
+    from .inputs import fed
     from .screen import print_json, print_table
 
-    made = read_net(net, sets, seed).net(phase, backend=backend, allocate=False, fallback="warn")
+    made = fed(read_net(net, sets, seed), phase).net(phase, backend=backend, allocate=False, fallback="warn")
     described = describe(made)
     if as_json:
         print_json(described)

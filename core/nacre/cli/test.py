@@ -34,7 +34,7 @@ def command(
 
     SNAPSHOT is a file, or a folder, of which the newest is taken.
     """
-    from .screen import print_json, statistic_text
+    from .screen import loss_text, print_json, statistic_text
     from .snapshots import read_trained
 
     file, saved = read_trained(net, sets, seed, snapshot)
@@ -42,7 +42,8 @@ def command(
     if as_json:
         print_json(tested)
         return
-    click.echo(f"{phase}, after {saved.iteration} iterations: loss {tested['loss']:.6g}")
+    loss = loss_text(tested["loss"], tested["statistics"], digits=6)
+    click.echo(f"{phase}, after {saved.iteration} iterations: {loss}")
     for name, values in tested["statistics"].items():
         click.echo(f"  {statistic_text(name, values)}")
 
@@ -55,8 +56,9 @@ def run_test(file: NetFile, saved: Snapshot, phase: str, backend: str | None) ->
         DataError: the net has no source in this phase.
     """
     from ..resume import load_parameters
+    from .screen import warn
 
     with file.net(phase, backend=backend, initialise=False) as made:
         load_parameters(made, saved, strict=False)
-        loss = made.forward_epoch()
+        loss = made.forward_epoch(warn)
         return {"phase": phase, "iterations": saved.iteration, "loss": loss, "statistics": made.statistics()}

@@ -36,11 +36,13 @@ def command(
 ) -> None:
     """Time each layer, forward and backward, and the whole step.
 
-    Layers are timed one by one; the whole step is one call, as in training, and may be faster than their sum.
+    Layers are timed one by one; the whole step is one call, as in training, and may be faster than their sum. Layers
+    that only write somewhere, such as HDF5Output, are left out.
     """
+    from .inputs import fed
     from .screen import print_json, print_table
 
-    file = read_net(net, sets, seed)
+    file = fed(read_net(net, sets, seed).without_outputs(), phase)
     with file.net(phase, backend=backend) as made:
         timed = time_net(file, made, runs)
     if as_json:

@@ -24,7 +24,7 @@ from .options import net_argument, net_options, read_net
 )
 @click.option(
     "--weights",
-    default="",
+    default=None,
     metavar="FILE,...",
     help="Begin with the parameters of these snapshots, as far as names and shapes fit; a table says which did.",
 )
@@ -44,7 +44,7 @@ def command(
     net: Path,
     resume: str,
     reset_solver: bool,
-    weights: str,
+    weights: str | None,
     rename: tuple[str, ...],
     log: Path | None,
     backend: str | None,
@@ -64,6 +64,11 @@ def command(
 
     if reset_solver and not resume:
         raise ConfigError("--reset-solver is for a training that is taken up, which needs --resume")
+    if weights is not None and resume not in ("", "auto"):
+        told = "--weights is for a training that begins anew, but --resume goes on from a snapshot"
+        raise ConfigError(
+            told, "leave out one of them; --resume auto begins with the weights where there is no snapshot"
+        )
     with advised(net, sets, resume):
         file = read_net(net, sets, seed)
     training = train(file, backend, resume, log, Weights.of(weights, rename), reset_solver=reset_solver, quiet=as_json)

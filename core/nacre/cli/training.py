@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..jsonable import event_line
-from .screen import command_line, seconds_text, statistic_text
+from .screen import command_line, loss_text, seconds_text, statistic_text
 from .snapshots import resumed
 
 if TYPE_CHECKING:
@@ -32,17 +32,22 @@ class Weights:
     rename: dict[str, str]
 
     @classmethod
-    def of(cls, paths: str, renames: Sequence[str]) -> Weights | None:
-        """Read the options: files with commas between them, and THERE=HERE for each rename."""
+    def of(cls, paths: str | None, renames: Sequence[str]) -> Weights | None:
+        """Read the options: files with commas between them, None where not given; THERE=HERE for each rename."""
         from ..errors import ConfigError
 
         for one in renames:
             if "=" not in one:
                 raise ConfigError(f"--rename {one}: there is no '='", "write --rename THERE=HERE")
-        if renames and not paths:
+        if renames and paths is None:
             raise ConfigError("--rename says what is called otherwise in --weights, which is not given")
         pairs = (one.partition("=") for one in renames)
-        return cls(paths.split(","), {there: here for there, _, here in pairs}) if paths else None
+        if paths is None:
+            return None
+        files = [path.strip() for path in paths.split(",")]
+        if not all(files):
+            raise ConfigError(f"--weights {paths!r}: a name is missing", "write --weights FILE, or FILE,FILE")
+        return cls(files, {there: here for there, _, here in pairs})
 
 
 def train(
@@ -66,26 +71,26 @@ def train(
     solver = file.solver()
     snapshot = resumed(file, solver, resume)
     begun = {"plan": snapshot.state.get("plan"), "initialise": False} if snapshot else {}
-    net = file.net("train", backend=backend, **begun)
-    if not quiet:
-        click.echo(first_line(net))
+    screen = Screen(quiet=quiet)
+    reports = [screen.report]
     with ExitStack() as stack:
-        stack.callback(net.shutdown)
+        if log is not None:
+            reports.append(stack.enter_context(_logging(log)))
+        net = stack.enter_context(file.net("train", backend=backend, **begun))
+        if not quiet:
+            click.echo(first_line(net))
         if weights is not None and snapshot is None:
             loaded = net.load(weights.paths, strict=False, rename=weights.rename)
             if not quiet:
                 click.echo(loaded)
-        screen = Screen(quiet=quiet)
-        reports = [screen.report]
-        if log is not None:
-            reports.append(stack.enter_context(_logging(log)))
         training = stack.enter_context(solver.start(net, reports))
         training.info["command"] = ["nacre", *sys.argv[1:]]
         screen.training = training
         if snapshot is not None:
             training.restore(snapshot, reset_solver=reset_solver)
             if not quiet:
-                click.echo(f"going on from iteration {snapshot.iteration}")
+                passed_over = ", so --weights are not needed" if weights is not None else ""
+                click.echo(f"going on from iteration {snapshot.iteration}{passed_over}")
         with screen:
             training.run()
     return training
@@ -115,8 +120,13 @@ def _logging(path: Path) -> Generator[Any]:
 
     Single iterations are left out, or the file would grow without end.
     """
+    from ..durable import told
+    from ..errors import NacreError
+
     start = time.perf_counter()
-    with path.open("a", encoding="utf-8") as file:
+    with told(path, "cannot be written", NacreError):
+        opened = path.open("a", encoding="utf-8")
+    with opened as file:
 
         def report(event: str, data: Mapping[str, Any]) -> None:
             if event != "step":
@@ -198,13 +208,13 @@ def report_line(event: str, data: Mapping[str, Any]) -> str:
     """Give the line for a report, or "" where there is nothing to say."""
     start = f"iteration {data['iteration']}: "
     if event == "summary":
-        parts = [f"loss {data['loss']:.4g}"] if "loss" in data else []
+        parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
         parts += [f"rate {data['rate']:.3g}"] if "rate" in data else []
         parts += [f"{data['images_per_second']:,.0f} images/s"] if data.get("images_per_second") else []
         told = [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
         return start + "; ".join([", ".join(parts), *told])
     if event == "validation":
-        told = [f"loss {data['loss']:.4g}"] if "loss" in data else []
+        told = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
         told += [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
         return f"{start}{data.get('phase', 'validation')}: {'; '.join(told)}"
     if event == "snapshot":

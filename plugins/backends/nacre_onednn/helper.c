@@ -34,8 +34,9 @@ static void piece(void *data) {
 
 void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit) {
     struct share share = {machine, op, work, size, unit};
-    if (machine->parallel && machine->threads > 1 && size > unit)
-        machine->parallel(piece, &share, (unsigned)machine->threads, 0);
+    int64_t threads = op->workers && op->workers < machine->threads ? op->workers : machine->threads;
+    if (machine->parallel && threads > 1 && size > unit)
+        machine->parallel(piece, &share, (unsigned)threads, 0);
     else
         work(op, 0, size, 0);
 }
@@ -207,4 +208,4 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
 }
 
 /* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
-EXPORT int64_t nacre_helper_version(void) { return 4; }
+EXPORT int64_t nacre_helper_version(void) { return 5; }

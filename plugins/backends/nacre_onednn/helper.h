@@ -16,6 +16,7 @@ struct operation {
     void *pointers[8];
     int64_t numbers[16];
     double values[4];
+    int64_t workers; /* threads that there is scratch memory for, or 0 if it needs none of its own for each */
 };
 
 struct machine {

@@ -117,6 +117,7 @@ class LanesConvolution:
             g.images, channels, tuple(g.image), g.filters // self.groups, g.kernel, tuple(g.out), g.stride, g.pad
         )
         self.relu, self.keeps = relu, keeps
+        self.workers = number_of_threads()
         self.usual = has_lanes() and g.dilation == (1, 1)
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
@@ -150,9 +151,9 @@ class LanesConvolution:
             turned: self.weight,
             bias: self.bias,
             y: y_desc.bytes,
-            "lanes": (sizes.block + sizes.line) * number_of_threads(),
+            "lanes": (sizes.block + sizes.line) * self.workers,
         }
-        return [turning, HelperCall(buffers, CONVOLVE, (*sizes.numbers(x_desc, y_desc), int(relu)))]
+        return [turning, HelperCall(buffers, CONVOLVE, (*sizes.numbers(x_desc, y_desc), int(relu)), self.workers)]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
         """Give the calls of the gradients of weight and bias, `bias` by name as above."""
@@ -160,7 +161,7 @@ class LanesConvolution:
         before, (source, x) = into("x", x, served(x))
         also, (gradient, y) = into(top, y, served(y))
         blocks = -(-sizes.images // LANES) * (sizes.block + sizes.out[0] * sizes.line)
-        sums = 4 * LANES * SIDE * sizes.kernel[1] * sizes.channels * number_of_threads()
+        sums = 4 * LANES * SIDE * sizes.kernel[1] * sizes.channels * self.workers
         buffers = {
             source: x.bytes,
             gradient: y.bytes,
@@ -168,7 +169,7 @@ class LanesConvolution:
             bias: self.bias,
             "lanes": blocks + sums,
         }
-        return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers(x, y))]
+        return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers(x, y), self.workers)]
 
 
 class WinogradConvolution(LanesConvolution):
@@ -193,9 +194,9 @@ class WinogradConvolution(LanesConvolution):
             turned: size,
             bias: self.bias,
             y: y_desc.bytes,
-            "lanes": 4 * CELLS * tiles * (sizes.channels + 2 * LANES) * number_of_threads(),
+            "lanes": 4 * CELLS * tiles * (sizes.channels + 2 * LANES) * self.workers,
         }
-        return [tiling, HelperCall(buffers, WINOGRAD, self._numbers(sizes, x_desc, y_desc, int(relu)))]
+        return [tiling, HelperCall(buffers, WINOGRAD, self._numbers(sizes, x_desc, y_desc, int(relu)), self.workers)]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
         sizes = self.sizes

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import itertools
 import mmap
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -27,6 +28,8 @@ LONG = 0.02
 """Seconds above which two turns are enough."""
 HOPELESS = 2
 """What takes so many times as long as the best in its first turn gets no other."""
+SILENT = 2.0
+"""Seconds of trials after which people are told what they wait for."""
 PAGE = 4096
 CLEARLY = 0.97
 """What is not faster than this may be so by chance."""
@@ -88,7 +91,12 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
     candidates = CANDIDATES if any(layout_of(blob.shape, BLOCKED) == BLOCKED for blob in blobs) else CANDIDATES[:1]
     totals: dict[str, float] = dict.fromkeys(candidates, 0.0)
     taken: dict[str, list[tuple[OnednnKernel, str, Trial]]] = {candidate: [] for candidate in candidates}
-    for kernel in kernels:
+    start, told = time.monotonic(), False
+    for number, kernel in enumerate(kernels):
+        if not told and time.monotonic() - start > SILENT:
+            told = True
+            done = f"{number} of {len(kernels)} layers are done, and the choice is kept for the next start"
+            sys.stderr.write(f"onednn: trying which layouts are fastest for this net; {done}\n")
         for part in kernel.parts():
             trials = {candidate: _trials(kernel, part, _tried(candidate)) for candidate in candidates}
             time_all([trial for each in trials.values() for trial in each])

@@ -9,7 +9,7 @@ from typing import Any
 
 from .library import OPENMP, library
 
-VERSION = 4
+VERSION = 5
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
 PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
 LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}
@@ -24,6 +24,7 @@ class Operation(ctypes.Structure):
         ("pointers", ctypes.c_void_p * 8),
         ("numbers", ctypes.c_int64 * 16),
         ("values", ctypes.c_double * 4),
+        ("workers", ctypes.c_int64),
     )
 
 

@@ -259,11 +259,15 @@ class PrimitiveCall(Call):
 
 @dataclass
 class HelperCall(Call):
-    """An operation of the helper on `buffers`, {name: bytes} in the order of its pointers; without a name, none."""
+    """An operation of the helper on `buffers`, {name: bytes} in the order of its pointers; without a name, none.
+
+    `workers` is the number of threads that there is scratch memory for, where each needs its own.
+    """
 
     buffers: Mapping[str, int]
     kind: int
     numbers: Sequence[int] = ()
+    workers: int = 0
 
     @property
     def info(self) -> str:
@@ -274,7 +278,7 @@ class HelperCall(Call):
 
     def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
         pointers = tuple(addresses[name] if name else None for name in self.buffers)
-        return Operation(self.kind, pointers, tuple(self.numbers)), self
+        return Operation(self.kind, pointers, tuple(self.numbers), workers=self.workers), self
 
 
 def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:

@@ -13,7 +13,7 @@ from nacre.backend import Scalars
 from nacre.parameter import Storage
 
 from .library import library
-from .native import Operation, helper, machine
+from .native import PRIMITIVE, Operation, helper, machine
 from .primitives import Call
 
 MOST_SCALARS = 64
@@ -88,6 +88,7 @@ class Record:
                     self._refuse(failed - 1)
 
             return run
+        assert all(one.kind == PRIMITIVE for one in self.operations), "the helper's operations need the helper"
         here = library()
         execute, stream = here.execute, here.stream
         calls = [(one.pointers[0], stream, one.numbers[0], one.pointers[1]) for one in self.operations]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre_layers.softmax import SoftmaxLayer
+from nacre_layers.softmax import SoftmaxLayer, SoftmaxState
 
 from . import library as dnnl
 from .element_wise import unfit_any
@@ -26,7 +26,7 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.blobs = [backend.blob(inputs[0].shape)]
+        self.blobs = SoftmaxState(layer, backend, inputs, diffs).blobs  # which checks the axis
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         desc = describe_blob(self.blobs[0], layouts)

@@ -12,6 +12,9 @@ from .classes import Classes
 class AccuracyLayer(Layer, is_sink=True, has_stats=True):
     """The share of labels whose score is one of the `top_k` highest.
 
+    accuracy = 1 / M · Σ [rank ≤ top_k] over the M labels of rows that count, where rank counts the scores x[c] that are
+    as high as that of the label, x[label], or higher.
+
     Equal scores count against the label: it is a hit if at most `top_k` scores, its own among them, are as high as its
     own or higher. So a net that gives all classes the same score has no hits. Bottoms are the scores and the labels, as
     for SoftmaxLoss. The statistic `accuracy` is a mean over all labels of rows that count since the last reset,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
-from nacre import Identity, Layer, Names, Neuron, as_many_as, at_least
+from nacre import Identity, Layer, Names, Neuron, as_many_as, at_least, finite, one_of, positive
 
 from .aliases import AliasState
 from .neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
@@ -35,7 +36,24 @@ class ActivationState(AliasState, reads="", elementwise=True):
     """Passes the bottoms on; the net applies the neuron behind it, as for every layer that has one."""
 
 
-class IdentityLayer(ActivationLayer):
+class NeuronLayer(Layer, has_neuron=True, can_do_bp=True):
+    """A neuron as a layer that goes by its name, and has its fields."""
+
+    function: ClassVar[type[Neuron]]
+
+    bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the results"]
+
+    @cached_property
+    def neuron(self) -> Neuron:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
+        """The neuron, made of this layer's fields."""
+        return self.function(**{field.name: getattr(self, field.name) for field in self.function.fields()})
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ActivationState:
+        return ActivationState(self, backend, inputs, diffs)
+
+
+class IdentityLayer(NeuronLayer):
     """y = x: a blob under another name, without a copy. After Mocha.jl's `IdentityLayer`.
 
     Example:
@@ -45,11 +63,11 @@ class IdentityLayer(ActivationLayer):
         tops = ["features"]  # (8, 20, 12, 12)
     """
 
-    neuron: Annotated[Neuron, "the function"] = Identity()
+    function = Identity
 
 
-class ReLULayer(ActivationLayer):
-    """y = max(0, x), element by element.
+class ReLULayer(NeuronLayer):
+    """y = max(epsilon, x), element by element; the gradient passes where y > epsilon.
 
     Example:
         [[layer]]
@@ -58,10 +76,11 @@ class ReLULayer(ActivationLayer):
         tops = ["relu1"]  # (8, 20, 12, 12)
     """
 
-    neuron: Annotated[Neuron, "the function"] = ReLU()
+    function = ReLU
+    epsilon: Annotated[float, finite, "the smallest output"] = 0.0
 
 
-class SigmoidLayer(ActivationLayer):
+class SigmoidLayer(NeuronLayer):
     """y = 1 / (1 + exp(-x)), element by element.
 
     Example:
@@ -71,10 +90,10 @@ class SigmoidLayer(ActivationLayer):
         tops = ["prob"]  # (8, 1)
     """
 
-    neuron: Annotated[Neuron, "the function"] = Sigmoid()
+    function = Sigmoid
 
 
-class TanhLayer(ActivationLayer):
+class TanhLayer(NeuronLayer):
     """y = tanh(x), element by element.
 
     Example:
@@ -84,13 +103,11 @@ class TanhLayer(ActivationLayer):
         tops = ["tanh1"]  # (8, 500)
     """
 
-    neuron: Annotated[Neuron, "the function"] = Tanh()
+    function = Tanh
 
 
-class STanhLayer(ActivationLayer):
-    """y = 1.7159047 · tanh(2/3 · x), element by element. After SINGA's `STanhLayer`.
-
-    Other factors: `neuron = { type = "STanh", outer = 2.0, inner = 0.5 }`.
+class STanhLayer(NeuronLayer):
+    """y = outer · tanh(inner · x), element by element: LeCun's scaled tanh. After SINGA's `STanhLayer`.
 
     Example:
         [[layer]]
@@ -99,43 +116,45 @@ class STanhLayer(ActivationLayer):
         tops = ["stanh1"]  # (8, 500)
     """
 
-    neuron: Annotated[Neuron, "the function"] = STanh()
+    function = STanh
+    outer: Annotated[float, positive, finite, "the largest output"] = 1.7159047
+    inner: Annotated[float, positive, finite, "multiplies x"] = 2 / 3
 
 
-class LReLULayer(ActivationLayer):
-    """y = x where x > 0, else 0.01 · x, element by element.
-
-    Another slope: `neuron = { type = "LReLU", slope = 0.2 }`.
+class LReLULayer(NeuronLayer):
+    """y = x where x > 0, else slope · x, element by element; `slope` is Caffe's `negative_slope`.
 
     Example:
         [[layer]]
         type = "LReLU"
         bottoms = ["conv1"]  # (8, 20, 12, 12)
         tops = ["lrelu1"]  # (8, 20, 12, 12)
+        slope = 0.2
     """
 
-    neuron: Annotated[Neuron, "the function"] = LReLU()
+    function = LReLU
+    slope: Annotated[float, positive, finite, "slope below 0"] = 0.01
 
 
-class ELULayer(ActivationLayer):
-    """y = x where x > 0, else exp(x) - 1, element by element.
-
-    Another lowest output: `neuron = { type = "ELU", alpha = 0.5 }`.
+class ELULayer(NeuronLayer):
+    """y = x where x > 0, else alpha · (exp(x) - 1), element by element.
 
     Example:
         [[layer]]
         type = "ELU"
         bottoms = ["conv1"]  # (8, 20, 12, 12)
         tops = ["elu1"]  # (8, 20, 12, 12)
+        alpha = 0.5
     """
 
-    neuron: Annotated[Neuron, "the function"] = ELU()
+    function = ELU
+    alpha: Annotated[float, positive, finite, "the output far below 0 is -alpha"] = 1.0
 
 
-class GELULayer(ActivationLayer):
+class GELULayer(NeuronLayer):
     """y = x · Φ(x), element by element, where Φ is the standard normal distribution function.
 
-    The approximation by tanh: `neuron = { type = "GELU", approximate = "tanh" }`.
+    With `approximate = "tanh"` Φ(x) is (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
 
     Example:
         [[layer]]
@@ -144,13 +163,12 @@ class GELULayer(ActivationLayer):
         tops = ["gelu1"]  # (8, 500)
     """
 
-    neuron: Annotated[Neuron, "the function"] = GELU()
+    function = GELU
+    approximate: Annotated[str, one_of("none", "tanh"), "how Φ is computed"] = "none"
 
 
-class SiLULayer(ActivationLayer):
-    """y = x · sigmoid(x), element by element. After Caffe's `Swish`.
-
-    With sigmoid(beta · x): `neuron = { type = "SiLU", beta = 2.0 }`.
+class SiLULayer(NeuronLayer):
+    """y = x · sigmoid(beta · x), element by element. After Caffe's `Swish`.
 
     Example:
         [[layer]]
@@ -159,13 +177,12 @@ class SiLULayer(ActivationLayer):
         tops = ["silu1"]  # (8, 20, 12, 12)
     """
 
-    neuron: Annotated[Neuron, "the function"] = SiLU()
+    function = SiLU
+    beta: Annotated[float, finite, "how sharp the bend is"] = 1.0
 
 
-class SoftplusLayer(ActivationLayer):
-    """y = log(1 + exp(x)), element by element.
-
-    A sharper bend, log(1 + exp(beta · x)) / beta: `neuron = { type = "Softplus", beta = 5.0 }`.
+class SoftplusLayer(NeuronLayer):
+    """y = log(1 + exp(beta · x)) / beta, element by element.
 
     Example:
         [[layer]]
@@ -174,11 +191,12 @@ class SoftplusLayer(ActivationLayer):
         tops = ["rate"]  # (8, 1)
     """
 
-    neuron: Annotated[Neuron, "the function"] = Softplus()
+    function = Softplus
+    beta: Annotated[float, positive, finite, "how sharp the bend is"] = 1.0
 
 
 class BNLLLayer(SoftplusLayer):
-    """y = log(1 + exp(x)), element by element: `Softplus` under Caffe's name.
+    """y = log(1 + exp(beta · x)) / beta, element by element: `Softplus` under Caffe's name.
 
     Example:
         [[layer]]
@@ -188,7 +206,7 @@ class BNLLLayer(SoftplusLayer):
     """
 
 
-class ExponentialLayer(ActivationLayer):
+class ExponentialLayer(NeuronLayer):
     """y = exp(x), element by element.
 
     Example:
@@ -198,4 +216,4 @@ class ExponentialLayer(ActivationLayer):
         tops = ["sigma"]  # (8, 5)
     """
 
-    neuron: Annotated[Neuron, "the function"] = Exponential()
+    function = Exponential

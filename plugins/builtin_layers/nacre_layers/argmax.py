@@ -12,6 +12,8 @@ from .axes import axis_of, split_shape
 class ArgmaxLayer(Layer):
     """The places of the `top_k` largest numbers along `axis`, counted from 0, the largest first; or their `values`.
 
+    y[n, k] = c, where x[n, c] is the largest but k of row n; with `values` y[n, k] = x[n, c].
+
     One top for each bottom, of its shape but for `axis`, whose length becomes `top_k`: whole numbers (int64), or with
     `values` numbers of the bottom's type. Of equal numbers the first wins. There is no gradient. After Mocha.jl's
     `ArgmaxLayer` and Caffe's `ArgMax`, whose `out_max_val` is `values`, and which takes the last of equal ones.

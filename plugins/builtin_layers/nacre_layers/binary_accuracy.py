@@ -13,6 +13,8 @@ from .losses import check_alike
 class BinaryAccuracyLayer(Layer, is_sink=True, has_stats=True):
     """The share of scores that are above `threshold` where their label is, and not above it where it is not.
 
+    accuracy = 1 / M · Σ [(x > threshold) = (label > threshold)], over the M numbers of rows that count.
+
     Bottoms are the scores and the labels, of one shape; axes of length 1 may differ. The threshold is that of the
     labels too: 0 for labels -1 and 1, 0.5 for labels 0 and 1. Statistics are `accuracy`, a mean over all numbers of
     rows that count since the last reset, `records`, how many they are, and `error`, 1 - accuracy. After Mocha.jl's

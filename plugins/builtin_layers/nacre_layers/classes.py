@@ -11,6 +11,8 @@ from nacre import Array, ConfigError, DataError
 
 from .axes import axis_of, split_shape
 
+ONE_HOT = "labels are class numbers: SoftlabelSoftmaxLoss takes one-hot ones, Argmax makes numbers of them"
+
 
 class Classes:
     """What a layer over scores and labels knows of its bottoms: the axis of the classes, and which labels count.
@@ -132,5 +134,6 @@ def check_label_shape(layer: Any, prediction: tuple[int, ...], label: tuple[int,
     squeezed = prediction[:axis] + prediction[axis + 1 :]
     if label not in (full, squeezed) and not (prod(full) == full[0] and label in ((full[0],), (full[0], 1))):
         raise ConfigError(
-            f"{layer.name}: labels have the shape {label}, but {full} is needed for predictions {prediction}"
+            f"{layer.name}: labels have the shape {label}, but {full} is needed for predictions {prediction}",
+            ONE_HOT if label == prediction else "",
         )

@@ -13,6 +13,8 @@ from .axes import axis_of, check_whole, parts_along
 class ConcatLayer(Layer, can_do_bp=True):
     """Put the bottoms one behind the other along `axis`; all other axes must agree.
 
+    With `axis` 1 y[n, start_i + c] = x_i[n, c], where bottom i begins at start_i, the lengths of those before it.
+
     Bottoms of one type make a top of that type, others one of the net's. After Mocha.jl's `ConcatLayer`; axis 1 is the
     channels, and axis 0 joins batches: then all their rows must count, or it raises DataError.
 

@@ -17,11 +17,13 @@ class L2Norm(Constraint):
     threshold: Annotated[float, positive, "the largest norm"]
     axis: Annotated[int, non_negative, "the axis that counts the outputs"] = 0
 
-    def constrain(self, backend: Any, value: Array) -> None:
-        if self.axis >= value.ndim > 1:
+    def check(self, shape: tuple[int, ...]) -> None:
+        if self.axis >= len(shape) > 1:
             raise ConfigError(
-                f"L2Norm: axis={self.axis}, but a parameter of shape {value.shape} has the axes 0 to {value.ndim - 1}"
+                f"L2Norm: axis={self.axis}, but a parameter of shape {shape} has the axes 0 to {len(shape) - 1}"
             )
+
+    def constrain(self, backend: Any, value: Array) -> None:
         xp, kind = backend.xp, str(value.dtype)
         others = tuple(axis for axis in range(value.ndim) if axis != self.axis or value.ndim == 1)
         shape = [1 if axis in others else length for axis, length in enumerate(value.shape)]

@@ -68,6 +68,8 @@ class ConvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=T
 class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=True):
     """The transpose of a convolution: every number of a bottom adds its filter to the top, and tops grow by `stride`.
 
+    y[n, f, i stride + k dilation - pad] = b[f] + Σ_c W[c, f, k] x[n, c, i], summed over all i and k that lead there.
+
     Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
     Tops have (length - 1) stride + reach - 2 pad + extra along an axis, where a filter reaches over (kernel - 1)
     dilation + 1 pixels; `pad` is cut off on each side, `extra` added behind, since a convolution with that stride leads

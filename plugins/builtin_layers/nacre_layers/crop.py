@@ -31,6 +31,8 @@ from .axes import axis_of
 class CropLayer(Layer, can_do_bp=True):
     """Cut a window of `crop_size` out of each image; one top for each bottom, of its type.
 
+    y[n, c, i, j] = x[n, c, row + i, column + j], where the window begins at (row, column).
+
     Bottoms are (images, channels, rows, columns). The window lies in the middle, ((rows - crop rows) // 2, (columns -
     crop columns) // 2). In phase `train`, with `random_crop` it lies anywhere, and with `random_mirror` half of the
     windows are turned left to right; every image has draws of its own, those of number i in all bottoms the same (a
@@ -79,8 +81,9 @@ class CropLayer(Layer, can_do_bp=True):
 class CropLikeLayer(Layer, can_do_bp=True):
     """Cut out of the first bottom what has the second one's lengths, along `axis` and all axes behind it.
 
-    The top is x[..., offset : offset + length, ...]; `offset` is one number for all these axes, or one for each. The
-    second bottom only gives its shape. Raises ConfigError where the first is too small. After Caffe's `Crop`.
+    y = x[:, :, offset : offset + rows, offset : offset + columns] for images and `axis` 2; `offset` is one number for
+    all these axes, or one for each. The second bottom only gives its shape. Raises ConfigError where the first is too
+    small. After Caffe's `Crop`.
 
     Example:
         [[layer]]

@@ -10,6 +10,8 @@ from nacre import Array, Layer, LayerState, Names, exactly, fraction
 class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
     """In phase `train` each element becomes 0 with probability `ratio`; the others are divided by 1 - ratio.
 
+    y = x · [u ≥ ratio] / (1 - ratio), with a uniform u of each element's own; in all other phases y = x.
+
     The bottom, of any shape, is changed in place. In all other phases nothing is done. The mask is a function of the
     seed, the layer's name and the iteration: an element stays where the Philox uniform of its place (`nacre.random`,
     float32, C order) is `ratio` or more. Srivastava et al., "Dropout", 2014; after Mocha.jl's `DropoutLayer`.

@@ -190,8 +190,9 @@ class Divide(ElementWiseFunction):
 class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
     """One top of two or more bottoms of one shape, element by element: their sum unless another `operation` is given.
 
-    Add, Multiply, Maximum and Mean take two bottoms or more, Subtract and Divide two. After Mocha.jl's
-    `ElementWiseLayer` and Caffe's `Eltwise`.
+    y = x₁ + x₂ + ... with Add, Σ a_i x_i with its `coefficients`; x₁ x₂ ..., max(x₁, x₂, ...), (x₁ + x₂ + ...) / count,
+    x₁ - x₂ and x₁ / x₂ with Multiply, Maximum, Mean, Subtract and Divide. The last two take two bottoms, the others two
+    or more. After Mocha.jl's `ElementWiseLayer` and Caffe's `Eltwise`.
 
     Example:
         [[layer]]

@@ -14,6 +14,8 @@ from .axes import axis_of
 class FlattenLayer(Layer, can_do_bp=True):
     """Read the axes from `axis` to `end_axis` as one; one top for each bottom, and nothing is copied.
 
+    y[n, (c · H + h) · W + w] = x[n, c, h, w], for a bottom (N, C, H, W) and no field.
+
     A bottom (2, 3, 4, 5) becomes (2, 60), or with axis=2 (2, 3, 20). After Caffe's `Flatten`.
 
     Example:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Names, default, exactly
+from nacre import Array, DataError, Names, default, exactly
 
 from .losses import Loss, PairLossState
 
@@ -14,7 +14,8 @@ class GaussianKLLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
 
     That is the Kullback-Leibler divergence of normal distributions with mean μ and standard deviation σ (above 0, not
     its logarithm, nor the variance) from the standard normal one. Bottoms are two blobs of one shape, one number for
-    each distribution; both have a gradient. After Mocha.jl's `GaussianKLLossLayer`.
+    each distribution; both have a gradient. Raises DataError where a standard deviation is 0 or below. After Mocha.jl's
+    `GaussianKLLossLayer`.
 
     Example:
         [[layer]]
@@ -34,6 +35,13 @@ class GaussianKLLossState(PairLossState, reads="inputs"):
 
     def terms(self, a: Array, b: Array, out: Array) -> None:
         xp, part = self.backend.xp, self.backend.scratch(a.shape, slot=1)
+        smallest = float(xp.min(b))
+        if smallest <= 0:
+            raise DataError(
+                f"{self.layer.name}: bottom '{self.layer.bottoms[1]}' holds {smallest:g}, but a standard deviation is "
+                "above 0",
+                "put an Exponential or a Softplus below",
+            )
         xp.multiply(a, a, out=out)
         xp.multiply(b, b, out=part)
         xp.add(out, part, out=out)

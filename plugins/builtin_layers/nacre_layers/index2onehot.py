@@ -11,7 +11,7 @@ from .classes import Classes
 
 
 class Index2OnehotLayer(Layer):
-    """y[..., c, ...] is 1 where c is the class number, and 0 elsewhere; classes are counted from 0.
+    """y[n, c] = 1 where c is the class number x[n], and 0 elsewhere; classes are counted from 0.
 
     Bottoms are labels of any type, with `axis` of length 1, or (N,) for (N, 1); tops have `n_class` along `axis`, and
     are of the net's type. Rows that do not count are all 0. Raises DataError where a label is no class. There is no

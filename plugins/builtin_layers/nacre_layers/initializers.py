@@ -73,7 +73,7 @@ def fan(shape: tuple[int, ...], which: str) -> float:
 
     Axis 0 counts the outputs, axis 1 the inputs, and the others are those of a window, whose cells count for both.
     """
-    fan_in, fan_out = prod(shape[1:]), shape[0] * prod(shape[2:])
+    fan_in, fan_out = prod(shape[1:]), prod(shape[:1] + shape[2:])
     return {"in": fan_in, "out": fan_out, "average": (fan_in + fan_out) / 2}[which]
 
 

@@ -42,8 +42,8 @@ def check_alike(layer: Any, inputs: list[Any]) -> None:
         )
 
 
-def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str) -> None:
-    """Refuse numbers of the first bottom that are no probabilities; NaN passes, for whoever looks at the loss.
+def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str, place: int = 0) -> None:
+    """Refuse numbers of a bottom, the first unless said, that are no probabilities; NaN passes.
 
     Raises:
         DataError: names the number.
@@ -51,7 +51,7 @@ def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str) -> None
     for extreme in (float(backend.xp.min(x)), float(backend.xp.max(x))):
         if extreme < -SLACK or extreme > 1 + SLACK:
             raise DataError(
-                f"{layer.name}: bottom '{layer.bottoms[0]}' holds {extreme:g}, which is no probability", remedy
+                f"{layer.name}: bottom '{layer.bottoms[place]}' holds {extreme:g}, which is no probability", remedy
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from nacre import Array, LayerState, Names, Parameter, Shape, default, exactly, positive
@@ -25,6 +26,11 @@ class ParameterLayer(WeightFields, has_param=True, can_do_bp=True):
     bottoms: Annotated[Names, exactly(0), "none"] = default(())
     tops: Annotated[Names, exactly(1), "the learned blob"]
     shape: Annotated[Shape, positive, "its shape, first axis included"]
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if not self.shape:
+            yield "shape=(), but a blob has a first axis: shape = 1 makes a single number"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ParameterState:
         return ParameterState(self, backend, inputs, diffs)

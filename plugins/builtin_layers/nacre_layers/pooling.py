@@ -195,6 +195,9 @@ class Stochastic(PoolingFunction):
 class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     """Pool every channel of every image on its own; one top for each bottom.
 
+    y[n, c, i, j] = max of x[n, c, i stride - pad + k, j stride - pad + l] over k and l from 0 to kernel - 1; or another
+    `pooling` of them.
+
     Bottoms are (images, channels, rows, columns), with any number of axes behind the channels; `kernel`, `stride` and
     `pad` are one number for all of `axes`, or one for each, in pixels. The windows number ceil((length + 2 pad -
     kernel) / stride) + 1 along an axis, or floor(...) + 1 with `rounding="floor"`; a last window that misses the
@@ -240,6 +243,8 @@ class Ends(Pair):
 class ChannelPoolingLayer(Layer, can_do_bp=True):
     """Pool along one axis, as maxout does along the channels; one top for each bottom.
 
+    y[n, j] = max of x[n, j stride - front + k] over k from 0 to kernel - 1, along axis 1; or another `pooling` of them.
+
     Bottoms have any number of axes. The windows number ceil((length + front + tail - kernel) / stride) + 1; a last one
     that misses the blob is dropped. After Mocha.jl's `ChannelPoolingLayer`, whose mean is `Mean(divide_by="kernel")`.
 
@@ -266,6 +271,8 @@ class ChannelPoolingLayer(Layer, can_do_bp=True):
 
 class SPPLayer(Layer, can_do_bp=True):
     """Spatial pyramid pooling: summaries of the image, its quarters, its sixteenths, ...; one top for each bottom.
+
+    y[n, start_l + c · 4^l + w] = max of x[n, c] over window w of level l, for two axes; or another `pooling` of it.
 
     Bottoms are (images, channels, rows, columns), with any number of axes behind the channels. Level l of the pyramid
     cuts each of them into 2^l windows of ceil(length / 2^l) pixels, with what is missing as padding. Tops are (images,

@@ -12,6 +12,8 @@ from .dropout import DropoutState
 class RandomMaskLayer(Layer, can_do_bp=True, is_inplace=True):
     """In phase `train` each element of every bottom becomes 0 with probability `ratio`; the others are left alone.
 
+    y = x · [u ≥ ratio], with a uniform u of each element's own; in all other phases y = x.
+
     The bottoms, of any shapes, are changed in place, each with a mask of its own; a blob that is also needed whole is
     split before. The noise of a denoising auto-encoder. After Mocha.jl's `RandomMaskLayer`.
 

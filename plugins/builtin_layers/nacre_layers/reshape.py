@@ -14,6 +14,8 @@ from .aliases import AliasState
 class ReshapeLayer(Layer, can_do_bp=True):
     """Read every image under another shape; one top for each bottom, and nothing is copied.
 
+    y[n, i] = x[n, i], where i counts the numbers of an image in C order.
+
     `shape` is that of one image, without the batch: 0 stands for the bottom's length at this place, one -1 for what is
     left. With `axis` and `n_axes` it takes the place of these axes only: shape [2, -1] makes (5, 6, 7) of (5, 42), and
     with axis=2 it makes (5, 3, 2, 4) of (5, 3, 8). With n_axes=0 axes of length 1 come in before `axis`, and a negative

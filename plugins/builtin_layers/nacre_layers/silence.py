@@ -10,7 +10,7 @@ from nacre import Array, Layer, LayerState, Names, at_least
 class SilenceLayer(Layer, is_sink=True, can_do_bp=True):
     """Take blobs, and give them no gradient: for a top of a layer that is trained, where nothing else reads that top.
 
-    Without it such a top is an error, since it is mostly a mistake. After Caffe's `Silence`.
+    dx = 0. Without it such a top is an error, since it is mostly a mistake. After Caffe's `Silence`.
 
     Example:
         [[layer]]

@@ -12,7 +12,7 @@ from .axes import axis_of, check_whole, parts_along
 
 
 class SliceLayer(Layer, can_do_bp=True):
-    """Cut the bottom along `axis` into parts, one for each top: top i is x[..., points[i - 1] : points[i], ...].
+    """Cut the bottom along `axis` into parts, one for each top: y_i = x[:, points[i - 1] : points[i]] for axis 1.
 
     `points` are where the second part and those behind it begin, one less than there are tops; without them all parts
     are of one length. The inverse of Concat. Raises ConfigError where a part would be empty,

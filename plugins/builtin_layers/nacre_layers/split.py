@@ -8,7 +8,7 @@ from nacre import Array, Layer, LayerState, Names, at_least, exactly
 
 
 class SplitLayer(Layer, can_do_bp=True):
-    """Every top is the bottom; the gradients of the tops are added up.
+    """Every top is the bottom, y_i = x; the gradients of the tops are added up, dx = Σ dy_i.
 
     Nothing is copied: a layer that changes one branch in place gets memory of its own. After Mocha.jl's `SplitLayer`.
 

@@ -13,6 +13,8 @@ from .axes import axis_of
 class TileLayer(Layer, can_do_bp=True):
     """Put every bottom `tiles` times one behind the other along `axis`; the gradients of the tiles are added up.
 
+    With `axis` 1 y[n, c] = x[n, c mod C], for a bottom (N, C, ...) and c from 0 to tiles · C - 1.
+
     A bottom (2, 3, 4) becomes (2, 3 tiles, 4); one top for each bottom, of its type. After Caffe's `Tile`.
 
     Example:

@@ -7,13 +7,18 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, ConfigError, LayerState, Names, exactly, positive
+from nacre import Array, ConfigError, DataError, LayerState, Names, exactly, positive
 
-from .losses import FLOOR, Loss
+from .losses import FLOOR, Loss, check_probabilities
 from .number_lists import NumberLists
 
 NEVER = -1e30
 """The logarithm of 0: finite, so that differences are, and far below all others."""
+
+ROUNDING = 1e-2
+"""How far from 1 the sum of a distribution may be: bfloat16 rounds numbers by up to 0.4 %."""
+
+REMEDY = "put a Softmax below, or divide the records by their sums"
 
 
 class WassersteinLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
@@ -23,7 +28,7 @@ class WassersteinLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     every row; they may differ in size. `cost` has a row for each number of a, and a column for each of b. Plans are
     found by Sinkhorn's iteration, u = a / K(b / Kᵀu) and v = b / Kᵀu with K = exp(-sharpness · cost), P = u K v,
     computed with logarithms, so that a large `sharpness` is harmless; it takes time and memory for N · a · b numbers.
-    Where a distribution is 0 its gradient is that of 1e-20.
+    Where a distribution is 0 its gradient is that of 1e-20. Raises DataError where a bottom holds no distributions.
 
     The gradients are those of the smoothed problem, weight / N · log(u) / sharpness and log(v) / sharpness: they are
     those of the loss, up to a constant, only where `sharpness` is large, and the iteration at its end. After Mocha.jl's
@@ -76,7 +81,8 @@ class WassersteinLossState(LayerState, reads="inputs"):
 
     def forward(self, inputs: list[Array]) -> None:
         xp, self.rows = self.backend.xp, min(self.backend.rows, self.images)
-        for given, mass in zip(inputs, self.masses, strict=True):
+        for place, (given, mass) in enumerate(zip(inputs, self.masses, strict=True)):
+            self._check(place, given[: self.rows].reshape(self.rows, -1))
             self._logarithm(given[: self.rows].reshape(mass[: self.rows].shape), NEVER, mass[: self.rows])
         self.scales[0][...] = -log(self.sizes[0])
         for _ in range(self.layer.sinkhorn_iter):
@@ -90,6 +96,22 @@ class WassersteinLossState(LayerState, reads="inputs"):
         xp.multiply(plan, self.cost, out=plan)
         self.factor = self.layer.weight / self.rows
         self.loss = self.factor * xp.sum(plan)
+
+    def _check(self, place: int, x: Array) -> None:
+        """Refuse rows of a bottom that are no distributions; NaN passes, to whoever looks at the loss."""
+        xp, layer = self.backend.xp, self.layer
+        check_probabilities(layer, self.backend, x, REMEDY, place)
+        total, excess = (self.backend.scratch((self.rows,), slot=slot) for slot in (0, 1))
+        xp.sum(x, axis=1, out=total)
+        xp.subtract(total, 1.0, out=excess)
+        xp.abs(excess, out=excess)
+        worst = int(xp.argmax(excess))
+        if float(excess[worst]) > ROUNDING:
+            raise DataError(
+                f"{layer.name}: record {worst} of the batch in bottom '{layer.bottoms[place]}' adds up to "
+                f"{float(total[worst]):g}, but a distribution adds up to 1",
+                REMEDY,
+            )
 
     def _logarithm(self, mass: Array, zero: float, out: Array) -> None:
         """Write the logarithm of masses into `out`, and `zero` where there is none."""

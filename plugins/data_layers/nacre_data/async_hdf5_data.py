@@ -25,6 +25,8 @@ AHEAD = 3  # batches: one that is taken, one that is ready, one that is being re
 class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
     """Feed the records of HDF5 files as HDF5Data does, but let a thread read them chunk by chunk, ahead of their use.
 
+    y[n] = record[order[position + n]], where the position goes on by batch_size with every batch.
+
     A chunk is `chunk_size` records one behind the other in a file; at no time is more than one in memory. With
     `shuffle` the files of each pass are in a new random order, the chunks of each file are, and the records of each
     chunk: a function of the seed, the layer's name and the pass. For data that do not fit into memory, in compressed

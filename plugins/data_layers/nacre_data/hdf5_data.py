@@ -24,6 +24,8 @@ LIST_BYTES = 1 << 24  # of a list of files
 class HDF5DataLayer(RecordSourceLayer, is_source=True):
     """Feed the records of HDF5 files, as if they were one: each top is a batch of the dataset of its name.
 
+    y[n] = dataset[order[position + n]], where the position goes on by batch_size with every batch.
+
     Axis 0 of every dataset counts the records. A file named `.txt` is a list of files, one a line, relative to itself.
     Data of at most `cache_bytes` are read once, with the first batch; larger ones batch by batch. In phase `train`
     batches go on into the next pass over the records; in the others the last batch of a pass is filled up, and only its

@@ -7,19 +7,29 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
+from weakref import WeakValueDictionary
 
 from nacre import DataError, Layer, LayerState, Names, at_least, default
 from nacre.checks import Paths, exactly
 from nacre.durable import put_in_place, told
 
+_writing: WeakValueDictionary[Path, HDF5OutputState] = WeakValueDictionary()
+"""Who writes which file now: two would mix their rows."""
+
 
 class HDF5OutputLayer(Layer, is_sink=True):
     """Append every bottom to a dataset of an HDF5 file after each forward pass: the rows that count.
 
-    The file has its name when the net is shut down, and then it is complete; until then it is `.NAME.tmp` beside it.
-    Nothing is written where there was no pass, and nothing is left where an error ends the run. Raises DataError where
-    the file is there already, unless `force_overwrite`, and where it cannot be written. After Mocha.jl's
-    `HDF5OutputLayer`.
+    dataset[written : written + rows] = x[:rows], where so many rows were written before.
+
+    The file has its name when the net is shut down, and then it is complete; until then it is `.NAME.tmp` beside it,
+    which a process that is killed leaves behind, for the next run to replace. Nothing is written where there was no
+    pass, and nothing is left where an error ends the run. A file is written in one phase of a training: with
+    `ValidationPerformance`, exclude `validation` or `train`. A training that is resumed writes the rows of its own
+    passes, in place of the file of the first part where `force_overwrite` allows it: move that away if it is to stay.
+
+    Raises DataError where the file is there already, unless `force_overwrite`, where another net is writing it, and
+    where it cannot be written; ConfigError where another layer reads it. After Mocha.jl's `HDF5OutputLayer`.
 
     Example:
         [[layer]]
@@ -55,12 +65,29 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
         self.datasets: list[Any] = []
         self.broken = False
         self.handled: BaseException | None = None
+
+    def ready(self) -> None:
+        """Refuse what could not be written in the end, before anything is computed for it.
+
+        Raises:
+            DataError: the file is there already, or another net is writing it.
+        """
         self._check_free()
+        other = _writing.setdefault(self.path.resolve(), self)
+        if other is not self:
+            raise DataError(
+                f"{self.layer.name}: {self.path} is being written by layer '{other.layer.name}' of another net, "
+                f"in phase '{other.phase}'",
+                f'write it in one phase only, such as by exclude = ["{self.phase}"]'
+                if self.phase != other.phase
+                else "shut that net down first, or take another name",
+            )
 
     def _check_free(self) -> None:
         if self.path.exists() and not self.layer.force_overwrite:
             raise DataError(
-                f"{self.layer.name}: {self.path} is there already", "take another name, or set force_overwrite"
+                f"{self.layer.name}: {self.path} is there already",
+                "move it away, take another name, or set force_overwrite, by which it is replaced",
             )
 
     def forward(self, inputs: list[Any]) -> None:
@@ -96,6 +123,8 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
         """What is written has no gradient."""
 
     def shutdown(self) -> None:
+        if _writing.get(self.path.resolve()) is self:
+            del _writing[self.path.resolve()]
         if self.file is None:
             return
         file, self.file, self.datasets = self.file, None, []

@@ -34,6 +34,8 @@ class Arrays(Converted[Given, Read]):
 class MemoryDataLayer(RecordSourceLayer, is_source=True):
     """Feed the records of arrays: axis 0 counts the records, and each top is a batch (batch_size, ...) of one array.
 
+    y[n] = array[order[position + n]], where the position goes on by batch_size with every batch.
+
     The arrays are neither copied nor changed. In phase `train` batches go on into the next pass over the records; in
     the others the last batch of a pass is filled up, and only its real rows count. Labels (one whole number a record)
     become int64 blobs, all else is of the net's type. Raises DataError where the arrays hold no numbers or no records,

@@ -12,8 +12,9 @@ from nacre import Layer, LayerState, Names, at_least
 class MemoryOutputLayer(Layer, is_sink=True):
     """Keep a copy of every bottom after each forward pass: the rows that count.
 
-    `net.node_ops[name].state.outputs` has one list for each bottom, with one NumPy array for each pass;
-    `reset_outputs()` empties them. They grow until then. After Mocha.jl's `MemoryOutputLayer`.
+    outputs[bottom][pass] = x[:rows], where `net.node_ops[name].state.outputs` has a list for each bottom,
+    with one array for each pass; `reset_outputs()` empties them. They grow until then. After Mocha.jl's
+    `MemoryOutputLayer`.
 
     Example:
         [[layer]]

@@ -20,6 +20,8 @@ class BatchSizes(Sizes):
 class RandomNormalLayer(Layer, is_source=True):
     """Fill every top with numbers of the normal distribution of mean 0 and variance 1, new ones in each batch.
 
+    y = N(0, 1), each number drawn on its own.
+
     Tops are (batch_size, *output_dims), of the net's type. Batch number i is a function of the seed, the layer's name
     and i, in every phase: NumPy's `standard_normal` of `nacre.random` in float64, draw t for top t. It has no end, so
     passes (epochs) are those of the other sources. After Mocha.jl's `RandomNormalLayer`.

@@ -40,18 +40,24 @@ class EarlyStoppingState(CallbackState):
         super().__init__(callback, training)
         self.best: float | None = None
         self.best_iteration = 0
+        self.to_beat: float | None = None  # by more than min_delta: the best of when the count last began
         self.waited = 0
         Judge(callback, training, self.judge)
 
     def judge(self, value: float) -> None:
         """Count this validation; one whose value is no number is not better."""
-        best, callback = self.best, self.callback
-        gain = 0.0 if best is None else (value - best if callback.higher_better else best - value)
-        if (value == value) if best is None else gain > callback.min_delta:
-            self.best, self.best_iteration, self.waited = value, self.training.iteration, 0
+        if self._better(value, self.best, 0.0):
+            self.best, self.best_iteration = value, self.training.iteration
+        if self._better(value, self.to_beat, self.callback.min_delta):
+            self.to_beat, self.waited = value, 0
         else:
             self.waited += 1
             self.stop_if_due()
+
+    def _better(self, value: float, other: float | None, by_more_than: float) -> bool:
+        if other is None:
+            return value == value
+        return (value - other if self.callback.higher_better else other - value) > by_more_than
 
     def stop_if_due(self) -> None:
         if self.waited >= self.callback.patience:
@@ -67,9 +73,10 @@ class EarlyStoppingState(CallbackState):
         """Nothing is done at fixed times: validations tell."""
 
     def memory(self) -> Mapping[str, Any]:
-        best = {} if self.best is None else {"best": self.best}
+        best = {} if self.best is None else {"best": self.best, "to_beat": self.to_beat}
         return {"waited": self.waited, "best_iteration": self.best_iteration, **best}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self.waited, self.best_iteration = int(memory["waited"]), int(memory["best_iteration"])
         self.best = float(memory["best"]) if "best" in memory else None
+        self.to_beat = float(memory["to_beat"]) if "to_beat" in memory else self.best

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import nan
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,9 @@ from .summary import MeanLoss
 
 POINTS = 100
 """Points of the training loss over a whole training: more would show the noise of single batches."""
+
+ENDINGS = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")
+"""Of the files that matplotlib writes."""
 
 Curve = tuple[list[int], list[float]]
 
@@ -35,6 +38,10 @@ class LearningCurve(Callback):
     path: Annotated[OutputPath, "the picture: .png, .svg or .pdf; relative to the working folder"] = default(
         "learning-curve.png"
     )
+
+    def complaints(self) -> Iterator[str]:
+        if Path(self.path).suffix.lower() not in ("", *ENDINGS):
+            yield f"path={self.path!r}, but a picture is {', '.join(ENDINGS)}"
 
     def start(self, training: Training) -> CallbackState:
         return LearningCurveState(self, training)

@@ -36,13 +36,19 @@ def read_statistic(
     layer, _, key = name.rpartition("/")
     if not layer:
         return loss
+    check_statistic(asked, name, statistics, phase)
+    return statistics[layer][key]
+
+
+def check_statistic(asked: str, name: str, statistics: Mapping[str, Mapping[str, Any]], phase: str) -> None:
+    """Raise a ConfigError if there is no such layer, or if it has no statistic of this name."""
     check_layer(asked, name, statistics, phase)
-    if key not in statistics[layer]:
+    layer, _, key = name.rpartition("/")
+    if layer and key not in statistics[layer]:
         raise ConfigError(
             f"{asked}='{name}', but layer '{layer}' has the statistics {', '.join(statistics[layer])}"
             f"{nearest(key, statistics[layer])}"
         )
-    return statistics[layer][key]
 
 
 def check_layer(asked: str, name: str, statistics: Mapping[str, Any], phase: str) -> None:
@@ -58,24 +64,26 @@ class Judge:
     """Follows one statistic of the validations of a training: of all but the one that is made only because it ends.
 
     Raises:
-        ConfigError: no callback of the training validates in this phase, or no layer has such statistics.
+        ConfigError: no callback of the training validates in this phase, or no layer has such statistics; when the
+            training begins, if the layer has no statistic of this name.
     """
 
     def __init__(self, thing: Any, training: Training, judged: Any) -> None:
-        self.who, self.phase = type(thing).__name__, thing.phase
-        self.statistic, self.judged = thing.statistic, judged
+        self.asked, self.phase = f"{type(thing).__name__}: statistic", thing.phase
+        self.statistic, self.judged, self.training = thing.statistic, judged, training
         if not any(one.validates and getattr(one, "phase", "") == thing.phase for one in training.solver.callbacks):
             raise ConfigError(
-                f"{self.who}: phase='{thing.phase}', but no callback validates in this phase",
+                f"{type(thing).__name__}: phase='{thing.phase}', but no callback validates in this phase",
                 "add ValidationPerformance(every_n_iter=...) to the callbacks",
             )
         there = [one for one in training.net.layers if thing.phase not in one.exclude]
         several = sum(one.has_loss for one in there) > 1
         known = {one.name: None for one in there if one.has_stats or (one.has_loss and several)}
-        check_layer(f"{self.who}: statistic", thing.statistic, known, thing.phase)
+        check_layer(self.asked, thing.statistic, known, thing.phase)
         training.listeners.append(self.hear)
 
     def hear(self, event: str, data: Mapping[str, Any]) -> None:
+        if event == "start" and self.phase in self.training.judged:
+            check_statistic(self.asked, self.statistic, self.training.judged[self.phase], self.phase)
         if event == "validation" and data["phase"] == self.phase and not data.get("final"):
-            asked = f"{self.who}: statistic"
-            self.judged(read_statistic(asked, self.statistic, data["loss"], data["statistics"], self.phase))
+            self.judged(read_statistic(self.asked, self.statistic, data["loss"], data["statistics"], self.phase))

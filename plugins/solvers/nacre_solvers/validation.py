@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from nacre import Callback, CallbackState, ConfigError, Net, SourceState, TopologyError, Training
 from nacre.solver import Score
 
-from .statistic import PHASE, STATISTIC, check_layer, loss_complaints, read_statistic
+from .statistic import PHASE, STATISTIC, check_statistic, loss_complaints, read_statistic
 
 ASKED = "ValidationPerformance: best"
 
@@ -40,17 +40,19 @@ class ValidationState(CallbackState):
     """`ValidationPerformance` in one training: holds the net of the other phase.
 
     Raises:
-        ConfigError: there is no net in this phase, or `best` names no layer with statistics.
+        ConfigError: there is no net in this phase, or `best` names nothing that it reports.
     """
 
     def __init__(self, callback: ValidationPerformance, training: Training) -> None:
         super().__init__(callback, training)
         self.net = _make_net(training.net, callback.phase)
         try:
-            check_layer(ASKED, callback.best, self.net.statistics(), callback.phase)
+            training.judged[callback.phase] = self.net.statistics()
+            check_statistic(ASKED, callback.best, training.judged[callback.phase], callback.phase)
         except ConfigError:
             self.net.shutdown()
             raise
+        self.warned: set[str] = set()
         self.history = training.history.setdefault(callback.phase, [])
 
     def run(self) -> None:
@@ -60,7 +62,7 @@ class ValidationState(CallbackState):
         """Run the net over its records once; `told` goes into the report as well."""
         training, phase = self.training, self.callback.phase
         self.net.reset_statistics()
-        loss = self.net.forward_epoch()
+        loss = self.net.forward_epoch(self._warn)
         statistics = self.net.statistics()
         training.statistics[phase] = statistics
         self.history.append((training.iteration, loss, statistics))
@@ -68,6 +70,12 @@ class ValidationState(CallbackState):
             score = read_statistic(ASKED, self.callback.best, loss, statistics, phase)
             training.score = Score(training.iteration, score, self.callback.higher_better)
         training.report("validation", phase=phase, loss=loss, statistics=statistics, **told)
+
+    def _warn(self, message: str) -> None:
+        """Warn of the data, but only once a training: they stay the same."""
+        if message not in self.warned:
+            self.warned.add(message)
+            self.training.warn(f"{self.callback.phase}: {message}")
 
     def finish(self) -> None:
         """Validate the last iteration too; not after a signal: then the snapshot must be saved without delay."""
@@ -104,10 +112,29 @@ def _make_net(net: Net, phase: str) -> Net:
             pins=net.pins,
         )
     except TopologyError as error:
+        there = any(layer.is_source and phase not in layer.exclude for layer in net.layers)
+        told, remedy = _other_records(net, phase) if there else ("", remedy)
         raise ConfigError(
-            f"ValidationPerformance: there is no net in phase '{phase}': {error.args[0]}", remedy
+            f"ValidationPerformance: there is no net in phase '{phase}': {told or error.args[0]}",
+            remedy or error.remedy,
         ) from error
     if all(op.state.endless for op in made.ops if isinstance(op.state, SourceState)):
         made.shutdown()
         raise ConfigError(f"ValidationPerformance: no source with an end is there in phase '{phase}'", remedy)
     return made
+
+
+def _other_records(net: Net, phase: str) -> tuple[str, str]:
+    """Say which source gives records of another shape than those trained on, and what would do; "" where none does."""
+    sources = [layer for layer in net.layers if layer.is_source and phase not in layer.exclude]
+    alone = Net(f"{net.name} ({phase})", sources, backend=net.backend, phase=phase, dtype=net.dtype, allocate=False)
+    with alone:
+        for op in alone.ops:
+            for value in op.outputs:
+                trained = next((one for one in net.ops if one.is_source and value.name in one.layer.tops), None)
+                shape = next((one.shape for one in trained.outputs if one.name == value.name), ()) if trained else ()
+                if trained and shape[1:] != value.shape[1:]:
+                    told = f"records of '{value.name}' have the shape {shape[1:]} from layer '{trained.name}'"
+                    told += f", but {value.shape[1:]} from layer '{op.name}'"
+                    return told, "let both sources give records of one shape"
+    return "", ""
