@@ -28,6 +28,7 @@ MALLOC = {
     "MALLOC_TOP_PAD_": "268435456",
 }
 SECONDS = 0.4  # of each sample
+PAUSE = 0.1  # before each: threads of the side before it that still spin fall asleep
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,10 @@ class Table:
 
     def _round(self, workers: Sequence[Worker]) -> None:
         for load in self.loads:
-            seconds = {one.side: float(one.ask(f"{'loaded' if load else 'sample'} {SECONDS}")) for one in workers}
+            seconds: dict[Side, float] = {}
+            for one in workers:
+                time.sleep(PAUSE)
+                seconds[one.side] = float(one.ask(f"{'loaded' if load else 'sample'} {SECONDS}"))
             for side, taken in seconds.items():
                 if not load:
                     self.times.setdefault(side, []).append(taken)
