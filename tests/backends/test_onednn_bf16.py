@@ -27,6 +27,7 @@ from nacre_layers import (
     Tanh,
 )
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.inner_product import GEMM, PACKED, PRODUCT
 from nacre_solvers import SGD
 
 if reason := OnednnBackend.unusable():
@@ -192,3 +193,30 @@ def test_what_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # as on an older processor
     with pytest.raises(ConfigError, match="bf16 needs a processor with avx512_bf16 or AMX"):
         Net("net", layers, backend=OnednnBackend(), compute="bf16")
+
+
+@needs_bf16
+@pytest.mark.parametrize("forward", [PRODUCT, GEMM, PACKED])
+def test_weights_made_narrow_by_the_forward_pass_are_those_of_this_iteration(forward: str) -> None:
+    found: list[Any] = []
+    for data in (PRODUCT, PACKED):
+        layers: list[Layer] = [
+            InputLayer(name="in", tops="data", shape=40, batch_size=8),
+            InputLayer(name="labels", tops="label", batch_size=8),
+            InnerProductLayer(name="ip1", bottoms="data", tops="ip1", output_dim=24, neuron=ReLU()),
+            InnerProductLayer(name="ip2", bottoms="ip1", tops="ip2", output_dim=3),
+            SoftmaxLossLayer(name="loss", bottoms=["ip2", "label"]),
+        ]
+        ways = {"forward": forward, "weights": PRODUCT, "data": data}
+        plan = {"onednn": {"layout": "channels last", "ways": {"ip1": ways, "ip2": ways}}}
+        net = Net("two", layers, backend="onednn", compute="bf16", plan=plan, seed=1, input_gradients=["data"])
+        mixed_nets.fill(net)
+        assert net.plan["onednn"]["ways"] == {"ip1": ways, "ip2": ways}
+        with Solver(SGD(), lr_policy=0.5, momentum_policy=0.9).start(net) as training:
+            for _ in range(4):
+                training.step()
+        found.append((net.gradient("data"), training.loss))
+        net.shutdown()
+        net.backend.parameters.clear()
+    assert distance(found[0][0], found[1][0]) < 1e-2
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-3)

@@ -29,6 +29,7 @@ from .primitives import (
     attributes,
     call,
     free,
+    into,
     plain,
     reorder,
     strided,
@@ -40,6 +41,8 @@ Laid = Callable[..., Desc]
 PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
 """Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; and one
 with weights that are packed before as a whole, which pays where the batch is large."""
+NARROW = "Narrow weight"
+"""The weights in bf16, which the forward pass makes for both passes."""
 
 
 class InnerProductKernel(OnednnKernel, reads="inputs"):
@@ -62,6 +65,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.dtype = backend.compute
         self.x, self.y = plain(images, self.features, dtype=self.dtype), plain(images, outputs, dtype=self.dtype)
         self.weight, self.bias = plain(outputs, self.features), plain(outputs) if layer.bias else None
+        self.narrow = plain(outputs, self.features, dtype=self.dtype)
         self.row = plain(1, outputs)
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
@@ -107,9 +111,10 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         if part in ("flatten", "unflatten"):
             blob, flat = self._bottom(layouts)
             return reorder("x", blob, self.source, flat) if part == "flatten" else reorder("flat dx", flat, "dx", blob)
+        narrowing = into("weight", self.weight, self.narrow, NARROW)[0] if part == "forward" and self.shares else []
         if way == PRODUCT:
-            return getattr(self, f"_{part}_product")()
-        return getattr(self, f"_{part}")(plain if way == GEMM else free)
+            return [*narrowing, *getattr(self, f"_{part}_product")()]
+        return [*narrowing, *getattr(self, f"_{part}")(plain if way == GEMM else free)]
 
     def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
         """Describe the bottom as it lies, and flattened."""
@@ -125,12 +130,20 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         turned = strided((features, outputs), (1, features), self.dtype)
         bias = None if self.bias is None else self.row
         primitive = Primitive("matmul", library().engine, self.x, turned, bias, self.y, attributes(self.relu))
-        narrowing, (weight, _) = self._narrowed()
+        narrowing, (weight, _) = self._weight(self.narrow)
         buffers = {SRC: (self.source, self.x), WEIGHT: (weight, turned), DST: ("y", self.y)}
         return [*narrowing, call(primitive, {**buffers, **({BIAS: ("bias", self.row)} if bias else {})})]
 
-    def _narrowed(self) -> tuple[list[Call], Buffer]:
-        return self.packed("weight", self.weight, plain(*self.parameters[0].shape, dtype=self.dtype))
+    @property
+    def shares(self) -> bool:
+        """Whether the forward pass makes the weights narrow for the pass backward too."""
+        return self.dtype == "bf16" and "data" in self.parts()
+
+    def _weight(self, inner: Desc) -> tuple[list[Call], Buffer]:
+        """Give the copy of the weights that a primitive wants, if there is none yet, and what it then reads."""
+        if self.shares and inner == self.narrow:
+            return [], (NARROW, inner)
+        return self.packed("weight", self.weight, inner)
 
     def _weights_product(self) -> list[Call]:
         images, outputs = self.blobs[0].shape
@@ -146,12 +159,10 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return calls
 
     def _data_product(self) -> list[Call]:
-        narrowing, weight = self._narrowed()
+        narrowing, weight = self._weight(self.narrow)
         primitive = Primitive("matmul", library().engine, self.y, weight[1], None, self.x, attributes())
-        return [
-            *narrowing,
-            call(primitive, {SRC: (self.top, self.y), WEIGHT: weight, DST: (self.gradient, self.x)}),
-        ]
+        product = call(primitive, {SRC: (self.top, self.y), WEIGHT: weight, DST: (self.gradient, self.x)})
+        return [*narrowing, product]
 
     # As inner products, the weights as they are or as oneDNN likes them
 
@@ -163,7 +174,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     def _forward(self, laid: Laid) -> list[Call]:
         primitive = self._hint(laid)
-        packing, packed = self.packed("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
+        packing, packed = self._weight(primitive.memory(dnnl.WEIGHTS))
         buffers = {SRC: (self.source, self.x), WEIGHT: packed, DST: ("y", self.y)}
         if self.bias is not None:
             buffers[BIAS] = ("bias", self.bias)
@@ -187,6 +198,6 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             "inner_product_backward_data", library().engine,
             self.x, laid(*self.parameters[0].shape, dtype=self.dtype), self.y, self._hint(laid).desc, attributes(),
         )  # fmt: skip
-        packing, packed = self.packed("weight", self.weight, primitive.memory(dnnl.WEIGHTS))
+        packing, packed = self._weight(primitive.memory(dnnl.WEIGHTS))
         buffers = {DIFF_DST: (self.top, self.y), WEIGHT: packed, DIFF_SRC: (self.gradient, self.x)}
         return [*packing, call(primitive, buffers)]
