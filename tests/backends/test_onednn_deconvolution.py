@@ -23,8 +23,7 @@ from nacre_layers import (
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP
 from nacre_onednn.deconvolution import DeconvolutionKernel, sum_up
-from nacre_onednn.inner_product import ONE_BF16
-from nacre_onednn.kernel import OnednnKernel
+from nacre_onednn.kernel import ONE_BF16, OnednnKernel
 from nacre_onednn.library import Unimplemented, library
 from nacre_onednn.primitives import (
     BLOCKED,

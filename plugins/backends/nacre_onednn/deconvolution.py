@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -11,8 +10,7 @@ from nacre_layers.convolution import DeconvolutionLayer, Transposed
 
 from . import convolution
 from . import library as dnnl
-from .inner_product import ONE_BF16
-from .kernel import Layouts, rectify, stays_plain
+from .kernel import Layouts, make_ones, rectify, stays_plain
 from .library import Unimplemented, library
 from .primitives import (
     BLOCKED,
@@ -81,13 +79,10 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
 
     def ready(self) -> None:
         images, _, *image = self.blobs[0].shape
-        narrow = self.backend.compute == "bf16"
         self.ones = {
-            "ones of pixels": self.backend.empty((prod(image),), "uint16" if narrow else "float32"),
-            "ones of images": self.backend.empty((images,), "float32"),
+            "ones of pixels": make_ones(self.backend, prod(image), self.backend.compute),
+            "ones of images": make_ones(self.backend, images),
         }
-        self.ones["ones of pixels"][...] = ONE_BF16 if narrow else 1
-        self.ones["ones of images"][...] = 1
         super().ready()
 
     def buffers(self) -> dict[str, Array]:
@@ -113,8 +108,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         calls = super()._forward(primitive, x, y)
         if self.layer.bias:
             return [*calls, *add_bias(y, self.layer.n_filter, self.relu)]
-        more = rectify(y) if self.relu else []
-        return [*calls, *(replace(one, buffers={**one.buffers, SRC: ("y", y)}) for one in more)]
+        return [*calls, *(rectify(y, "y") if self.relu else [])]
 
     def _in_one(self, primitive: Primitive) -> Primitive | None:
         """Give the primitive that also adds the bias and applies ReLU, if oneDNN has good code for that."""

@@ -208,4 +208,4 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
 }
 
 /* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
-EXPORT int64_t nacre_helper_version(void) { return 5; }
+EXPORT int64_t nacre_helper_version(void) { return 6; }

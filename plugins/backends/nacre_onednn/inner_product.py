@@ -10,7 +10,7 @@ from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, unfit
 from .library import library
 from .primitives import (
     BIAS,
@@ -35,7 +35,6 @@ from .primitives import (
     strided,
 )
 
-ONE_BF16 = 0x3F80
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
 PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
@@ -72,9 +71,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return self.relu
 
     def ready(self) -> None:
-        narrow = self.dtype == "bf16"
-        self.ones = self.backend.empty((1, self.blobs[0].shape[0]), "uint16" if narrow else "float32")
-        self.ones[...] = ONE_BF16 if narrow else 1
+        self.ones = make_ones(self.backend, self.blobs[0].shape[0], self.dtype)
         super().ready()
 
     def buffers(self) -> dict[str, Array]:

@@ -33,6 +33,7 @@ from .primitives import (
 )
 from .record import aligned, recorder, sizes_of
 
+ONE_BF16 = 0x3F80
 Layouts = Callable[[Own], str]
 """Gives the layout of a blob: the one that it has, or the one that is being tried."""
 
@@ -194,10 +195,18 @@ def gate(desc: Desc, into: str) -> list[Call]:
     return [call(backward, {DST: ("y", desc), DIFF_DST: ("dy", desc), DIFF_SRC: (into, desc)})]
 
 
-def rectify(desc: Desc) -> list[Call]:
-    """Give y = max(0, x)."""
+def rectify(desc: Desc, source: str = "x") -> list[Call]:
+    """Give y = max(0, x), where x may be y."""
     zero = ctypes.c_float(0)
     forward = Primitive(
         "eltwise_forward", library().engine, dnnl.FORWARD_TRAINING, dnnl.RELU, desc, desc, zero, zero, attributes()
     )
-    return [call(forward, {SRC: ("x", desc), DST: ("y", desc)})]
+    return [call(forward, {SRC: (source, desc), DST: ("y", desc)})]
+
+
+def make_ones(backend: Any, count: int, dtype: str = "float32") -> Array:
+    """Make so many ones, with which a product adds up."""
+    narrow = dtype == "bf16"
+    ones = backend.empty((count,), "uint16" if narrow else "float32")
+    ones[...] = ONE_BF16 if narrow else 1
+    return ones

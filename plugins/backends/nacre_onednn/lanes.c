@@ -14,23 +14,35 @@ enum { HIGH = 8, PIXELS = 2, SIDE = 5 };
 
 /* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
  * two columns go together. pointers: matrix, packed; numbers: rows, columns, block, whether in bf16. */
+struct strip { /* 16 rows of it, of which the last may lack some */
+    const float *from;
+    uint32_t *to;
+    int64_t rows, columns, tiles, block;
+};
+
+/* `deep`: rows of a tile when it is turned. */
+static struct strip strip(const struct operation *op, int64_t number, int64_t deep) {
+    int64_t row = number * LANES, columns = op->numbers[1], block = op->numbers[2], tiles = (columns + LANES - 1) / LANES;
+    return (struct strip){
+        .from = (const float *)op->pointers[0] + row * columns,
+        .to = (uint32_t *)op->pointers[1] + row / block * tiles * deep * block + row % block,
+        .rows = least(LANES, op->numbers[0] - row), .columns = columns, .tiles = tiles, .block = block,
+    };
+}
+
 ON_LANES static void pack(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    int64_t rows = op->numbers[0], columns = op->numbers[1], block = op->numbers[2];
-    int64_t tiles = (columns + LANES - 1) / LANES;
     (void)worker;
-    for (int64_t strip = start; strip < stop; strip++) {
-        int64_t row = strip * LANES, count = rows - row < LANES ? rows - row : LANES;
-        const float *from = (const float *)op->pointers[0] + row * columns;
-        float *to = (float *)op->pointers[1] + row / block * tiles * LANES * block + row % block;
-        for (int64_t tile = 0; tile < tiles; tile++) {
+    for (int64_t number = start; number < stop; number++) {
+        struct strip s = strip(op, number, LANES);
+        for (int64_t tile = 0; tile < s.tiles; tile++) {
             __m512i turned[LANES];
-            __mmask16 mask = first(columns - tile * LANES);
-            for (int one = 0; one < LANES; one++)
-                turned[one] = one < count ? _mm512_maskz_loadu_epi32(mask, from + one * columns + tile * LANES)
-                                          : _mm512_setzero_si512();
+            __mmask16 mask = first(s.columns - tile * LANES);
+            for (int row = 0; row < LANES; row++)
+                turned[row] = row < s.rows ? _mm512_maskz_loadu_epi32(mask, s.from + row * s.columns + tile * LANES)
+                                           : _mm512_setzero_si512();
             transpose(turned);
             for (int column = 0; column < LANES; column++)
-                _mm512_storeu_si512(to + (tile * LANES + column) * block, turned[column]);
+                _mm512_storeu_si512(s.to + (tile * LANES + column) * s.block, turned[column]);
         }
     }
 }
@@ -42,26 +54,22 @@ static inline __attribute__((always_inline, target("avx512f,avx512bf16"))) __m51
 
 __attribute__((target("avx512f,avx512bf16"))) static void pack_narrow(
     const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    int64_t rows = op->numbers[0], columns = op->numbers[1], block = op->numbers[2];
-    int64_t tiles = (columns + LANES - 1) / LANES;
     (void)worker;
-    for (int64_t strip = start; strip < stop; strip++) {
-        int64_t row = strip * LANES, count = rows - row < LANES ? rows - row : LANES;
-        const float *from = (const float *)op->pointers[0] + row * columns;
-        uint32_t *to = (uint32_t *)op->pointers[1] + row / block * tiles * LANES / 2 * block + row % block;
-        for (int64_t tile = 0; tile < tiles; tile += 2) { /* two tiles fill a register with pairs */
+    for (int64_t number = start; number < stop; number++) {
+        struct strip s = strip(op, number, LANES / 2);
+        for (int64_t tile = 0; tile < s.tiles; tile += 2) { /* two tiles fill a register with pairs */
             __m512i turned[LANES];
-            __mmask16 mask = first(columns - tile * LANES), next = 0;
-            if (tile + 1 < tiles) next = first(columns - (tile + 1) * LANES);
-            for (int one = 0; one < LANES; one++) {
-                const float *source = from + one * columns + tile * LANES;
-                turned[one] = one < count ? narrow(_mm512_maskz_loadu_ps(mask, source),
-                                                   _mm512_maskz_loadu_ps(next, source + LANES))
-                                          : _mm512_setzero_si512();
+            __mmask16 mask = first(s.columns - tile * LANES), next = 0;
+            if (tile + 1 < s.tiles) next = first(s.columns - (tile + 1) * LANES);
+            for (int row = 0; row < LANES; row++) {
+                const float *source = s.from + row * s.columns + tile * LANES;
+                turned[row] = row < s.rows ? narrow(_mm512_maskz_loadu_ps(mask, source),
+                                                    _mm512_maskz_loadu_ps(next, source + LANES))
+                                           : _mm512_setzero_si512();
             }
             transpose(turned);
             for (int pair = 0; pair < (next ? LANES : LANES / 2); pair++)
-                _mm512_storeu_si512(to + (tile * LANES / 2 + pair) * block, turned[pair]);
+                _mm512_storeu_si512(s.to + (tile * LANES / 2 + pair) * s.block, turned[pair]);
         }
     }
 }

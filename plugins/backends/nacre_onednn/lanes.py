@@ -29,9 +29,11 @@ from .primitives import (
 )
 
 LANES = 16
-CELLS, TILES_AT_ONCE, MOST_TILES, ROOM = 16, 12, 48, 1 << 19
+CELLS, TILES_AT_ONCE = 16, 12
+"""Of winograd.c: the numbers of a tile, and the tiles of a product."""
+MOST_TILES, ROOM = 48, 1 << 19
 MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
-"""Of winograd.c: the numbers of a tile; how many tiles there are at a time, and the bytes that they may take."""
+"""Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
 SIDE = 5
 """Filters whose gradients are added up together."""
 MOST = 1 << 21
@@ -185,8 +187,8 @@ class WinogradConvolution(LanesConvolution):
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
         turned, size = "Tiled weight" if self.keeps else "tiled weight", self.weight // 9 * CELLS
-        numbers = (self.sizes.filters, self.sizes.channels, int(back), self.groups)
-        tiling = HelperCall({"weight": self.weight, turned: size}, FILTERS, numbers, once=self.keeps)
+        filters = (self.sizes.filters, self.sizes.channels, int(back), self.groups)
+        tiling = HelperCall({"weight": self.weight, turned: size}, FILTERS, filters, once=self.keeps)
         fit = ROOM // (4 * CELLS * sizes.channels) // TILES_AT_ONCE * TILES_AT_ONCE
         tiles = min(MOST_TILES, max(TILES_AT_ONCE, fit))
         buffers = {
@@ -196,7 +198,8 @@ class WinogradConvolution(LanesConvolution):
             y: y_desc.bytes,
             "lanes": 4 * CELLS * tiles * (sizes.channels + 2 * LANES) * self.workers,
         }
-        return [tiling, HelperCall(buffers, WINOGRAD, self._numbers(sizes, x_desc, y_desc, int(relu)), self.workers)]
+        numbers = self._numbers(sizes, x_desc, y_desc, int(relu), tiles)
+        return [tiling, HelperCall(buffers, WINOGRAD, numbers, self.workers)]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
         sizes = self.sizes
@@ -211,9 +214,9 @@ class WinogradConvolution(LanesConvolution):
             bias: self.bias,
             "lanes": 4 * CELLS * (tiles * numbers + sizes.channels * sizes.filters),
         }
-        return [*before, *also, HelperCall(buffers, WINOGRAD_WEIGHTS, self._numbers(sizes, x, y, 0))]
+        return [*before, *also, HelperCall(buffers, WINOGRAD_WEIGHTS, self._numbers(sizes, x, y, 0, tiles))]
 
-    def _numbers(self, sizes: Sizes, x: Desc, y: Desc, relu: int) -> tuple[int, ...]:
-        """Give the numbers of winograd.c: sizes, whether bottom and top lie in blocks, whether ReLU, and groups."""
+    def _numbers(self, sizes: Sizes, x: Desc, y: Desc, relu: int, tiles: int) -> tuple[int, ...]:
+        """Give the numbers of winograd.c: sizes, whether bottom and top are in blocks, whether ReLU, groups, tiles."""
         there = (sizes.images, sizes.channels, *sizes.image, sizes.filters, *sizes.out, *sizes.pad)
-        return (*there, int(is_blocked(x)), int(is_blocked(y)), relu, self.groups)
+        return (*there, int(is_blocked(x)), int(is_blocked(y)), relu, self.groups, tiles)

@@ -9,7 +9,7 @@ from typing import Any
 
 from .library import OPENMP, library
 
-VERSION = 5
+VERSION = 6
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
 PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
 LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}

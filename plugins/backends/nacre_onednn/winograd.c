@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__)
 
-enum { CELLS = 16, TILES = 12, EIGHT = 8, MOST_TILES = 48, ROOM = 1 << 19, MOST_OF_ALL = 1 << 10, ROOM_OF_ALL = 1 << 21 };
+enum { CELLS = 16, TILES = 12, EIGHT = 8 };
 
 /* Filters (filters, channels, 3, 3) as (cells, filters / 16, channels, 16); for the gradient of images turned by half a
  * turn, with filters and channels in each other's place. pointers: filters, result; numbers: filters, channels, whether
@@ -49,7 +49,7 @@ struct winograd {
     int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
     struct steps in, out;
     int64_t down, across, tiles; /* tiles in a column and in a row of an image, and in all */
-    int64_t room, many;          /* tiles at a time: of a worker, and of all for the gradient of the filters */
+    int64_t room;                /* tiles at a time: of a worker, or of all for the gradient of the filters */
 };
 
 static struct steps steps(int64_t channels, int64_t height, int64_t width, int64_t blocked) {
@@ -121,18 +121,26 @@ static struct winograd winograd(const int64_t *n) {
     struct winograd w = {
         .images = n[0], .channels = n[1], .height = n[2], .width = n[3],
         .filters = n[4], .out_height = n[5], .out_width = n[6], .above = n[7], .beside = n[8],
-        .in = steps(n[12] * n[1], n[2], n[3], n[9]), .out = steps(n[12] * n[4], n[5], n[6], n[10]),
+        .in = steps(n[12] * n[1], n[2], n[3], n[9]), .out = steps(n[12] * n[4], n[5], n[6], n[10]), .room = n[13],
     };
     w.down = (w.out_height + 1) / 2, w.across = (w.out_width + 1) / 2, w.tiles = w.images * w.down * w.across;
-    w.many = least(MOST_OF_ALL, most(MOST_TILES, ROOM_OF_ALL / (4 * CELLS * (w.channels + w.filters))));
-    w.room = least(MOST_TILES, most(TILES, ROOM / (4 * CELLS * w.channels) / TILES * TILES));
     return w;
+}
+
+/* Where the results of a tile are: the image, and the first row and column. */
+struct place {
+    int64_t image, row, column;
+};
+
+static struct place place(const struct winograd *w, int64_t tile) {
+    int64_t line = tile / w->across;
+    return (struct place){line / w->down, 2 * (line % w->down), 2 * (tile % w->across)};
 }
 
 /* y = x * w + b, and ReLU behind it. pointers: x, what `filters` gave, b or NULL, y, scratch for each worker: what tiles
  * become, and their results; numbers: images, channels, rows and columns of x, filters, rows and columns of y, padding
- * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU, groups; channels and filters are those of
- * a group. Pieces are so many tiles as there is room for. */
+ * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU, groups, tiles at a time; channels and filters
+ * are those of a group. Pieces are so many tiles as there is room for. */
 ON_LANES static void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct winograd w = winograd(op->numbers);
     const float *x = op->pointers[0], *v = op->pointers[1], *bias = op->pointers[2];
@@ -142,11 +150,10 @@ ON_LANES static void strips(const struct operation *op, int64_t start, int64_t s
     for (int64_t strip = start; strip < stop; strip++) {
         int64_t begin = strip * w.room, count = least(w.room, w.tiles - begin);
         for (int64_t tile = 0; tile < count; tile++) {
-            int64_t number = begin + tile, column = number % w.across, row = number / w.across % w.down;
-            const float *image = x + number / w.across / w.down * w.in.image;
+            struct place at = place(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
-                transform(image + part * w.in.part, &w.in, 2 * row - w.above, 2 * column - w.beside, w.height, w.width,
-                          u + tile * w.channels + part * LANES, plane);
+                transform(x + at.image * w.in.image + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside,
+                          w.height, w.width, u + tile * w.channels + part * LANES, plane);
         }
         for (int64_t part = 0; part < parts; part += 2) {
             int wide = part + 1 < parts;
@@ -160,13 +167,13 @@ ON_LANES static void strips(const struct operation *op, int64_t start, int64_t s
                         product(u + cell * plane + tile * w.channels, weights, to, w.channels, 0);
                 }
             for (int64_t tile = 0; tile < count; tile++) {
-                int64_t number = begin + tile, column = number % w.across, row = number / w.across % w.down;
-                float *image = y + number / w.across / w.down * w.out.image;
+                struct place at = place(&w, begin + tile);
+                float *corner = y + at.image * w.out.image + at.row * w.out.row + at.column * w.out.pixel;
                 for (int half = 0; half <= wide; half++)
                     back(m + (tile * 2 + half) * LANES, w.room * 2 * LANES,
                          bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(), (int)op->numbers[11],
-                         image + (part + half) * w.out.part + 2 * row * w.out.row + 2 * column * w.out.pixel, &w.out,
-                         (int)least(2, w.out_height - 2 * row), (int)least(2, w.out_width - 2 * column));
+                         corner + (part + half) * w.out.part, &w.out, (int)least(2, w.out_height - at.row),
+                         (int)least(2, w.out_width - at.column));
             }
         }
     }
@@ -197,19 +204,19 @@ IN_PLACE void spread(const float *dy, const struct steps *s, int rows, int colum
  * first tile. Pieces are tiles here, ... */
 ON_LANES static void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct winograd w = winograd(op->numbers);
-    float *u = op->pointers[4], *e = u + CELLS * w.many * w.channels;
+    float *u = op->pointers[4], *e = u + CELLS * w.room * w.channels;
     (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
-        int64_t number = op->numbers[11] + tile, column = number % w.across, row = number / w.across % w.down;
-        int64_t image = number / w.across / w.down;
+        struct place at = place(&w, op->numbers[11] + tile);
+        const float *x = (const float *)op->pointers[0] + at.image * w.in.image;
+        const float *dy = (const float *)op->pointers[1] + at.image * w.out.image;
         for (int64_t part = 0; part < w.channels / LANES; part++)
-            transform((const float *)op->pointers[0] + image * w.in.image + part * w.in.part, &w.in, 2 * row - w.above,
-                      2 * column - w.beside, w.height, w.width, u + tile * w.channels + part * LANES,
-                      w.many * w.channels);
-        const float *dy = (const float *)op->pointers[1] + image * w.out.image + 2 * row * w.out.row + 2 * column * w.out.pixel;
+            transform(x + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside, w.height, w.width,
+                      u + tile * w.channels + part * LANES, w.room * w.channels);
         for (int64_t part = 0; part < w.filters / LANES; part++)
-            spread(dy + part * w.out.part, &w.out, (int)least(2, w.out_height - 2 * row),
-                   (int)least(2, w.out_width - 2 * column), e + tile * w.filters + part * LANES, w.many * w.filters);
+            spread(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
+                   (int)least(2, w.out_height - at.row), (int)least(2, w.out_width - at.column),
+                   e + tile * w.filters + part * LANES, w.room * w.filters);
     }
 }
 
@@ -237,13 +244,13 @@ IN_PLACE void outer(const float *u, const float *e, float *sums, int64_t tiles, 
 /* ... a cell of eight filters here, ... */
 ON_LANES static void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct winograd w = winograd(op->numbers);
-    int64_t begin = op->numbers[11], tiles = least(w.many, w.tiles - begin), eights = w.filters / EIGHT;
+    int64_t begin = op->numbers[11], tiles = least(w.room, w.tiles - begin), eights = w.filters / EIGHT;
     (void)worker;
     for (int64_t task = start; task < stop; task++) {
         int64_t cell = task / eights, filter = task % eights * EIGHT;
-        const float *u = (const float *)op->pointers[4] + cell * w.many * w.channels;
-        const float *e = (const float *)op->pointers[4] + CELLS * w.many * w.channels + cell * w.many * w.filters + filter;
-        float *sums = (float *)op->pointers[4] + CELLS * w.many * (w.channels + w.filters) +
+        const float *u = (const float *)op->pointers[4] + cell * w.room * w.channels;
+        const float *e = (const float *)op->pointers[4] + CELLS * w.room * w.channels + cell * w.room * w.filters + filter;
+        float *sums = (float *)op->pointers[4] + CELLS * w.room * (w.channels + w.filters) +
                       (cell * w.filters + filter) * w.channels;
         for (int64_t part = 0, left = w.channels / LANES; left;) {
             int64_t parts = (left + (left + 2) / 3 - 1) / ((left + 2) / 3); /* threes, but no ones if it can be */
@@ -273,7 +280,7 @@ ON_LANES static void filters_back(const struct operation *op, int64_t start, int
     (void)worker;
     for (int64_t filter = start; filter < stop; filter++)
         for (int64_t channel = 0; channel < w.channels; channel += LANES) {
-            const float *sums = (const float *)op->pointers[4] + CELLS * w.many * (w.channels + w.filters) +
+            const float *sums = (const float *)op->pointers[4] + CELLS * w.room * (w.channels + w.filters) +
                                 filter * w.channels + channel;
             _Alignas(64) float lanes[9 * LANES];
             __m512 once[3][4];
@@ -326,9 +333,9 @@ void winograd_weights(const struct machine *machine, const struct operation *op)
                               w.filters};
     for (int64_t group = 0; group < op->numbers[12]; group++) {
         struct operation part = of_group(op, group, later);
-        for (int64_t begin = 0; begin < w.tiles; begin += w.many) {
+        for (int64_t begin = 0; begin < w.tiles; begin += w.room) {
             part.numbers[11] = begin;
-            share_out(machine, &part, both, least(w.many, w.tiles - begin), 1);
+            share_out(machine, &part, both, least(w.room, w.tiles - begin), 1);
             share_out(machine, &part, add_products, CELLS * w.filters / EIGHT, 1);
         }
         share_out(machine, &part, filters_back, w.filters, 1);
