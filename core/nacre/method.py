@@ -12,6 +12,7 @@ from .placement import ALIGNMENT, Slot
 if TYPE_CHECKING:
     from .backend import View
     from .net import Net
+    from .parameter import Storage
     from .schedule import Step
     from .solver import Training
 
@@ -84,14 +85,15 @@ class MomentumPolicy(Component, kind="momentum_policy"):
 class Span:
     """A stretch of contiguous memory that a method updates in one pass: values and gradients, flat.
 
-    `rate` multiplies the learning rate. `parts` tells where each parameter lies: (name, offset, size). Padding between
-    parameters is zero, and stays zero.
+    `rate` multiplies the learning rate. `parts` tells where each parameter lies: (name, offset, size), and `storages`
+    whose memory it is. Padding between parameters is zero, and stays zero.
     """
 
     value: Array
     gradient: Array
     rate: float
     parts: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
+    storages: list[Storage] = field(default_factory=list["Storage"])
 
 
 def make_spans(slots: Sequence[Slot]) -> list[Span]:
@@ -124,7 +126,7 @@ def _span(run: Sequence[Slot]) -> Span:
     value = first.storage.arena[first.storage.offset : first.storage.offset + length]
     gradient = first.arena[first.offset : first.offset + length]
     parts = [(slot.name, slot.offset - first.offset, slot.storage.size) for slot in run]
-    return Span(value, gradient, first.parameters[0].lr, parts)
+    return Span(value, gradient, first.parameters[0].lr, parts, [slot.storage for slot in run])
 
 
 class Method(Component, kind="solver"):

@@ -95,7 +95,8 @@ class Parameter:
 class Storage:
     """The memory of one parameter, shared by all that read it: the layers of a net, and the nets of a layer.
 
-    `version` rises with every update, so that whoever keeps a packed or narrower copy knows when it is old.
+    `version` rises with every change, so that whoever keeps a packed or narrower copy knows when it is old: by one with
+    an update, and by one more with a constraint behind it.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:

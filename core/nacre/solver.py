@@ -198,7 +198,8 @@ class Training:
         calls = {id(steps): net.compile(steps) for steps in lists}  # most batches of many have the same list
         self._calls = [calls[id(steps)] for steps in lists]
         net.trainings.add(self)
-        self._storages = [slot.storage for slot in self.slots]
+        constrained = [slot.storage for slot in self.slots if f"constraint.{slot.name}" in self.choices]
+        self._changed = [*(slot.storage for slot in self.slots), *constrained]
         self.callbacks: list[CallbackState] = []
         try:
             for callback in sorted(solver.callbacks, key=lambda callback: callback.runs_last):
@@ -282,10 +283,11 @@ class Training:
             except DataError as error:
                 net.tell(error, f"iteration {iteration}, the batch")
                 raise
+            finally:  # where it fails, too: nobody knows how far the update came
+                if number + 1 == count:
+                    for storage in self._changed:
+                        storage.version += 1
             images += int(scalars["rows"])
-            if number + 1 == count:
-                for storage in self._storages:
-                    storage.version += 1
             if self.solver.check_finite:
                 losses += self._finite_loss()
         if self.solver.check_finite:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from nacre import Array, HostMemory, LayerState, NacreError, Own, open_backend
 from nacre.parameter import Storage
@@ -18,7 +19,7 @@ from .layouts import decide
 from .library import RUNTIMES, advice, find, library
 from .native import VERSION, helper
 from .primitives import PLAIN, TYPES, Call, describe, plain, reorder
-from .record import Packing, Record, Scratch, sizes_of
+from .record import Copies, Narrow, Packing, Record, Scratch, sizes_of
 from .rewrite import relu_behind_max_pooling
 
 
@@ -47,6 +48,7 @@ class OnednnBackend(HostMemory):
         self.threads = number_of_threads()
         self.scratch = Scratch()
         self.recording: Record | None = None
+        self._narrow: WeakValueDictionary[int, Narrow] = WeakValueDictionary()  # each keeps its storage
         self._process = os.getpid()
 
     def environment(self) -> dict[str, Any]:
@@ -103,17 +105,27 @@ class OnednnBackend(HostMemory):
         assert self.recording is not None, "a kernel of onednn ran outside a run"
         return self.recording
 
-    def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array], storages: Sequence[Storage] = ()) -> None:
+    def narrow(self, storage: Storage) -> Narrow:
+        """Give the copy in bf16 of a parameter, the same to all that ask."""
+        found = self.narrow_of(storage) or Narrow(storage)
+        self._narrow[id(storage)] = found
+        return found
+
+    def narrow_of(self, storage: Storage) -> Narrow | None:
+        """Give the copy in bf16 of a parameter, if somebody reads one."""
+        return self._narrow.get(id(storage))
+
+    def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array], copies: Copies | None = None) -> None:
         """Add calls to the run that is being recorded; buffers that are not given are shared scratch memory.
 
-        Calls that are made once read the parameters of `storages`.
+        Calls that are made once make `copies`.
 
         Outside a run, where somebody only looks into a blob, they are run at once.
         """
         record = self.recording or Record()
         arrays = {**self.scratch.arrays(sizes_of(calls, buffers)), **buffers}
         addresses = {name: array.ctypes.data for name, array in arrays.items()}
-        packing = Packing(storages)
+        packing = Packing(copies or Copies([]))
         for call in calls:
             into = packing.record if call.once else record
             into.add_call(call, addresses, [arrays[name] for name in call.sizes()])

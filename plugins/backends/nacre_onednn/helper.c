@@ -46,31 +46,47 @@ static void spread(const struct machine *machine, const struct operation *op, wo
     share_out(machine, op, work, size, size > ALONE ? LANES : size);
 }
 
-/* v = momentum v - rate g; w = w + v; products[worker] is the sum of w g.
- * pointers: w, g, v, scalars, products; numbers: size, place of the rate, place of the momentum; values: multiplies
- * the rate. */
-WIDE static void update(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    float *restrict w = op->pointers[0], *restrict v = op->pointers[2];
-    const float *restrict g = op->pointers[1];
-    const double *scalars = op->pointers[3];
-    float rate = (float)(scalars[op->numbers[1]] * op->values[0]), momentum = (float)scalars[op->numbers[2]];
+/* v = momentum v - rate g; w = w + v; gives the sum of w g. */
+WIDE static double move(float *restrict w, const float *restrict g, float *restrict v, int64_t size, float rate,
+                        float momentum) {
     float sums[LANES] = {0};
     double sum = 0;
-    int64_t i = start;
-    for (; i + LANES <= stop; i += LANES)
+    int64_t i = 0;
+    for (; i + LANES <= size; i += LANES)
         for (int lane = 0; lane < LANES; lane++) {
             float moved = v[i + lane] * momentum - g[i + lane] * rate;
             v[i + lane] = moved;
             w[i + lane] += moved;
             sums[lane] += w[i + lane] * g[i + lane];
         }
-    for (; i < stop; i++) {
+    for (; i < size; i++) {
         v[i] = v[i] * momentum - g[i] * rate;
         w[i] += v[i];
         sum += w[i] * g[i];
     }
     for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
-    ((double *)op->pointers[4])[worker] = sum;
+    return sum;
+}
+
+/* The same for all values; some of them have a copy in bf16, which is written along. products[worker] is the sum.
+ * pointers: w, g, v, scalars, products, what has a copy, in order; numbers: size, place of the rate, place of the
+ * momentum, how many have a copy; values: multiplies the rate. */
+static void update(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    float *w = op->pointers[0], *v = op->pointers[2];
+    const float *g = op->pointers[1];
+    const double *scalars = op->pointers[3];
+    const struct copied *copied = op->pointers[5];
+    float rate = (float)(scalars[op->numbers[1]] * op->values[0]), momentum = (float)scalars[op->numbers[2]];
+    double sum = 0;
+    int64_t at = start;
+    for (const struct copied *one = copied; one < copied + op->numbers[3]; one++) {
+        int64_t from = one->start > at ? one->start : at, to = one->stop < stop ? one->stop : stop;
+        if (from >= to) continue;
+        sum += move(w + at, g + at, v + at, from - at, rate, momentum);
+        sum += move_copied(w + from, g + from, v + from, one->to + from - one->start, to - from, rate, momentum);
+        at = to;
+    }
+    ((double *)op->pointers[4])[worker] = sum + move(w + at, g + at, v + at, stop - at, rate, momentum);
 }
 
 /* g = g + coefficient w. pointers: w, g; numbers: size; values: the coefficient. */
@@ -208,4 +224,4 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
 }
 
 /* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
-EXPORT int64_t nacre_helper_version(void) { return 6; }
+EXPORT int64_t nacre_helper_version(void) { return 7; }

@@ -8,7 +8,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT, PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS,
-       FILTERS, WINOGRAD, WINOGRAD_WEIGHTS };
+       FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, OUTER };
 enum { LANES = 16 };
 
 struct operation {
@@ -33,6 +33,15 @@ typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, 
 
 /* Divides `size` pieces among the threads; a thread's share begins at a multiple of `unit`. */
 void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit);
+
+/* Values from `start` to `stop` have a copy in bf16 at `to`. */
+struct copied {
+    int64_t start, stop;
+    uint16_t *to;
+};
+
+/* lanes.c: moves values as `update` does, and writes the copy; at its address must be room for whole registers. */
+double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum);
 
 /* lanes.c: 0, or 1 where this processor cannot do it. */
 int run_on_lanes(const struct machine *machine, const struct operation *op);

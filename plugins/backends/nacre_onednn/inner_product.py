@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from nacre import Array, Neuron
@@ -11,6 +12,7 @@ from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, unfit
+from .lanes import add_outer_products, outer_products
 from .library import library
 from .primitives import (
     BIAS,
@@ -34,14 +36,15 @@ from .primitives import (
     reorder,
     strided,
 )
+from .record import Copies, recorder
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
-PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
-"""Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; and one
-with weights that are packed before as a whole, which pays where the batch is large."""
-NARROW = "Narrow weight"
-"""The weights in bf16, which the forward pass makes for both passes."""
+PRODUCT, GEMM, PACKED, OUTER = "product", "gemm", "packed", "outer products"
+"""Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; one with
+weights that are packed before as a whole, which pays where the batch is large; and the helper's, where it is small."""
+NARROW = "narrow weight"
+"""The weights in bf16, for both passes: made by the update, or before a pass where something else changed them."""
 
 
 class InnerProductKernel(OnednnKernel, reads="inputs"):
@@ -72,10 +75,15 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     def ready(self) -> None:
         self.ones = make_ones(self.backend, self.blobs[0].shape[0], self.dtype)
+        self.copy = recorder(self.backend).narrow(self.parameters[0].storage) if self.shares else None
         super().ready()
 
     def buffers(self) -> dict[str, Array]:
-        return {**super().buffers(), "ones": self.ones}
+        narrow = {} if self.copy is None else {NARROW: self.copy.array}
+        return {**super().buffers(), "ones": self.ones, **narrow}
+
+    def copies(self) -> Copies:
+        return self.copy or super().copies()
 
     @property
     def flat(self) -> bool:
@@ -98,7 +106,10 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         ]
 
     def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
-        return (PRODUCT, GEMM, PACKED) if part in ("forward", "weights", "data") else ("",)
+        if part not in ("forward", "weights", "data"):
+            return ("",)
+        few = part == "weights" and outer_products(self.blobs[0].shape[0])
+        return (PRODUCT, GEMM, PACKED, *([OUTER] if few else []))
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         self.source, self.gradient = ("x", "dx") if self.flat else ("Flat x", "flat dx")
@@ -108,7 +119,9 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         if part in ("flatten", "unflatten"):
             blob, flat = self._bottom(layouts)
             return reorder("x", blob, self.source, flat) if part == "flatten" else reorder("flat dx", flat, "dx", blob)
-        narrowing = into("weight", self.weight, self.narrow, NARROW)[0] if part == "forward" and self.shares else []
+        if way == OUTER:
+            return self._weights_outer()
+        narrowing = self._narrowing() if part == "forward" and self.shares else []
         if way == PRODUCT:
             return [*narrowing, *getattr(self, f"_{part}_product")()]
         return [*narrowing, *getattr(self, f"_{part}")(plain if way == GEMM else free)]
@@ -133,8 +146,11 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     @property
     def shares(self) -> bool:
-        """Whether the forward pass makes the weights narrow for the pass backward too."""
+        """Whether forward and backward pass share a narrow copy of the weights."""
         return self.dtype == "bf16" and "data" in self.parts()
+
+    def _narrowing(self) -> list[Call]:
+        return [replace(one, once=True) for one in reorder("weight", self.weight, NARROW, self.narrow)]
 
     def _weight(self, inner: Desc) -> tuple[list[Call], Buffer]:
         """Give the copy of the weights that a primitive wants, if there is none yet, and what it then reads."""
@@ -154,6 +170,14 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             primitive = Primitive("matmul", library().engine, ones, self.y, None, self.row, attributes())
             calls.append(call(primitive, {SRC: ("ones", ones), WEIGHT: (self.top, self.y), DST: ("dbias", self.row)}))
         return calls
+
+    def _weights_outer(self) -> list[Call]:
+        images, outputs = self.blobs[0].shape
+        x, y = plain(images, self.features), plain(images, outputs)
+        widening, (source, _) = into(self.source, self.x, x, "wide x")
+        also, (top, _) = into(self.top, self.y, y, "wide dy")
+        bias = "" if self.bias is None else "dbias"
+        return [*widening, *also, add_outer_products(source, top, "dweight", bias, (images, outputs, self.features))]
 
     def _data_product(self) -> list[Call]:
         narrowing, weight = self._weight(self.narrow)

@@ -31,7 +31,7 @@ from .primitives import (
     describe,
     into,
 )
-from .record import aligned, recorder, sizes_of
+from .record import Copies, aligned, recorder, sizes_of
 
 ONE_BF16 = 0x3F80
 Layouts = Callable[[Own], str]
@@ -172,8 +172,11 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         return {name: array for name, array in found.items() if array is not None}
 
     def forward(self, inputs: list[Own]) -> None:
-        storages = [parameter.storage for parameter in self.parameters]
-        recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own}, storages)
+        recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own}, self.copies())
+
+    def copies(self) -> Copies:
+        """Say of which parameters the forward pass makes copies that are kept."""
+        return Copies([parameter.storage for parameter in self.parameters if parameter.storage is not None])
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         recorder(self.backend).enqueue(self.calls["backward"], {**self.buffers(), **self.own})

@@ -10,7 +10,7 @@
 
 #if defined(__x86_64__)
 
-enum { HIGH = 8, PIXELS = 2, SIDE = 5 };
+enum { HIGH = 8, PIXELS = 2, SIDE = 5, ROWS = 8 };
 
 /* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
  * two columns go together. pointers: matrix, packed; numbers: rows, columns, block, whether in bf16. */
@@ -72,6 +72,43 @@ __attribute__((target("avx512f,avx512bf16"))) static void pack_narrow(
                 _mm512_storeu_si512(s.to + (tile * LANES / 2 + pair) * s.block, turned[pair]);
         }
     }
+}
+
+enum { LARGE = 1 << 22 }; /* bytes; what is larger goes past the caches, where it would not be found again */
+
+/* Moves 16 values, or as many as the mask says: with a mask, processors store half as fast. */
+static inline __attribute__((always_inline, target("avx512f,avx512bf16"))) __m512 move_some(
+    float *w, const float *g, float *v, uint16_t *to, __m512 rate, __m512 momentum, __mmask16 mask, const int whole,
+    const int past) {
+    __m512 gradient = whole ? _mm512_loadu_ps(g) : _mm512_maskz_loadu_ps(mask, g);
+    __m512 moved = whole ? _mm512_loadu_ps(v) : _mm512_maskz_loadu_ps(mask, v);
+    __m512 value = whole ? _mm512_loadu_ps(w) : _mm512_maskz_loadu_ps(mask, w);
+    moved = _mm512_sub_ps(_mm512_mul_ps(moved, momentum), _mm512_mul_ps(gradient, rate));
+    value = _mm512_add_ps(value, moved);
+    if (whole) {
+        _mm512_storeu_ps(v, moved);
+        _mm512_storeu_ps(w, value);
+    } else {
+        _mm512_mask_storeu_ps(v, mask, moved);
+        _mm512_mask_storeu_ps(w, mask, value);
+    }
+    if (past)
+        _mm256_stream_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(value));
+    else
+        _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(value));
+    return _mm512_mul_ps(value, gradient);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) double move_copied(
+    float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
+    __m512 sum = _mm512_setzero_ps(), by = _mm512_set1_ps(rate), kept = _mm512_set1_ps(momentum);
+    int64_t i = 0;
+    if (2 * size > LARGE)
+        for (; i + LANES <= size; i += LANES) sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, 0, 1, 1));
+    for (; i + LANES <= size; i += LANES) sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, 0, 1, 0));
+    if (i < size)
+        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, first(size - i), 0, 0));
+    return _mm512_reduce_add_ps(sum);
 }
 
 /* Images in memory: their channels come last, or in parts of so many, (images, channels / part, height, width, part). */
@@ -275,6 +312,51 @@ static void turn(const struct operation *op, int64_t start, int64_t stop, int64_
                 *to++ = back ? w[(other * n[1] + one) * cells + cells - 1 - cell] : w[(one * n[1] + other) * cells + cell];
 }
 
+/* Some rows of the gradients of weights at 32 features, the last of which may lack. */
+IN_PLACE void sum_up(const int64_t *n, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
+    const __mmask16 masks[2] = {first(left), left > LANES ? first(left - LANES) : 0};
+    __m512 sums[ROWS][2];
+    for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
+    for (int64_t image = 0; image < n[0]; image++, x += n[2], dy += n[1])
+        for (int half = 0; half < 2; half++) {
+            __m512 numbers = _mm512_maskz_loadu_ps(masks[half], x + half * LANES);
+            for (int row = 0; row < rows; row++)
+                sums[row][half] = _mm512_fmadd_ps(_mm512_set1_ps(dy[row]), numbers, sums[row][half]);
+        }
+    for (int row = 0; row < rows; row++, dw += n[2])
+        for (int half = 0; half < 2; half++)
+            if (past)
+                _mm512_stream_ps(dw + half * LANES, sums[row][half]);
+            else if (left >= 2 * LANES)
+                _mm512_storeu_ps(dw + half * LANES, sums[row][half]);
+            else
+                _mm512_mask_storeu_ps(dw + half * LANES, masks[half], sums[row][half]);
+}
+
+/* The gradients of the weights of an inner product of few images: sums of so few outer products that writing them takes
+ * longer than computing them. pointers: x, dy, dw, db or NULL; numbers: images, outputs, features. Pieces are eight rows. */
+ON_LANES static void outer_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const int64_t *n = op->numbers, outputs = n[1], features = n[2];
+    const float *x = op->pointers[0], *dy = op->pointers[1];
+    float *dw = op->pointers[2], *db = op->pointers[3];
+    int past = 4 * outputs * features > LARGE && features % (2 * LANES) == 0 && (uintptr_t)dw % 64 == 0;
+    (void)worker;
+    for (int64_t row = start * ROWS; row < least(stop * ROWS, outputs); row += ROWS) {
+        int64_t rows = least(ROWS, outputs - row);
+        for (int64_t at = 0; at < features; at += 2 * LANES)
+            if (rows == ROWS)
+                sum_up(n, x + at, dy + row, dw + row * features + at, features - at, past, ROWS);
+            else
+                for (int64_t one = row; one < row + rows; one++)
+                    sum_up(n, x + at, dy + one, dw + one * features + at, features - at, past, 1);
+        for (int64_t one = row; db && one < row + rows; one++) {
+            float sum = 0;
+            for (int64_t image = 0; image < n[0]; image++) sum += dy[image * outputs + one];
+            db[one] = sum;
+        }
+    }
+}
+
 int run_on_lanes(const struct machine *machine, const struct operation *op) {
     const int64_t *n = op->numbers;
     switch (op->kind) {
@@ -288,6 +370,7 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
     case FILTERS: winograd_filters(machine, op); return 0;
     case WINOGRAD: winograd_convolve(machine, op); return 0;
     case WINOGRAD_WEIGHTS: winograd_weights(machine, op); return 0;
+    case OUTER: share_out(machine, op, outer_products, (n[1] + ROWS - 1) / ROWS, 1); return 0;
     default: return 1;
     }
 }
@@ -296,6 +379,11 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
 EXPORT int64_t nacre_has_lanes(void) { return __builtin_cpu_supports("avx512f"); }
 
 #else
+
+double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
+    (void)w, (void)g, (void)v, (void)to, (void)size, (void)rate, (void)momentum;
+    return 0;
+}
 
 int run_on_lanes(const struct machine *machine, const struct operation *op) {
     (void)machine, (void)op;

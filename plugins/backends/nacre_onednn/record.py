@@ -28,6 +28,7 @@ class Record:
         self.refusals: dict[int, Callable[[], None]] = {}
         self.scalars: dict[int, tuple[Scalars, Any]] = {}
         self.packings: list[Packing] = []
+        self.written: list[Narrow] = []
         self.alive: list[Any] = []
 
     def add_call(self, call: Call, addresses: Mapping[str, int], alive: Sequence[Any]) -> None:
@@ -63,16 +64,18 @@ class Record:
     def replay(self, threads: int) -> Callable[[], None]:
         """Make the call that runs all operations; before them, the packings of parameters that have changed."""
         run = self._replay(threads)
-        if not self.packings:
+        if not self.packings and not self.written:
             return run
         packings = [(packing, packing.record.replay(threads)) for packing in self.packings]
 
         def pack_and_run() -> None:
             for packing, pack in packings:
-                if packing.old:
+                if packing.copies.old:
                     pack()
-                    packing.remember()
+                    packing.copies.remember()
             run()
+            for narrow in self.written:
+                narrow.remember(updated=True)
 
         return pack_and_run
 
@@ -111,11 +114,10 @@ class Record:
             copy[: len(scalars.values)] = scalars.values
 
 
-class Packing:
-    """Operations that copy parameters into other layouts, and the versions of the parameters that were copied."""
+class Copies:
+    """Copies of parameters, and the versions of the parameters that were copied."""
 
     def __init__(self, storages: Sequence[Storage]) -> None:
-        self.record = Record()
         self.storages = storages
         self.versions: list[int] = []
 
@@ -124,9 +126,25 @@ class Packing:
         """Whether a parameter has changed since."""
         return self.versions != [storage.version for storage in self.storages]
 
-    def remember(self) -> None:
-        """Note that the copies are those of now."""
-        self.versions = [storage.version for storage in self.storages]
+    def remember(self, *, updated: bool = False) -> None:
+        """Note that the copies are those of now; or, when an update has written them, of the version that it makes."""
+        self.versions = [storage.version + updated for storage in self.storages]
+
+
+class Narrow(Copies):
+    """A parameter in bf16, for all that read it so."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__([storage])
+        self.array = aligned(_padded(2 * storage.size))
+
+
+class Packing:
+    """Operations that make copies of parameters."""
+
+    def __init__(self, copies: Copies) -> None:
+        self.record = Record()
+        self.copies = copies
 
 
 def recorder(view: Any) -> Any:

@@ -11,7 +11,7 @@ from nacre import Array, ComponentKernel, MethodState
 from nacre.solver import Span
 
 from .native import DECAY, MISSING, UPDATE, helper
-from .record import recorder
+from .record import Record, recorder
 
 
 class SGDKernel(MethodState):
@@ -32,8 +32,18 @@ class SGDKernel(MethodState):
         scalars, record = self.backend.scalars, recorder(self.backend).record
         places = [scalars.place("rate"), scalars.place("momentum")]
         for span, v, products in zip(self.spans, self.velocity, self.products, strict=True):
-            arrays = [span.value, span.gradient, v, record.read(scalars), products]
-            record.add(UPDATE, arrays, [span.value.size, *places], [span.rate])
+            copied = self._copied(span, record)
+            arrays = [span.value, span.gradient, v, record.read(scalars), products, copied]
+            record.add(UPDATE, arrays, [span.value.size, *places, len(copied)], [span.rate])
+
+    def _copied(self, span: Span, record: Record) -> Array:
+        """Give the parameters of a span that have a copy in bf16: their start, stop, and the address of the copy."""
+        found: list[tuple[int, int, int]] = []
+        for (_, start, size), storage in zip(span.parts, span.storages, strict=True):
+            if (narrow := recorder(self.backend).narrow_of(storage)) is not None:
+                found.append((start, start + size, narrow.array.ctypes.data))
+                record.written.append(narrow)
+        return np.array(found, np.int64).reshape(-1, 3)
 
     def product(self) -> float:
         return float(self.products.sum())
