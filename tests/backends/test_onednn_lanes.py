@@ -1,4 +1,4 @@
-"""The kernels of lanes.c and winograd.c: layers against numpy, packed weights against oneDNN's own copies."""
+"""The kernels of lanes.c and winograd.c: convolutions against numpy, packed weights against oneDNN's own copies."""
 
 from __future__ import annotations
 
@@ -12,22 +12,12 @@ from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, Net
 from nacre.testing import assert_near
-from nacre_layers import ConvolutionLayer, InnerProductLayer, ReLU, SquareLossLayer
+from nacre_layers import ConvolutionLayer, ReLU, SquareLossLayer
 from nacre_layers.convolution import Geometry
 from nacre_onednn import lanes, native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import BY_WINOGRAD, IN_LANES
-from nacre_onednn.inner_product import OUTER
-from nacre_onednn.lanes import (
-    FEW_IMAGES,
-    LANES,
-    TILES,
-    LanesConvolution,
-    WinogradConvolution,
-    add_outer_products,
-    outer_products,
-    packing,
-)
+from nacre_onednn.lanes import LANES, TILES, LanesConvolution, WinogradConvolution, packing
 from nacre_onednn.library import library
 from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, Call, describe, plain, reorder, tagged
 from nacre_onednn.record import Record, aligned, sizes_of
@@ -113,58 +103,6 @@ def test_winograd_agrees_with_numpy(
     found = results(layer, random, backend="onednn", plan={"onednn": {"layout": layout, "ways": {"conv": ways}}})
     assert found.pop("plan")["onednn"]["ways"] == {"conv": ways}
     assert_alike(found, results(layer, random, backend="numpy"))
-
-
-@given(
-    images=st.integers(1, FEW_IMAGES),
-    features=st.integers(1, 70),
-    outputs=st.integers(1, 20),
-    bias=st.booleans(),
-    neuron=st.sampled_from(["Identity", "ReLU"]),
-    compute=st.sampled_from([None, "bf16"] if library().narrow else [None]),
-)
-def test_outer_products_agree_with_numpy(
-    images: int, features: int, outputs: int, compute: str | None, **fields: Any
-) -> None:
-    found: list[dict[str, Any]] = []
-    random = np.random.default_rng(0).integers(1, 9, (images, features))  # that bf16 has, and without signs
-    ways = {"weights": OUTER}
-    for options in (
-        {"backend": "onednn", "compute": compute, "plan": {"onednn": {"layout": CHANNELS_LAST, "ways": {"ip": ways}}}},
-        {"backend": "numpy"},
-    ):
-        layers: list[Layer] = [
-            InputLayer(name="in", tops="x", shape=features, batch_size=images),
-            InputLayer(name="targets", tops="target", shape=outputs, batch_size=images),
-            InnerProductLayer(name="ip", bottoms="x", tops="y", output_dim=outputs, **fields),
-            SquareLossLayer(name="loss", bottoms=["y", "target"]),
-        ]
-        net = Net("net", layers, input_gradients=("x",), seed=1, **options)
-        weight = net.parameters["ip/weight"]
-        weight.value = np.sign(np.arange(outputs * features) % 3 - 0.5).reshape(weight.shape) / 4
-        net.write("x", random)
-        net.write("target", np.full((images, outputs), -500))
-        net.forward()
-        net.backward()
-        found.append({name: one.gradient for name, one in net.parameters.items()})
-        if "plan" in options:
-            assert net.plan["onednn"]["ways"]["ip"]["weights"] == OUTER
-        net.shutdown()
-        net.backend.parameters.clear()
-    for name, one in found[1].items():
-        assert_near(found[0][name], one, name, 1e-2 if compute else 1e-5)
-
-
-def test_large_outer_products_are_those_of_onednn() -> None:
-    random = np.random.default_rng(0)
-    images, outputs, features = 5, 1100, 1024  # more than a cache holds, and rows that fill registers
-    x, dy = (random.normal(size=(images, count)).astype(np.float32) for count in (features, outputs))
-    dw, db = aligned(4 * outputs * features).view(np.float32), np.zeros(outputs, np.float32)
-    call = add_outer_products("x", "dy", "dw", "db", (images, outputs, features))
-    run([call], {"x": x, "dy": dy, "dw": dw, "db": db}, 2)
-    assert_near(dw.reshape(outputs, features), dy.T @ x, "dw", 1e-6)
-    assert_near(db, dy.sum(0), "db", 1e-6)
-    assert not outer_products(FEW_IMAGES + 1)
 
 
 def parts_of(

@@ -12,7 +12,6 @@ from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, unfit
-from .lanes import add_outer_products, outer_products
 from .library import library
 from .primitives import (
     BIAS,
@@ -37,10 +36,11 @@ from .primitives import (
     strided,
 )
 from .record import Copies, recorder
+from .skinny import SkinnyProduct
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
-PRODUCT, GEMM, PACKED, OUTER = "product", "gemm", "packed", "outer products"
+PRODUCT, GEMM, PACKED, FEW = "product", "gemm", "packed", "of few images"
 """Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; one with
 weights that are packed before as a whole, which pays where the batch is large; and the helper's, where it is small."""
 NARROW = "narrow weight"
@@ -69,6 +69,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.weight, self.bias = plain(outputs, self.features), plain(outputs) if layer.bias else None
         self.narrow = plain(outputs, self.features, dtype=self.dtype)
         self.row = plain(1, outputs)
+        self.ours = SkinnyProduct(images, outputs, self.features, self.dtype, relu=self.relu)
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
@@ -108,8 +109,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
         if part not in ("forward", "weights", "data"):
             return ("",)
-        few = part == "weights" and outer_products(self.blobs[0].shape[0])
-        return (PRODUCT, GEMM, PACKED, *([OUTER] if few else []))
+        return (PRODUCT, GEMM, PACKED, *([FEW] if self.ours.usual else []))
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         self.source, self.gradient = ("x", "dx") if self.flat else ("Flat x", "flat dx")
@@ -119,11 +119,9 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         if part in ("flatten", "unflatten"):
             blob, flat = self._bottom(layouts)
             return reorder("x", blob, self.source, flat) if part == "flatten" else reorder("flat dx", flat, "dx", blob)
-        if way == OUTER:
-            return self._weights_outer()
         narrowing = self._narrowing() if part == "forward" and self.shares else []
-        if way == PRODUCT:
-            return [*narrowing, *getattr(self, f"_{part}_product")()]
+        if way in (PRODUCT, FEW):
+            return [*narrowing, *getattr(self, f"_{part}_{'product' if way == PRODUCT else 'of_few'}")()]
         return [*narrowing, *getattr(self, f"_{part}")(plain if way == GEMM else free)]
 
     def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
@@ -171,19 +169,27 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             calls.append(call(primitive, {SRC: ("ones", ones), WEIGHT: (self.top, self.y), DST: ("dbias", self.row)}))
         return calls
 
-    def _weights_outer(self) -> list[Call]:
-        images, outputs = self.blobs[0].shape
-        x, y = plain(images, self.features), plain(images, outputs)
-        widening, (source, _) = into(self.source, self.x, x, "wide x")
-        also, (top, _) = into(self.top, self.y, y, "wide dy")
-        bias = "" if self.bias is None else "dbias"
-        return [*widening, *also, add_outer_products(source, top, "dweight", bias, (images, outputs, self.features))]
-
     def _data_product(self) -> list[Call]:
         narrowing, weight = self._weight(self.narrow)
         primitive = Primitive("matmul", library().engine, self.y, weight[1], None, self.x, attributes())
         product = call(primitive, {SRC: (self.top, self.y), WEIGHT: weight, DST: (self.gradient, self.x)})
         return [*narrowing, product]
+
+    # As products of few images
+
+    def _forward_of_few(self) -> list[Call]:
+        narrowing, (weight, _) = self._weight(self.narrow)
+        return [*narrowing, *self.ours.forward(self.source, weight, "" if self.bias is None else "bias", "y")]
+
+    def _weights_of_few(self) -> list[Call]:
+        images, outputs = self.blobs[0].shape
+        widening, (source, _) = into(self.source, self.x, plain(images, self.features), "wide x")
+        also, (top, _) = into(self.top, self.y, plain(images, outputs), "wide dy")
+        return [*widening, *also, *self.ours.weights(source, top, "dweight", "" if self.bias is None else "dbias")]
+
+    def _data_of_few(self) -> list[Call]:
+        narrowing, (weight, _) = self._weight(self.narrow)
+        return [*narrowing, *self.ours.data(self.top, weight, self.gradient)]
 
     # As inner products, the weights as they are or as oneDNN likes them
 

@@ -370,13 +370,15 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
     case FILTERS: winograd_filters(machine, op); return 0;
     case WINOGRAD: winograd_convolve(machine, op); return 0;
     case WINOGRAD_WEIGHTS: winograd_weights(machine, op); return 0;
+    case SKINNY: skinny_forward(machine, op); return 0;
+    case SKINNY_DATA: skinny_data(machine, op); return 0;
     case OUTER: share_out(machine, op, outer_products, (n[1] + ROWS - 1) / ROWS, 1); return 0;
     default: return 1;
     }
 }
 
 /* Whether the processor has what these need; bf16 is known to oneDNN. */
-EXPORT int64_t nacre_has_lanes(void) { return __builtin_cpu_supports("avx512f"); }
+EXPORT int64_t nacre_has_lanes(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"); }
 
 #else
 

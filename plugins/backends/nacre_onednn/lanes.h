@@ -65,5 +65,9 @@ void winograd_filters(const struct machine *machine, const struct operation *op)
 void winograd_convolve(const struct machine *machine, const struct operation *op);
 void winograd_weights(const struct machine *machine, const struct operation *op);
 
+/* skinny.c */
+void skinny_forward(const struct machine *machine, const struct operation *op);
+void skinny_data(const struct machine *machine, const struct operation *op);
+
 #endif
 #endif

@@ -1,8 +1,7 @@
 """Kernels of the helper that fill registers where oneDNN does not, or need fewer products: see lanes.c and winograd.c.
 
 They are ways beside those of oneDNN, taken where they are faster: convolutions whose channels fill no blocks,
-convolutions of 3 x 3, gradients of inner products of few images, and copies of weights into the layouts that oneDNN's
-products read.
+convolutions of 3 x 3, and copies of weights into the layouts that oneDNN's products read.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from nacre.threads import number_of_threads
 from nacre_layers.convolution import Geometry
 
 from .library import library
-from .native import CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, OUTER, PACK, TURN, WINOGRAD, WINOGRAD_WEIGHTS, has_lanes
+from .native import CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, PACK, TURN, WINOGRAD, WINOGRAD_WEIGHTS, has_lanes
 from .primitives import (
     BLOCKED,
     CHANNELS_LAST,
@@ -56,24 +55,6 @@ def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
             if inner == tagged(shape, tag, dtype):
                 return HelperCall({name: outer.bytes, copy: inner.bytes}, PACK, (*shape, rows, int(dtype == "bf16")))
     return None
-
-
-FEW_IMAGES = 32
-
-
-def outer_products(images: int) -> bool:
-    """Say whether there is a kernel for the gradients of the weights of an inner product of so many images."""
-    return has_lanes() and images <= FEW_IMAGES
-
-
-def add_outer_products(x: str, dy: str, dw: str, db: str, sizes: tuple[int, int, int]) -> Call:
-    """Give the call of dw = dyᵀ x and db, all plain and float32; `db` is "" where there is none.
-
-    `sizes`: images, outputs, features.
-    """
-    images, outputs, features = sizes
-    buffers = {x: 4 * images * features, dy: 4 * images * outputs, dw: 4 * outputs * features, db: 4 * outputs}
-    return HelperCall(buffers, OUTER, sizes)
 
 
 @dataclass(frozen=True)

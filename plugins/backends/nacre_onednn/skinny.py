@@ -1,0 +1,70 @@
+"""Kernels of the helper for inner products of few images, where memory is what takes time: see skinny.c and lanes.c.
+
+They are ways beside those of oneDNN, taken where they are faster.
+"""
+
+from __future__ import annotations
+
+from .native import OUTER, SKINNY, SKINNY_DATA, has_lanes
+from .primitives import Call, HelperCall
+
+MOST_IMAGES = 32
+EIGHT, LINE, BLOCK, LANES = 8, 64, 32, 16
+"""Of skinny.c: images that go together, bytes of a register, features that go together, numbers in a register."""
+
+
+class SkinnyProduct:
+    """The parts of y = x Wᵀ + b for few images, over plain buffers of float32 or of bf16."""
+
+    def __init__(self, images: int, outputs: int, features: int, dtype: str, *, relu: bool) -> None:
+        self.images, self.outputs, self.features = images, outputs, features
+        self.narrow = dtype == "bf16"
+        self.numbers = (images, outputs, features, int(self.narrow), int(relu))
+        self.size = 2 if self.narrow else 4
+        self.padded = _up(images, EIGHT)
+
+    @property
+    def usual(self) -> bool:
+        """Whether it can be computed here."""
+        return has_lanes() and self.images <= MOST_IMAGES
+
+    def _bytes(self, rows: int, columns: int) -> int:
+        return rows * columns * self.size
+
+    def forward(self, x: str, weight: str, bias: str, y: str) -> list[Call]:
+        """Give the calls of y, with ReLU behind it where that was asked for; `bias` is "" where there is none."""
+        lines = _up(self._bytes(1, self.features), LINE)
+        buffers = {
+            x: self._bytes(self.images, self.features),
+            weight: self._bytes(self.outputs, self.features),
+            bias: 4 * self.outputs,
+            y: self._bytes(self.images, self.outputs),
+            "skinny": self.padded * (lines + 4 * _up(self.outputs, 2)),
+        }
+        return [HelperCall(buffers, SKINNY, self.numbers)]
+
+    def data(self, dy: str, weight: str, dx: str) -> list[Call]:
+        """Give the calls of dx = dy W."""
+        tops = -(-self.outputs // 2) if self.narrow else self.outputs
+        buffers = {
+            dy: self._bytes(self.images, self.outputs),
+            weight: self._bytes(self.outputs, self.features),
+            dx: self._bytes(self.images, self.features),
+            "skinny": 4 * (_up(tops * self.padded, LANES) + _up(self.features, BLOCK) * self.padded),
+        }
+        return [HelperCall(buffers, SKINNY_DATA, self.numbers)]
+
+    def weights(self, x: str, dy: str, dw: str, db: str) -> list[Call]:
+        """Give the calls of dw = dyᵀ x and of db, all of float32; `db` is "" where there is none."""
+        buffers = {
+            x: 4 * self.images * self.features,
+            dy: 4 * self.images * self.outputs,
+            dw: 4 * self.outputs * self.features,
+            db: 4 * self.outputs,
+        }
+        return [HelperCall(buffers, OUTER, self.numbers)]
+
+
+def _up(number: int, unit: int) -> int:
+    """Give the next multiple of a unit."""
+    return -(-number // unit) * unit
