@@ -325,6 +325,7 @@ def without_helper(patch: pytest.MonkeyPatch) -> None:
     for module in ("record", "update", "loss", "dropout"):
         patch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
     patch.setattr("nacre_onednn.lanes.has_lanes", lambda: False)
+    patch.setattr("nacre_onednn.skinny.has_lanes", lambda: False)
 
 
 @needs_onednn
