@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
 
 from nacre import InputLayer, Layer, Net
 from nacre.testing import assert_near
@@ -86,7 +87,8 @@ def test_convolutions_agree_with_numpy(
     channels=st.sampled_from([16, 32, 48]),
     filters=st.sampled_from([16, 32, 80]),
     n_group=st.integers(1, 3),
-    size=st.tuples(st.integers(3, 12), st.integers(3, 12)),
+    kernel=st.sampled_from([3, 5]),
+    size=st.tuples(st.integers(5, 12), st.integers(5, 12)),
     pad=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     layout=st.sampled_from([CHANNELS_LAST, BLOCKED]),
     bias=st.booleans(),
@@ -95,7 +97,7 @@ def test_convolutions_agree_with_numpy(
 def test_winograd_agrees_with_numpy(
     images: int, channels: int, filters: int, n_group: int, size: tuple[int, int], layout: str, **fields: Any
 ) -> None:
-    fields |= {"n_filter": n_group * filters, "n_group": n_group, "kernel": 3}
+    fields |= {"n_filter": n_group * filters, "n_group": n_group}
     layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", **fields)
     shape = (images, n_group * channels, *size)
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)
@@ -124,7 +126,8 @@ def test_what_is_left_to_onednn() -> None:
     usual = {"n_filter": 32, "kernel": 3}
     assert parts_of(usual, (2, 16, 8, 8), WinogradConvolution) == {"forward", "weights", "data"}
     assert parts_of({**usual, "pad": 3}, (2, 16, 8, 8), WinogradConvolution) == {"forward", "weights"}
-    for change in ({"n_filter": 20}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}, {"n_group": 2}):  # of 8 channels
+    changes = {"n_filter": 20}, {"kernel": 7}, {"kernel": (3, 5)}, {"stride": 2}, {"dilation": 2}, {"n_group": 2}
+    for change in changes:  # the last to groups of 8 channels
         assert not parts_of({**usual, **change}, (2, 16, 8, 8), WinogradConvolution)
     assert not parts_of(usual, (2, 20, 8, 8), WinogradConvolution)
 
@@ -156,6 +159,29 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, one in results[0].items():
             assert one.any()
             assert one.tobytes() == other[name].tobytes(), name
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize("alone", [0, 1 << 20])
+def test_workers_share_the_gradient_of_filters(kernel: int, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ALONE": alone, "MOST_TILES": 12, "MOST_OF_ALL": 24, "number_of_threads": lambda: 3}.items():
+        monkeypatch.setattr(lanes, name, value)  # many steps, and workers without tiles where there is one image
+    layer = ConvolutionLayer(bottoms="x", tops="y", n_filter=32, kernel=kernel, pad=1)
+    random = np.random.default_rng(0)
+    for images, size in ((1, kernel), (7, 11)):
+        geometry = Geometry(layer, (images, 16, size, size))
+        x, dy = (random.normal(size=shape).astype(np.float32) for shape in ((images, 16, size, size), geometry.top))
+        windows = sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), geometry.top[2:], (2, 3))
+        expected = np.einsum("ncijyx,nfyx->fcij", windows.astype(np.float64), dy, optimize=True)
+        calls = WinogradConvolution(geometry, relu=False, keeps=False).weights(
+            describe(x.shape, CHANNELS_LAST), describe(dy.shape, CHANNELS_LAST), "dy", "dbias"
+        )
+        last = {name: np.ascontiguousarray(one.transpose(0, 2, 3, 1)) for name, one in {"x": x, "dy": dy}.items()}
+        for threads in (1, 2, 3, 5):
+            found = {"dweight": np.empty_like(expected, np.float32), "dbias": np.empty(32, np.float32)}
+            run(calls, {**last, **found}, threads)
+            assert_near(found["dweight"], expected, "dweight", 4e-6)
+            assert_near(found["dbias"], dy.sum((0, 2, 3)), "dbias", 1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])

@@ -1,41 +1,127 @@
-/* Convolutions of 3 x 3 by Winograd's minimal filtering: four results at a time take 16 products instead of 36, after
- * Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016, F(2x2, 3x3). A register holds 16 channels.
+/* Convolutions of 3 x 3 and of 5 x 5 by Winograd's minimal filtering, after Lavin and Gray, "Fast algorithms for
+ * convolutional neural networks", 2016: F(2x2, 3x3) takes 16 products for four results instead of 36, F(2x2, 5x5) 36
+ * instead of 100. A register holds 16 channels.
+ *
+ * A tile has an edge of 4 or 6 numbers, one more than a filter; its transform is as large. The polynomials behind that of
+ * 4 are taken at 0, 1 and -1, behind that of 6 at 0, A, -A, B and -B, where rounding does least harm of all that was tried.
  */
 
 #include "lanes.h"
 
 #if defined(__x86_64__)
 
-enum { CELLS = 16, TILES = 12, EIGHT = 8 };
+enum { TILES = 12, EIGHT = 8, MOST = 6 };
 
-/* Filters (filters, channels, 3, 3) as (cells, filters / 16, channels, 16); for the gradient of images turned by half a
- * turn, with filters and channels in each other's place. pointers: filters, result; numbers: filters, channels, whether
- * for the gradient, groups. Pieces are 16 filters of the result. */
-ON_LANES static void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+#define A 0.75f
+#define B 1.5f
+#define AA (A * A)
+#define BB (B * B)
+#define OF_0 (1 / (AA * BB))           /* the products of the differences of a point from all others */
+#define OF_A (1 / (2 * AA * (AA - BB)))
+#define OF_B (1 / (2 * BB * (BB - AA)))
+
+IN_PLACE __m512 times(float factor, __m512 number) { return _mm512_mul_ps(_mm512_set1_ps(factor), number); }
+
+/* sum + factor number */
+IN_PLACE __m512 plus(__m512 sum, float factor, __m512 number) {
+    return _mm512_fmadd_ps(_mm512_set1_ps(factor), number, sum);
+}
+
+/* An edge of a tile of x. */
+IN_PLACE void transform(const __m512 *d, __m512 *to, const int edge) {
+    if (edge == 4) {
+        to[0] = _mm512_sub_ps(d[0], d[2]), to[1] = _mm512_add_ps(d[1], d[2]);
+        to[2] = _mm512_sub_ps(d[2], d[1]), to[3] = _mm512_sub_ps(d[1], d[3]);
+        return;
+    }
+    __m512 even = plus(d[4], -BB, d[2]), odd = times(A, plus(d[3], -BB, d[1]));
+    to[1] = _mm512_add_ps(even, odd), to[2] = _mm512_sub_ps(even, odd);
+    even = plus(d[4], -AA, d[2]), odd = times(B, plus(d[3], -AA, d[1]));
+    to[3] = _mm512_add_ps(even, odd), to[4] = _mm512_sub_ps(even, odd);
+    to[0] = plus(plus(d[4], -AA - BB, d[2]), AA * BB, d[0]), to[5] = plus(plus(d[5], -AA - BB, d[3]), AA * BB, d[1]);
+}
+
+/* Two results of the products of an edge. */
+IN_PLACE void combine(const __m512 *m, __m512 *to, const int edge) {
+    __m512 sum = _mm512_add_ps(m[1], m[2]), difference = _mm512_sub_ps(m[1], m[2]);
+    if (edge == 4) {
+        to[0] = _mm512_add_ps(m[0], sum), to[1] = _mm512_sub_ps(difference, m[3]);
+        return;
+    }
+    to[0] = _mm512_add_ps(_mm512_add_ps(m[0], sum), _mm512_add_ps(m[3], m[4]));
+    to[1] = plus(plus(m[5], A, difference), B, _mm512_sub_ps(m[3], m[4]));
+}
+
+/* The transpose: two gradients of results become those of the products of an edge. */
+IN_PLACE void spread(const __m512 *d, __m512 *to, const int edge) {
+    const __m512 none = _mm512_setzero_ps();
+    to[0] = d[0], to[edge - 1] = edge == 4 ? _mm512_sub_ps(none, d[1]) : d[1];
+    to[1] = plus(d[0], edge == 4 ? 1 : A, d[1]), to[2] = plus(d[0], edge == 4 ? -1 : -A, d[1]);
+    if (edge == 6) to[3] = plus(d[0], B, d[1]), to[4] = plus(d[0], -B, d[1]);
+}
+
+/* An edge of a filter. */
+IN_PLACE void turn(const __m512 *g, __m512 *to, const int edge) {
+    to[0] = g[0], to[edge - 1] = g[edge - 2];
+    if (edge == 4) {
+        __m512 even = times(0.5f, _mm512_add_ps(g[0], g[2])), odd = times(0.5f, g[1]);
+        to[1] = _mm512_add_ps(even, odd), to[2] = _mm512_sub_ps(even, odd);
+        return;
+    }
+    to[0] = times(OF_0, g[0]);
+    __m512 even = plus(plus(times(OF_A, g[0]), OF_A * AA, g[2]), OF_A * AA * AA, g[4]);
+    __m512 odd = plus(times(OF_A * A, g[1]), OF_A * A * AA, g[3]);
+    to[1] = _mm512_add_ps(even, odd), to[2] = _mm512_sub_ps(even, odd);
+    even = plus(plus(times(OF_B, g[0]), OF_B * BB, g[2]), OF_B * BB * BB, g[4]);
+    odd = plus(times(OF_B * B, g[1]), OF_B * B * BB, g[3]);
+    to[3] = _mm512_add_ps(even, odd), to[4] = _mm512_sub_ps(even, odd);
+}
+
+/* The transpose: sums of products become an edge of the gradient of a filter. */
+IN_PLACE void turn_back(const __m512 *s, __m512 *to, const int edge) {
+    __m512 even = _mm512_add_ps(s[1], s[2]), odd = _mm512_sub_ps(s[1], s[2]);
+    if (edge == 4) {
+        even = times(0.5f, even);
+        to[0] = _mm512_add_ps(s[0], even), to[1] = times(0.5f, odd), to[2] = _mm512_add_ps(even, s[3]);
+        return;
+    }
+    __m512 evens = times(OF_B, _mm512_add_ps(s[3], s[4])), odds = times(OF_B * B, _mm512_sub_ps(s[3], s[4]));
+    even = times(OF_A, even), odd = times(OF_A * A, odd);
+    to[0] = plus(_mm512_add_ps(even, evens), OF_0, s[0]);
+    to[1] = _mm512_add_ps(odd, odds);
+    to[2] = plus(times(AA, even), BB, evens);
+    to[3] = plus(times(AA, odd), BB, odds);
+    to[4] = _mm512_add_ps(plus(times(AA * AA, even), BB * BB, evens), s[5]);
+}
+
+/* The numbers of a cell, and a line that lies between cells, so that they do not all want the same places of a cache. */
+static inline int64_t plane_of(int64_t numbers) { return numbers + LANES; }
+
+/* Filters (filters, channels, rows, columns) as (cells, filters / 16, channels, 16); for the gradient of images turned by
+ * half a turn, with filters and channels in each other's place. pointers: filters, result; numbers: filters, channels,
+ * whether for the gradient, groups, edge. Pieces are 16 filters of the result. */
+IN_PLACE void filters(const struct operation *op, int64_t start, int64_t stop, const int edge) {
     int64_t given = op->numbers[1], back = op->numbers[2], outs = back ? given : op->numbers[0];
-    int64_t ins = back ? op->numbers[0] : given, plane = outs * ins;
-    (void)worker;
+    int64_t ins = back ? op->numbers[0] : given, plane = plane_of(outs * ins);
+    const int side = edge - 1, window = side * side;
     for (int64_t part = start; part < stop; part++)
         for (int64_t in = 0; in < ins; in++) {
-            _Alignas(64) float lanes[9 * LANES];
-            __m512 g[3][3], once[CELLS / 4][3];
-            const __m512 half = _mm512_set1_ps(0.5f);
-            gather((const float *)op->pointers[0] + (back ? in * given + part * LANES : part * LANES * given + in) * 9,
-                   back ? 9 : given * 9, LANES, 9, lanes);
-            for (int cell = 0; cell < 9; cell++) g[cell / 3][cell % 3] = _mm512_load_ps(lanes + (back ? 8 - cell : cell) * LANES);
-            for (int column = 0; column < 3; column++) {
-                __m512 ends = _mm512_add_ps(g[0][column], g[2][column]);
-                once[0][column] = g[0][column], once[3][column] = g[2][column];
-                once[1][column] = _mm512_mul_ps(half, _mm512_add_ps(ends, g[1][column]));
-                once[2][column] = _mm512_mul_ps(half, _mm512_sub_ps(ends, g[1][column]));
+            _Alignas(64) float lanes[(MOST - 1) * (MOST - 1) * LANES];
+            __m512 once[MOST][MOST], column[MOST], cells[MOST];
+            gather((const float *)op->pointers[0] + (back ? in * given + part * LANES : part * LANES * given + in) * window,
+                   back ? window : given * window, LANES, window, lanes);
+            for (int right = 0; right < side; right++) {
+                for (int down = 0; down < side; down++) {
+                    int cell = down * side + right;
+                    column[down] = _mm512_load_ps(lanes + (back ? window - 1 - cell : cell) * LANES);
+                }
+                turn(column, cells, edge);
+                for (int down = 0; down < edge; down++) once[down][right] = cells[down];
             }
             float *to = (float *)op->pointers[1] + (part * ins + in) * LANES;
-            for (int row = 0; row < 4; row++, to += 4 * plane) {
-                __m512 ends = _mm512_add_ps(once[row][0], once[row][2]);
-                _mm512_storeu_ps(to, once[row][0]);
-                _mm512_storeu_ps(to + plane, _mm512_mul_ps(half, _mm512_add_ps(ends, once[row][1])));
-                _mm512_storeu_ps(to + 2 * plane, _mm512_mul_ps(half, _mm512_sub_ps(ends, once[row][1])));
-                _mm512_storeu_ps(to + 3 * plane, once[row][2]);
+            for (int down = 0; down < edge; down++, to += edge * plane) {
+                turn(once[down], cells, edge);
+                for (int right = 0; right < edge; right++) _mm512_storeu_ps(to + right * plane, cells[right]);
             }
         }
 }
@@ -57,27 +143,24 @@ static struct steps steps(int64_t channels, int64_t height, int64_t width, int64
     return (struct steps){channels * height * width, blocked ? height * width * LANES : LANES, width * pixel, pixel};
 }
 
-/* Four by four pixels of 16 channels, and their transform. */
-IN_PLACE void transform(const float *x, const struct steps *s, int64_t top, int64_t left, int64_t height, int64_t width,
-                        float *to, int64_t plane) {
-    __m512 d[4][4], once[4][4];
-    for (int row = 0; row < 4; row++)
-        for (int column = 0; column < 4; column++) {
-            int inside = (uint64_t)(top + row) < (uint64_t)height && (uint64_t)(left + column) < (uint64_t)width;
-            d[row][column] = inside ? _mm512_loadu_ps(x + (top + row) * s->row + (left + column) * s->pixel)
-                                    : _mm512_setzero_ps();
+/* A tile of x of 16 channels. */
+IN_PLACE void read_tile(const float *x, const struct steps *s, int64_t top, int64_t left, int64_t height, int64_t width,
+                        float *to, int64_t plane, const int edge) {
+    __m512 once[MOST][MOST], cells[MOST];
+    int inside = top >= 0 && left >= 0 && top + edge <= height && left + edge <= width;
+    for (int right = 0; right < edge; right++) {
+        __m512 column[MOST];
+        for (int down = 0; down < edge; down++) {
+            int there = inside || ((uint64_t)(top + down) < (uint64_t)height && (uint64_t)(left + right) < (uint64_t)width);
+            column[down] = there ? _mm512_loadu_ps(x + (top + down) * s->row + (left + right) * s->pixel)
+                                 : _mm512_setzero_ps();
         }
-    for (int column = 0; column < 4; column++) {
-        once[0][column] = _mm512_sub_ps(d[0][column], d[2][column]);
-        once[1][column] = _mm512_add_ps(d[1][column], d[2][column]);
-        once[2][column] = _mm512_sub_ps(d[2][column], d[1][column]);
-        once[3][column] = _mm512_sub_ps(d[1][column], d[3][column]);
+        transform(column, cells, edge);
+        for (int down = 0; down < edge; down++) once[down][right] = cells[down];
     }
-    for (int row = 0; row < 4; row++, to += 4 * plane) {
-        _mm512_store_ps(to, _mm512_sub_ps(once[row][0], once[row][2]));
-        _mm512_store_ps(to + plane, _mm512_add_ps(once[row][1], once[row][2]));
-        _mm512_store_ps(to + 2 * plane, _mm512_sub_ps(once[row][2], once[row][1]));
-        _mm512_store_ps(to + 3 * plane, _mm512_sub_ps(once[row][1], once[row][3]));
+    for (int down = 0; down < edge; down++, to += edge * plane) {
+        transform(once[down], cells, edge);
+        for (int right = 0; right < edge; right++) _mm512_store_ps(to + right * plane, cells[right]);
     }
 }
 
@@ -100,21 +183,21 @@ IN_PLACE void product(const float *u, const float *v, float *m, int64_t channels
 }
 
 /* Two by two results of 16 filters. */
-IN_PLACE void back(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct steps *s, int rows, int columns) {
-    __m512 once[2][4];
-    for (int column = 0; column < 4; column++) {
-        __m512 part[4];
-        for (int row = 0; row < 4; row++) part[row] = _mm512_load_ps(m + (row * 4 + column) * plane);
-        once[0][column] = _mm512_add_ps(_mm512_add_ps(part[0], part[1]), part[2]);
-        once[1][column] = _mm512_sub_ps(_mm512_sub_ps(part[1], part[2]), part[3]);
+IN_PLACE void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct steps *s, int rows,
+                         int columns, const int edge) {
+    __m512 once[2][MOST], column[MOST], two[2];
+    for (int right = 0; right < edge; right++) {
+        for (int down = 0; down < edge; down++) column[down] = _mm512_load_ps(m + (down * edge + right) * plane);
+        combine(column, two, edge);
+        once[0][right] = two[0], once[1][right] = two[1];
     }
-    for (int row = 0; row < rows; row++)
-        for (int column = 0; column < columns; column++) {
-            const __m512 *o = once[row];
-            __m512 sum = column ? _mm512_sub_ps(_mm512_sub_ps(o[1], o[2]), o[3]) : _mm512_add_ps(_mm512_add_ps(o[0], o[1]), o[2]);
-            sum = _mm512_add_ps(sum, bias);
-            _mm512_storeu_ps(y + row * s->row + column * s->pixel, relu ? _mm512_max_ps(_mm512_setzero_ps(), sum) : sum);
+    for (int row = 0; row < rows; row++) {
+        combine(once[row], two, edge);
+        for (int right = 0; right < columns; right++) {
+            __m512 sum = _mm512_add_ps(two[right], bias);
+            _mm512_storeu_ps(y + row * s->row + right * s->pixel, relu ? _mm512_max_ps(_mm512_setzero_ps(), sum) : sum);
         }
+    }
 }
 
 static struct winograd winograd(const int64_t *n) {
@@ -139,28 +222,28 @@ static struct place place(const struct winograd *w, int64_t tile) {
 
 /* y = x * w + b, and ReLU behind it. pointers: x, what `filters` gave, b or NULL, y, scratch for each worker: what tiles
  * become, and their results; numbers: images, channels, rows and columns of x, filters, rows and columns of y, padding
- * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU, groups, tiles at a time; channels and filters
- * are those of a group. Pieces are so many tiles as there is room for. */
-ON_LANES static void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU, groups, tiles at a time, edge; channels and
+ * filters are those of a group. Pieces are so many tiles as there is room for. */
+IN_PLACE void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
+    const int cells = edge * edge;
     const float *x = op->pointers[0], *v = op->pointers[1], *bias = op->pointers[2];
-    float *y = op->pointers[3], *u = (float *)op->pointers[4] + worker * CELLS * w.room * (w.channels + 2 * LANES);
-    float *m = u + CELLS * w.room * w.channels;
-    int64_t plane = w.room * w.channels, parts = w.filters / LANES;
+    int64_t plane = plane_of(w.room * w.channels), plane_of_m = plane_of(w.room * 2 * LANES), parts = w.filters / LANES;
+    float *y = op->pointers[3], *u = (float *)op->pointers[4] + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
     for (int64_t strip = start; strip < stop; strip++) {
         int64_t begin = strip * w.room, count = least(w.room, w.tiles - begin);
         for (int64_t tile = 0; tile < count; tile++) {
             struct place at = place(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
-                transform(x + at.image * w.in.image + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside,
-                          w.height, w.width, u + tile * w.channels + part * LANES, plane);
+                read_tile(x + at.image * w.in.image + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside,
+                          w.height, w.width, u + tile * w.channels + part * LANES, plane, edge);
         }
         for (int64_t part = 0; part < parts; part += 2) {
             int wide = part + 1 < parts;
-            for (int64_t cell = 0; cell < CELLS; cell++)
+            for (int64_t cell = 0; cell < cells; cell++)
                 for (int64_t tile = 0; tile < count; tile += TILES) {
-                    const float *weights = v + (cell * parts + part) * w.channels * LANES;
-                    float *to = m + (cell * w.room + tile) * 2 * LANES;
+                    const float *weights = v + cell * plane_of(w.filters * w.channels) + part * w.channels * LANES;
+                    float *to = m + cell * plane_of_m + tile * 2 * LANES;
                     if (wide)
                         product(u + cell * plane + tile * w.channels, weights, to, w.channels, 1);
                     else
@@ -170,53 +253,65 @@ ON_LANES static void strips(const struct operation *op, int64_t start, int64_t s
                 struct place at = place(&w, begin + tile);
                 float *corner = y + at.image * w.out.image + at.row * w.out.row + at.column * w.out.pixel;
                 for (int half = 0; half <= wide; half++)
-                    back(m + (tile * 2 + half) * LANES, w.room * 2 * LANES,
-                         bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(), (int)op->numbers[11],
-                         corner + (part + half) * w.out.part, &w.out, (int)least(2, w.out_height - at.row),
-                         (int)least(2, w.out_width - at.column));
+                    write_tile(m + (tile * 2 + half) * LANES, plane_of_m,
+                               bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(),
+                               (int)op->numbers[11], corner + (part + half) * w.out.part, &w.out,
+                               (int)least(2, w.out_height - at.row), (int)least(2, w.out_width - at.column), edge);
             }
         }
     }
 }
 
-/* Two by two gradients of 16 filters, and what a tile's products get of them. */
-IN_PLACE void spread(const float *dy, const struct steps *s, int rows, int columns, float *to, int64_t plane) {
-    __m512 d[2][2], once[4][2];
-    for (int row = 0; row < 2; row++)
-        for (int column = 0; column < 2; column++)
-            d[row][column] = row < rows && column < columns ? _mm512_loadu_ps(dy + row * s->row + column * s->pixel)
-                                                            : _mm512_setzero_ps();
-    for (int column = 0; column < 2; column++) {
-        once[0][column] = d[0][column], once[1][column] = _mm512_add_ps(d[0][column], d[1][column]);
-        once[2][column] = _mm512_sub_ps(d[0][column], d[1][column]);
-        once[3][column] = _mm512_sub_ps(_mm512_setzero_ps(), d[1][column]);
+/* The gradients of two by two results of 16 filters. */
+IN_PLACE void read_top(const float *dy, const struct steps *s, int rows, int columns, float *to, int64_t plane, const int edge) {
+    __m512 once[MOST][2], two[2], cells[MOST];
+    for (int right = 0; right < 2; right++) {
+        for (int row = 0; row < 2; row++)
+            two[row] = row < rows && right < columns ? _mm512_loadu_ps(dy + row * s->row + right * s->pixel)
+                                                     : _mm512_setzero_ps();
+        spread(two, cells, edge);
+        for (int down = 0; down < edge; down++) once[down][right] = cells[down];
     }
-    for (int row = 0; row < 4; row++, to += 4 * plane) {
-        _mm512_store_ps(to, once[row][0]);
-        _mm512_store_ps(to + plane, _mm512_add_ps(once[row][0], once[row][1]));
-        _mm512_store_ps(to + 2 * plane, _mm512_sub_ps(once[row][0], once[row][1]));
-        _mm512_store_ps(to + 3 * plane, _mm512_sub_ps(_mm512_setzero_ps(), once[row][1]));
+    for (int down = 0; down < edge; down++, to += edge * plane) {
+        spread(once[down], cells, edge);
+        for (int right = 0; right < edge; right++) _mm512_store_ps(to + right * plane, cells[right]);
     }
 }
 
-/* The gradient of the filters: pointers: x, dy, dw, db or NULL, scratch: what `room` tiles of x and of dy become, and
- * the sums of their products, (cells, filters, channels); numbers: as for `strips`, but in the place of ReLU the
- * first tile. Pieces are tiles here, ... */
-ON_LANES static void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+/* What the gradient of the filters needs: what `room` tiles of x and of dy become, (cells, tiles, channels or filters), the
+ * sums of their products, (cells, filters, channels), and of dy. */
+struct sums {
+    float *u, *e, *products, *tops;
+    int64_t plane_of_u, plane_of_e, plane, size;
+};
+
+static struct sums sums_of(const struct winograd *w, void *memory, int64_t part, int64_t edge) {
+    int64_t cells = edge * edge;
+    struct sums s = {.plane_of_u = plane_of(w->room * w->channels), .plane_of_e = plane_of(w->room * w->filters),
+                     .plane = plane_of(w->filters * w->channels)};
+    s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + w->filters;
+    s.u = (float *)memory + part * s.size, s.e = s.u + cells * s.plane_of_u, s.products = s.e + cells * s.plane_of_e;
+    s.tops = s.products + cells * s.plane;
+    return s;
+}
+
+/* The gradient of the filters. pointers: x, dy, dw, db or NULL, scratch: the sums of a worker, for each worker, or one for all;
+ * numbers: as for `strips`, but in the place of ReLU the first tile that is looked at now, and last the one behind them;
+ * values: whether they are the first at all. Pieces are tiles here, ... */
+IN_PLACE void both(const struct operation *op, int64_t start, int64_t stop, const int edge) {
     struct winograd w = winograd(op->numbers);
-    float *u = op->pointers[4], *e = u + CELLS * w.room * w.channels;
-    (void)worker;
+    struct sums s = sums_of(&w, op->pointers[4], 0, edge);
     for (int64_t tile = start; tile < stop; tile++) {
         struct place at = place(&w, op->numbers[11] + tile);
         const float *x = (const float *)op->pointers[0] + at.image * w.in.image;
         const float *dy = (const float *)op->pointers[1] + at.image * w.out.image;
         for (int64_t part = 0; part < w.channels / LANES; part++)
-            transform(x + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside, w.height, w.width,
-                      u + tile * w.channels + part * LANES, w.room * w.channels);
+            read_tile(x + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside, w.height, w.width,
+                      s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
         for (int64_t part = 0; part < w.filters / LANES; part++)
-            spread(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
-                   (int)least(2, w.out_height - at.row), (int)least(2, w.out_width - at.column),
-                   e + tile * w.filters + part * LANES, w.room * w.filters);
+            read_top(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
+                     (int)least(2, w.out_height - at.row), (int)least(2, w.out_width - at.column),
+                     s.e + tile * w.filters + part * LANES, s.plane_of_e, edge);
     }
 }
 
@@ -242,63 +337,107 @@ IN_PLACE void outer(const float *u, const float *e, float *sums, int64_t tiles, 
 }
 
 /* ... a cell of eight filters here, ... */
-ON_LANES static void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+IN_PLACE void add_products(const struct operation *op, int64_t start, int64_t stop, const int edge) {
     struct winograd w = winograd(op->numbers);
-    int64_t begin = op->numbers[11], tiles = least(w.room, w.tiles - begin), eights = w.filters / EIGHT;
-    (void)worker;
+    struct sums s = sums_of(&w, op->pointers[4], 0, edge);
+    int64_t tiles = op->numbers[15] - op->numbers[11], eights = w.filters / EIGHT;
+    int fresh = op->values[0] != 0;
     for (int64_t task = start; task < stop; task++) {
         int64_t cell = task / eights, filter = task % eights * EIGHT;
-        const float *u = (const float *)op->pointers[4] + cell * w.room * w.channels;
-        const float *e = (const float *)op->pointers[4] + CELLS * w.room * w.channels + cell * w.room * w.filters + filter;
-        float *sums = (float *)op->pointers[4] + CELLS * w.room * (w.channels + w.filters) +
-                      (cell * w.filters + filter) * w.channels;
+        const float *u = s.u + cell * s.plane_of_u, *e = s.e + cell * s.plane_of_e + filter;
+        float *products = s.products + cell * s.plane + filter * w.channels;
         for (int64_t part = 0, left = w.channels / LANES; left;) {
             int64_t parts = (left + (left + 2) / 3 - 1) / ((left + 2) / 3); /* threes, but no ones if it can be */
             const float *x = u + part * LANES;
-            float *to = sums + part * LANES;
+            float *to = products + part * LANES;
             switch (parts) {
-            case 1: outer(x, e, to, tiles, w.channels, w.filters, begin == 0, 1); break;
-            case 2: outer(x, e, to, tiles, w.channels, w.filters, begin == 0, 2); break;
-            default: outer(x, e, to, tiles, w.channels, w.filters, begin == 0, 3);
+            case 1: outer(x, e, to, tiles, w.channels, w.filters, fresh, 1); break;
+            case 2: outer(x, e, to, tiles, w.channels, w.filters, fresh, 2); break;
+            default: outer(x, e, to, tiles, w.channels, w.filters, fresh, 3);
             }
             part += parts, left -= parts;
         }
-        float *db = op->pointers[3];
-        for (int64_t f = 0; db && cell == 5 && f < EIGHT; f++) { /* whose numbers are the sums of the four gradients */
-            double sum = begin ? db[filter + f] : 0;
-            for (int64_t tile = 0; tile < tiles; tile++) sum += e[tile * w.filters + f];
-            db[filter + f] = (float)sum;
+        for (int64_t f = 0; cell == 0 && f < EIGHT; f++) { /* the cells in the corners are the gradients, or -1 times */
+            const float sign = edge == 4 ? -1 : 1, *corner = e + f;
+            const int64_t right = (edge - 1) * s.plane_of_e, down = edge * right;
+            double sum = fresh ? 0 : s.tops[filter + f];
+            for (int64_t tile = 0; tile < tiles; tile++, corner += w.filters)
+                sum += corner[0] + corner[down + right] + sign * (corner[down] + corner[right]);
+            s.tops[filter + f] = (float)sum;
         }
     }
 }
 
-/* ... and filters here. */
-ON_LANES static void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+/* ... and filters here, whose sums of all workers are added up. */
+IN_PLACE void filters_back(const struct operation *op, int64_t start, int64_t stop, const int edge) {
     struct winograd w = winograd(op->numbers);
-    int64_t plane = w.filters * w.channels;
-    const __m512 half = _mm512_set1_ps(0.5f);
-    (void)worker;
-    for (int64_t filter = start; filter < stop; filter++)
+    struct sums s = sums_of(&w, op->pointers[4], 0, edge);
+    const int side = edge - 1, window = side * side;
+    int64_t workers = most(op->workers, 1);
+    for (int64_t filter = start; filter < stop; filter++) {
         for (int64_t channel = 0; channel < w.channels; channel += LANES) {
-            const float *sums = (const float *)op->pointers[4] + CELLS * w.room * (w.channels + w.filters) +
-                                filter * w.channels + channel;
-            _Alignas(64) float lanes[9 * LANES];
-            __m512 once[3][4];
-            for (int column = 0; column < 4; column++) {
-                __m512 s[4];
-                for (int row = 0; row < 4; row++) s[row] = _mm512_load_ps(sums + (row * 4 + column) * plane);
-                __m512 sum = _mm512_mul_ps(half, _mm512_add_ps(s[1], s[2]));
-                once[0][column] = _mm512_add_ps(s[0], sum), once[2][column] = _mm512_add_ps(sum, s[3]);
-                once[1][column] = _mm512_mul_ps(half, _mm512_sub_ps(s[1], s[2]));
+            const float *products = s.products + filter * w.channels + channel;
+            _Alignas(64) float lanes[(MOST - 1) * (MOST - 1) * LANES];
+            __m512 once[MOST][MOST], column[MOST], numbers[MOST];
+            for (int right = 0; right < edge; right++) {
+                for (int down = 0; down < edge; down++) {
+                    const float *cell = products + (down * edge + right) * s.plane;
+                    column[down] = _mm512_load_ps(cell);
+                    for (int64_t worker = 1; worker < workers; worker++)
+                        column[down] = _mm512_add_ps(column[down], _mm512_load_ps(cell + worker * s.size));
+                }
+                turn_back(column, numbers, edge);
+                for (int down = 0; down < side; down++) once[down][right] = numbers[down];
             }
-            for (int row = 0; row < 3; row++) {
-                __m512 sum = _mm512_mul_ps(half, _mm512_add_ps(once[row][1], once[row][2]));
-                _mm512_store_ps(lanes + row * 3 * LANES, _mm512_add_ps(once[row][0], sum));
-                _mm512_store_ps(lanes + (row * 3 + 1) * LANES, _mm512_mul_ps(half, _mm512_sub_ps(once[row][1], once[row][2])));
-                _mm512_store_ps(lanes + (row * 3 + 2) * LANES, _mm512_add_ps(sum, once[row][3]));
+            for (int down = 0; down < side; down++) {
+                turn_back(once[down], numbers, edge);
+                for (int right = 0; right < side; right++) _mm512_store_ps(lanes + (down * side + right) * LANES, numbers[right]);
             }
-            scatter(lanes, (float *)op->pointers[2] + (filter * w.channels + channel) * 9, 9, LANES, 9);
+            scatter(lanes, (float *)op->pointers[2] + (filter * w.channels + channel) * window, window, LANES, window);
         }
+        float sum = 0;
+        for (int64_t worker = 0; worker < workers; worker++) sum += s.tops[worker * s.size + filter];
+        if (op->pointers[3]) ((float *)op->pointers[3])[filter] = sum;
+    }
+}
+
+/* The first two, all by one worker, over its share of the tiles. Pieces are workers. */
+IN_PLACE void alone(const struct operation *op, int64_t start, int64_t stop, const int edge) {
+    struct winograd w = winograd(op->numbers);
+    for (int64_t worker = start; worker < stop; worker++) {
+        int64_t end = w.tiles * (worker + 1) / op->workers, from = w.tiles * worker / op->workers;
+        struct operation mine = *op;
+        mine.pointers[4] = sums_of(&w, op->pointers[4], worker, edge).u;
+        for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
+            mine.numbers[11] = begin, mine.numbers[15] = least(begin + w.room, end), mine.values[0] = begin == from;
+            both(&mine, 0, mine.numbers[15] - begin, edge);
+            add_products(&mine, 0, edge * edge * w.filters / EIGHT, edge);
+        }
+    }
+}
+
+#define OF_EDGES(name)                                                                                                 \
+    ON_LANES static void name##_of_4(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {         \
+        (void)worker;                                                                                                  \
+        name(op, start, stop, 4);                                                                                      \
+    }                                                                                                                  \
+    ON_LANES static void name##_of_6(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {         \
+        (void)worker;                                                                                                  \
+        name(op, start, stop, 6);                                                                                      \
+    }
+
+OF_EDGES(filters)
+OF_EDGES(both)
+OF_EDGES(add_products)
+OF_EDGES(filters_back)
+OF_EDGES(alone)
+
+ON_LANES static void strips_of_4(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    strips(op, start, stop, worker, 4);
+}
+
+ON_LANES static void strips_of_6(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    strips(op, start, stop, worker, 6);
 }
 
 /* An operation on one group: its buffers begin so many numbers later for each group before. */
@@ -310,35 +449,37 @@ static struct operation of_group(const struct operation *op, int64_t group, cons
 }
 
 void winograd_filters(const struct machine *machine, const struct operation *op) {
-    const int64_t *n = op->numbers, later[4] = {n[0] * n[1] * 9, n[0] * n[1] * CELLS, 0, 0};
+    const int64_t *n = op->numbers, edge = n[4];
+    const int64_t later[4] = {n[0] * n[1] * (edge - 1) * (edge - 1), plane_of(n[0] * n[1]) * edge * edge};
     for (int64_t group = 0; group < n[3]; group++) {
         struct operation part = of_group(op, group, later);
-        share_out(machine, &part, filters, (n[2] ? n[1] : n[0]) / LANES, 1);
+        share_out(machine, &part, edge == 4 ? filters_of_4 : filters_of_6, (n[2] ? n[1] : n[0]) / LANES, 1);
     }
 }
 
 void winograd_convolve(const struct machine *machine, const struct operation *op) {
     struct winograd w = winograd(op->numbers);
-    const int64_t later[4] = {w.channels / LANES * w.in.part, w.channels * w.filters * CELLS, w.filters,
-                              w.filters / LANES * w.out.part};
+    const int64_t edge = op->numbers[14], filters = plane_of(w.filters * w.channels) * edge * edge;
+    const int64_t later[4] = {w.channels / LANES * w.in.part, filters, w.filters, w.filters / LANES * w.out.part};
     for (int64_t group = 0; group < op->numbers[12]; group++) {
         struct operation part = of_group(op, group, later);
-        share_out(machine, &part, strips, (w.tiles + w.room - 1) / w.room, 1);
+        share_out(machine, &part, edge == 4 ? strips_of_4 : strips_of_6, (w.tiles + w.room - 1) / w.room, 1);
     }
 }
 
 void winograd_weights(const struct machine *machine, const struct operation *op) {
     struct winograd w = winograd(op->numbers);
-    const int64_t later[4] = {w.channels / LANES * w.in.part, w.filters / LANES * w.out.part, w.channels * w.filters * 9,
-                              w.filters};
+    const int64_t edge = op->numbers[14], filters = w.filters * w.channels * (edge - 1) * (edge - 1);
+    const int64_t later[4] = {w.channels / LANES * w.in.part, w.filters / LANES * w.out.part, filters, w.filters};
     for (int64_t group = 0; group < op->numbers[12]; group++) {
         struct operation part = of_group(op, group, later);
-        for (int64_t begin = 0; begin < w.tiles; begin += w.room) {
-            part.numbers[11] = begin;
-            share_out(machine, &part, both, least(w.room, w.tiles - begin), 1);
-            share_out(machine, &part, add_products, CELLS * w.filters / EIGHT, 1);
+        if (op->workers) share_out(machine, &part, edge == 4 ? alone_of_4 : alone_of_6, op->workers, 1);
+        for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
+            part.numbers[11] = begin, part.numbers[15] = least(begin + w.room, w.tiles), part.values[0] = begin == 0;
+            share_out(machine, &part, edge == 4 ? both_of_4 : both_of_6, part.numbers[15] - begin, 1);
+            share_out(machine, &part, edge == 4 ? add_products_of_4 : add_products_of_6, edge * edge * w.filters / EIGHT, 1);
         }
-        share_out(machine, &part, filters_back, w.filters, 1);
+        share_out(machine, &part, edge == 4 ? filters_back_of_4 : filters_back_of_6, w.filters, 1);
     }
 }
 
