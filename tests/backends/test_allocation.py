@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer, Layer, Net, Solver
+from nacre.threads import number_of_threads
 from nacre_layers import (
     AccuracyLayer,
     BatchNormLayer,
@@ -71,5 +72,5 @@ def test_a_training_step_allocates_no_block_of_a_kibibyte(layers, steps: int) ->
             largest = max(largest, tracemalloc.get_traced_memory()[1] - before)
     finally:
         tracemalloc.stop()
-    # All that lives at once within a step, small objects of Python included.
-    assert largest < 8000, f"{largest} bytes are allocated at once in a step"
+    # All that lives at once within a step, small objects of Python included; each thread has some of its own.
+    assert largest < 6000 + 2000 * number_of_threads(), f"{largest} bytes are allocated at once in a step"
