@@ -3,14 +3,14 @@
  *
  * A block of 16 images lies as (rows, columns, channels, 16) while it is worked on. The filters are (filters, rows,
  * columns, channels), so that a row of a window and a row of a filter are both contiguous: a convolution is a sum of
- * products over them.
+ * products over them. Copies of weights are here, too.
  */
 
 #include "lanes.h"
 
 #if defined(__x86_64__)
 
-enum { HIGH = 8, PIXELS = 2, SIDE = 5, ROWS = 8 };
+enum { HIGH = 8, PIXELS = 2, SIDE = 5 };
 
 /* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
  * two columns go together. pointers: matrix, packed; numbers: rows, columns, block, whether in bf16. */
@@ -73,8 +73,6 @@ __attribute__((target("avx512f,avx512bf16"))) static void pack_narrow(
         }
     }
 }
-
-enum { LARGE = 1 << 22 }; /* bytes; what is larger goes past the caches, where it would not be found again */
 
 /* Moves 16 values, or as many as the mask says: with a mask, processors store half as fast. */
 static inline __attribute__((always_inline, target("avx512f,avx512bf16"))) __m512 move_some(
@@ -312,51 +310,6 @@ static void turn(const struct operation *op, int64_t start, int64_t stop, int64_
                 *to++ = back ? w[(other * n[1] + one) * cells + cells - 1 - cell] : w[(one * n[1] + other) * cells + cell];
 }
 
-/* Some rows of the gradients of weights at 32 features, the last of which may lack. */
-IN_PLACE void sum_up(const int64_t *n, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
-    const __mmask16 masks[2] = {first(left), left > LANES ? first(left - LANES) : 0};
-    __m512 sums[ROWS][2];
-    for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
-    for (int64_t image = 0; image < n[0]; image++, x += n[2], dy += n[1])
-        for (int half = 0; half < 2; half++) {
-            __m512 numbers = _mm512_maskz_loadu_ps(masks[half], x + half * LANES);
-            for (int row = 0; row < rows; row++)
-                sums[row][half] = _mm512_fmadd_ps(_mm512_set1_ps(dy[row]), numbers, sums[row][half]);
-        }
-    for (int row = 0; row < rows; row++, dw += n[2])
-        for (int half = 0; half < 2; half++)
-            if (past)
-                _mm512_stream_ps(dw + half * LANES, sums[row][half]);
-            else if (left >= 2 * LANES)
-                _mm512_storeu_ps(dw + half * LANES, sums[row][half]);
-            else
-                _mm512_mask_storeu_ps(dw + half * LANES, masks[half], sums[row][half]);
-}
-
-/* The gradients of the weights of an inner product of few images: sums of so few outer products that writing them takes
- * longer than computing them. pointers: x, dy, dw, db or NULL; numbers: images, outputs, features. Pieces are eight rows. */
-ON_LANES static void outer_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const int64_t *n = op->numbers, outputs = n[1], features = n[2];
-    const float *x = op->pointers[0], *dy = op->pointers[1];
-    float *dw = op->pointers[2], *db = op->pointers[3];
-    int past = 4 * outputs * features > LARGE && features % (2 * LANES) == 0 && (uintptr_t)dw % 64 == 0;
-    (void)worker;
-    for (int64_t row = start * ROWS; row < least(stop * ROWS, outputs); row += ROWS) {
-        int64_t rows = least(ROWS, outputs - row);
-        for (int64_t at = 0; at < features; at += 2 * LANES)
-            if (rows == ROWS)
-                sum_up(n, x + at, dy + row, dw + row * features + at, features - at, past, ROWS);
-            else
-                for (int64_t one = row; one < row + rows; one++)
-                    sum_up(n, x + at, dy + one, dw + one * features + at, features - at, past, 1);
-        for (int64_t one = row; db && one < row + rows; one++) {
-            float sum = 0;
-            for (int64_t image = 0; image < n[0]; image++) sum += dy[image * outputs + one];
-            db[one] = sum;
-        }
-    }
-}
-
 int run_on_lanes(const struct machine *machine, const struct operation *op) {
     const int64_t *n = op->numbers;
     switch (op->kind) {
@@ -372,7 +325,7 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
     case WINOGRAD_WEIGHTS: winograd_weights(machine, op); return 0;
     case SKINNY: skinny_forward(machine, op); return 0;
     case SKINNY_DATA: skinny_data(machine, op); return 0;
-    case OUTER: share_out(machine, op, outer_products, (n[1] + ROWS - 1) / ROWS, 1); return 0;
+    case SKINNY_WEIGHTS: skinny_weights(machine, op); return 0;
     default: return 1;
     }
 }

@@ -12,6 +12,7 @@
 #define IN_PLACE static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
 
 enum { AHEAD = 256 }; /* numbers that are fetched before they are needed: the processor follows few rows by itself */
+enum { LARGE = 1 << 22 }; /* bytes; what is larger goes past the caches, where it would not be found again */
 
 static inline int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t most(int64_t one, int64_t other) { return one > other ? one : other; }
@@ -68,6 +69,7 @@ void winograd_weights(const struct machine *machine, const struct operation *op)
 /* skinny.c */
 void skinny_forward(const struct machine *machine, const struct operation *op);
 void skinny_data(const struct machine *machine, const struct operation *op);
+void skinny_weights(const struct machine *machine, const struct operation *op);
 
 #endif
 #endif

@@ -11,7 +11,8 @@ from .library import OPENMP, library
 
 VERSION = 7
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
-PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, OUTER, SKINNY, SKINNY_DATA = range(7, 17)
+PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
+SKINNY, SKINNY_DATA, SKINNY_WEIGHTS = range(14, 17)
 LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}
 MISSING = "needs the native helper, which was not compiled when nacre was built"
 

@@ -14,7 +14,7 @@
 #define ON_PAIRS __attribute__((target("avx512f,avx512bw,avx512bf16")))
 #define WITHIN static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512bf16")))
 
-enum { EIGHT = 8, LINE = 64, BLOCK = 2 * LANES, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
+enum { EIGHT = 8, LINE = 64, BLOCK = 2 * LANES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
 
 struct skinny {
     int64_t images, outputs, features;
@@ -199,6 +199,51 @@ WITHIN void data(const struct operation *op, int64_t start, int64_t stop, const 
     }
 }
 
+/* Some rows of the gradients of weights at a block of features. */
+IN_PLACE void outer(const int64_t *n, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
+    const __mmask16 masks[2] = {first(left), left > LANES ? first(left - LANES) : 0};
+    __m512 sums[ROWS][2];
+    for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
+    for (int64_t image = 0; image < n[0]; image++, x += n[2], dy += n[1])
+        for (int half = 0; half < 2; half++) {
+            __m512 numbers = _mm512_maskz_loadu_ps(masks[half], x + half * LANES);
+            for (int row = 0; row < rows; row++)
+                sums[row][half] = _mm512_fmadd_ps(_mm512_set1_ps(dy[row]), numbers, sums[row][half]);
+        }
+    for (int row = 0; row < rows; row++, dw += n[2])
+        for (int half = 0; half < 2; half++)
+            if (past)
+                _mm512_stream_ps(dw + half * LANES, sums[row][half]);
+            else if (left >= BLOCK)
+                _mm512_storeu_ps(dw + half * LANES, sums[row][half]);
+            else
+                _mm512_mask_storeu_ps(dw + half * LANES, masks[half], sums[row][half]);
+}
+
+/* dw = dyT x, db = the sums of dy, all of float32: sums of so few outer products that writing them takes longer than
+ * computing them. pointers: x, dy, dw, db or NULL. Pieces are eight rows. */
+ON_LANES static void weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const int64_t *n = op->numbers, outputs = n[1], features = n[2];
+    const float *x = op->pointers[0], *dy = op->pointers[1];
+    float *dw = op->pointers[2], *db = op->pointers[3];
+    int past = 4 * outputs * features > LARGE && features % BLOCK == 0 && (uintptr_t)dw % 64 == 0;
+    (void)worker;
+    for (int64_t row = start * ROWS; row < least(stop * ROWS, outputs); row += ROWS) {
+        int64_t rows = least(ROWS, outputs - row);
+        for (int64_t at = 0; at < features; at += BLOCK)
+            if (rows == ROWS)
+                outer(n, x + at, dy + row, dw + row * features + at, features - at, past, ROWS);
+            else
+                for (int64_t one = row; one < row + rows; one++)
+                    outer(n, x + at, dy + one, dw + one * features + at, features - at, past, 1);
+        for (int64_t one = row; db && one < row + rows; one++) {
+            float sum = 0;
+            for (int64_t image = 0; image < n[0]; image++) sum += dy[image * outputs + one];
+            db[one] = sum;
+        }
+    }
+}
+
 #define IN_BOTH(name)                                                                                                  \
     ON_PAIRS static void wide_##name(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {         \
         (void)worker;                                                                                                  \
@@ -224,6 +269,10 @@ void skinny_data(const struct machine *machine, const struct operation *op) {
     struct skinny s = skinny(op);
     share_out(machine, op, op->numbers[3] ? narrow_lay_tops : wide_lay_tops, s.tops, LANES);
     share_out(machine, op, op->numbers[3] ? narrow_data : wide_data, s.blocks, 1);
+}
+
+void skinny_weights(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, weights, (op->numbers[1] + ROWS - 1) / ROWS, 1);
 }
 
 #endif

@@ -1,11 +1,11 @@
-"""Kernels of the helper for inner products of few images, where memory is what takes time: see skinny.c and lanes.c.
+"""Kernels of the helper for inner products of few images, where memory is what takes time: see skinny.c.
 
 They are ways beside those of oneDNN, taken where they are faster.
 """
 
 from __future__ import annotations
 
-from .native import OUTER, SKINNY, SKINNY_DATA, has_lanes
+from .native import SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, has_lanes
 from .primitives import Call, HelperCall
 
 MOST_IMAGES = 32
@@ -62,7 +62,7 @@ class SkinnyProduct:
             dw: 4 * self.outputs * self.features,
             db: 4 * self.outputs,
         }
-        return [HelperCall(buffers, OUTER, self.numbers)]
+        return [HelperCall(buffers, SKINNY_WEIGHTS, self.numbers)]
 
 
 def _up(number: int, unit: int) -> int:
