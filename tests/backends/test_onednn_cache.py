@@ -61,6 +61,27 @@ def test_long_trials_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert capsys.readouterr().err == "", "it is kept"
 
 
+def test_of_layers_that_are_alike_one_is_timed(trials: list[int]) -> None:
+    def chain(names: str, **fields: Any) -> dict[str, Any]:
+        layers: list[Layer] = [InputLayer(name="in", tops="x", shape=(16, 9, 9), batch_size=2)]
+        bottom = "x"
+        for name in names:
+            layers.append(
+                ConvolutionLayer(bottoms=bottom, tops=name, n_filter=16, kernel=3, pad=1, bias_lr=2.0, **fields)
+            )
+            bottom, fields = name, {}
+        trials.clear()
+        return Net("net", layers, backend="onednn").plan["onednn"]["ways"]
+
+    chain("a")
+    alone = sum(trials)
+    ways = chain("abc")
+    assert sum(trials) == alone > 0
+    assert ways["a"] == ways["b"] == ways["c"]
+    chain("ab", neuron=ReLU())
+    assert sum(trials) > alone, "with another neuron they are not alike"
+
+
 def gradients(net: Net) -> dict[str, bytes]:
     net.forward()
     net.backward()

@@ -20,6 +20,8 @@ from nacre.tables import table_of
 
 from .kernel import OnednnKernel
 
+OF_ONE = ("name", "bottoms", "tops", "_init", "_regu", "_cons", "_lr")
+"""Ends of the names of fields that change nothing about how long a layer takes."""
 MOST_BYTES = 1 << 20
 """A larger file is no plan."""
 
@@ -43,18 +45,24 @@ def key_of(kernels: Sequence[OnednnKernel], machine: Mapping[str, Any]) -> dict[
         "nacre": here["nacre"],
         "processor": here["processor"],
         **machine,
-        "layers": [
-            {
-                **table_of(kernel.layer),
-                "name": kernel.layer_name,
-                "compute": kernel.backend.compute,
-                "shapes": [list(blob.shape) for blob in (*kernel.inputs, *kernel.blobs)],
-                "parts": kernel.parts(),
-                "keeps": kernel.keeps,
-            }
-            for kernel in kernels
-        ],
+        "layers": [{**table_of(kernel.layer), "name": kernel.layer_name, **_work_of(kernel)} for kernel in kernels],
     }
+
+
+def _work_of(kernel: OnednnKernel) -> dict[str, Any]:
+    return {
+        "compute": kernel.backend.compute,
+        "shapes": [list(blob.shape) for blob in (*kernel.inputs, *kernel.blobs)],
+        "parts": kernel.parts(),
+        "keeps": kernel.keeps,
+    }
+
+
+def likeness(kernel: OnednnKernel) -> str:
+    """Give what is the same for kernels of a net that take the same time: the layer but for its names, and its work."""
+    fields = {name: value for name, value in table_of(kernel.layer).items() if not name.endswith(OF_ONE)}
+    layouts = [blob.layout for blob in (*kernel.inputs, *kernel.blobs)]
+    return json.dumps([type(kernel).__qualname__, fields, layouts, _work_of(kernel)], sort_keys=True, default=repr)
 
 
 class Kept:

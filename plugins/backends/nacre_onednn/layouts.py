@@ -15,7 +15,7 @@ from typing import Any
 from nacre import NacreError, Own
 from nacre.threads import number_of_threads
 
-from .cache import Kept, key_of
+from .cache import Kept, key_of, likeness
 from .kernel import Layouts, OnednnKernel, layout_of
 from .library import Unimplemented, library
 from .primitives import BLOCKED, CHANNELS_LAST, Call
@@ -91,6 +91,7 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
     candidates = CANDIDATES if any(layout_of(blob.shape, BLOCKED) == BLOCKED for blob in blobs) else CANDIDATES[:1]
     totals: dict[str, float] = dict.fromkeys(candidates, 0.0)
     taken: dict[str, list[tuple[OnednnKernel, str, Trial]]] = {candidate: [] for candidate in candidates}
+    timed: dict[tuple[str, str], dict[tuple[str, str], float]] = {}  # of layers that are alike only the first is timed
     start, told = time.monotonic(), False
     for number, kernel in enumerate(kernels):
         if not told and time.monotonic() - start > SILENT:
@@ -98,8 +99,16 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
             done = f"{number} of {len(kernels)} layers are done, and the choice is kept for the next start"
             sys.stderr.write(f"onednn: trying which layouts are fastest for this net; {done}\n")
         for part in kernel.parts():
-            trials = {candidate: _trials(kernel, part, _tried(candidate)) for candidate in candidates}
-            time_all([trial for each in trials.values() for trial in each])
+            trials: dict[str, list[Trial]] = {}
+            for candidate in candidates:
+                before = [trial for each in trials.values() for trial in each]
+                trials[candidate] = _trials(kernel, part, _tried(candidate), before)
+            found = {(candidate, trial.way): trial for candidate, each in trials.items() for trial in each}
+            known = timed.setdefault((likeness(kernel), part), {})
+            if unknown := dict.fromkeys(trial for place, trial in found.items() if place not in known):
+                time_all(list(unknown))
+            for place, trial in found.items():
+                trial.seconds = known.setdefault(place, trial.seconds)
             for candidate, each in trials.items():
                 seconds, best = _clearly_least([(trial.seconds, trial) for trial in each] or [(inf, None)])
                 totals[candidate] += seconds
@@ -150,8 +159,8 @@ class Trial:
         self.seconds = min(self.seconds, time.perf_counter() - start)
 
 
-def _trials(kernel: OnednnKernel, part: str, layouts: Layouts) -> list[Trial]:
-    """Give the ways of a part that differ, and that oneDNN has good code for."""
+def _trials(kernel: OnednnKernel, part: str, layouts: Layouts, before: Sequence[Trial]) -> list[Trial]:
+    """Give the ways of a part that differ, and that there is good code for; of those `before`, what is the same."""
     found: list[Trial] = []
     for way in kernel.ways_of(part, layouts):
         try:
@@ -159,7 +168,8 @@ def _trials(kernel: OnednnKernel, part: str, layouts: Layouts) -> list[Trial]:
         except Unimplemented:
             continue
         if not any(_same(trial.calls, calls) for trial in found):
-            found.append(Trial(way, calls))
+            twins = (trial for trial in before if trial.way == way and _same(trial.calls, calls))
+            found.append(next(twins, None) or Trial(way, calls))
     return found
 
 

@@ -271,7 +271,7 @@ class HelperCall(Call):
 
     @property
     def info(self) -> str:
-        return f"helper: {self.kind}"
+        return f"helper: {self.kind} {tuple(self.numbers)}"
 
     def sizes(self) -> dict[str, int]:
         return {name: size for name, size in self.buffers.items() if name}
