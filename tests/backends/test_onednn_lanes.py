@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
+from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing import assert_near
 from nacre_layers import ConvolutionLayer, ReLU, SquareLossLayer
@@ -20,8 +20,8 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import BY_WINOGRAD, IN_LANES
 from nacre_onednn.lanes import LANES, TILES, LanesConvolution, WinogradConvolution, packing
 from nacre_onednn.library import library
-from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, Call, describe, plain, reorder, tagged
-from nacre_onednn.record import Record, aligned, sizes_of
+from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, describe, plain, reorder, tagged
+from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
@@ -132,14 +132,6 @@ def test_what_is_left_to_onednn() -> None:
     assert not parts_of(usual, (2, 20, 8, 8), WinogradConvolution)
 
 
-def run(calls: Sequence[Call], buffers: dict[str, Any], threads: int) -> None:
-    scratch = {name: aligned(size) for name, size in sizes_of(calls, buffers).items()}
-    record = Record()
-    for call in calls:
-        record.add_call(call, {name: one.ctypes.data for name, one in {**buffers, **scratch}.items()}, ())
-    record.replay(threads)()
-
-
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "number_of_threads", lambda: 3)
     layer = ConvolutionLayer(bottoms="x", tops="y", n_filter=23, kernel=3, pad=1, neuron=ReLU())
@@ -155,10 +147,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
         calls = [*ours.forward(x, y, "bias"), *ours.data(x, y, "dy"), *ours.weights(x, y, "dy", "dbias")]
         run(calls, {**given, **found}, threads)
         results.append(found)
-    for other in results[1:]:
-        for name, one in results[0].items():
-            assert one.any()
-            assert one.tobytes() == other[name].tobytes(), name
+    assert_same_bits(results)
 
 
 @pytest.mark.parametrize("kernel", [3, 5])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing import assert_near
 from nacre_layers import InnerProductLayer, SquareLossLayer
@@ -17,8 +18,8 @@ from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.inner_product import FEW
 from nacre_onednn.library import library
-from nacre_onednn.primitives import CHANNELS_LAST, Call
-from nacre_onednn.record import Record, aligned, sizes_of
+from nacre_onednn.primitives import CHANNELS_LAST
+from nacre_onednn.record import aligned
 from nacre_onednn.skinny import MOST_IMAGES, SkinnyProduct
 
 if reason := OnednnBackend.unusable():
@@ -37,15 +38,6 @@ def narrowed(values: Any) -> Any:
 
 def widened(bits: Any) -> Any:
     return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def run(call: Call, buffers: dict[str, Any], threads: int) -> None:
-    scratch = {name: aligned(size) for name, size in sizes_of([call], buffers).items()}
-    for one in scratch.values():
-        one[...] = 255  # NaN, which must not get into results
-    record = Record()
-    record.add_call(call, {name: one.ctypes.data for name, one in {**buffers, **scratch}.items()}, ())
-    record.replay(threads)()
 
 
 @settings(max_examples=60, deadline=None)
@@ -76,7 +68,7 @@ def test_products_agree_with_numpy(
         found[name] = aligned(images * shape[1] * size + 64)
         found[name][...] = 77
     for call in (*product.forward("x", "w", "b" if bias else "", "y"), *product.data("dy", "w", "dx")):
-        run(call, {**given, **found}, threads)
+        run([call], {**given, **found}, threads)
     y = wide["x"] @ wide["w"].T + (given["b"] if bias else 0)
     expected = {"y": np.maximum(y, 0) if relu else y, "dx": wide["dy"] @ wide["w"]}
     for name, one in expected.items():
@@ -130,7 +122,7 @@ def test_gradients_that_no_cache_holds() -> None:
     dw, db = aligned(4 * outputs * features).view(np.float32), np.zeros(outputs, np.float32)
     product = SkinnyProduct(images, outputs, features, "float32", relu=False)
     (call,) = product.weights("x", "dy", "dw", "db")
-    run(call, {"x": x, "dy": dy, "dw": dw, "db": db}, 2)
+    run([call], {"x": x, "dy": dy, "dw": dw, "db": db}, 2)
     assert_near(dw.reshape(outputs, features), dy.T @ x, "dw", 1e-6)
     assert_near(db, dy.sum(0), "db", 1e-6)
 
@@ -149,12 +141,9 @@ def test_threads_change_no_bit(dtype: str) -> None:
     for threads in (1, 2, 3, 5):
         found = {"y": np.zeros_like(given["dy"]), "dx": np.zeros_like(given["x"])}
         for call in (*product.forward("x", "w", "", "y"), *product.data("dy", "w", "dx")):
-            run(call, {**given, **found}, threads)
+            run([call], {**given, **found}, threads)
         results.append(found)
-    for other in results[1:]:
-        for name, one in results[0].items():
-            assert one.any()
-            assert one.tobytes() == other[name].tobytes(), name
+    assert_same_bits(results)
 
 
 def test_many_images_are_left_to_onednn() -> None:

@@ -48,12 +48,11 @@ ON_LANES static void pack(const struct operation *op, int64_t start, int64_t sto
 }
 
 /* `first` and `second`, 16 numbers each, in bf16. */
-static inline __attribute__((always_inline, target("avx512f,avx512bf16"))) __m512i narrow(__m512 first, __m512 second) {
+PAIRS_IN_PLACE __m512i narrow(__m512 first, __m512 second) {
     return (__m512i)_mm512_cvtne2ps_pbh(second, first);
 }
 
-__attribute__((target("avx512f,avx512bf16"))) static void pack_narrow(
-    const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON_PAIRS static void pack_narrow(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
     for (int64_t number = start; number < stop; number++) {
         struct strip s = strip(op, number, LANES / 2);
@@ -74,22 +73,16 @@ __attribute__((target("avx512f,avx512bf16"))) static void pack_narrow(
     }
 }
 
-/* Moves 16 values, or as many as the mask says: with a mask, processors store half as fast. */
-static inline __attribute__((always_inline, target("avx512f,avx512bf16"))) __m512 move_some(
-    float *w, const float *g, float *v, uint16_t *to, __m512 rate, __m512 momentum, __mmask16 mask, const int whole,
-    const int past) {
-    __m512 gradient = whole ? _mm512_loadu_ps(g) : _mm512_maskz_loadu_ps(mask, g);
-    __m512 moved = whole ? _mm512_loadu_ps(v) : _mm512_maskz_loadu_ps(mask, v);
-    __m512 value = whole ? _mm512_loadu_ps(w) : _mm512_maskz_loadu_ps(mask, w);
-    moved = _mm512_sub_ps(_mm512_mul_ps(moved, momentum), _mm512_mul_ps(gradient, rate));
+/* Moves 16 values, or as many as the mask says; a full one is to be a constant: with another, processors store half as
+ * fast. */
+PAIRS_IN_PLACE __m512 move_some(float *w, const float *g, float *v, uint16_t *to, __m512 rate, __m512 momentum,
+                                const __mmask16 mask, const int past) {
+    __m512 gradient = _mm512_maskz_loadu_ps(mask, g), value = _mm512_maskz_loadu_ps(mask, w);
+    __m512 moved = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, v), momentum);
+    moved = _mm512_sub_ps(moved, _mm512_mul_ps(gradient, rate));
     value = _mm512_add_ps(value, moved);
-    if (whole) {
-        _mm512_storeu_ps(v, moved);
-        _mm512_storeu_ps(w, value);
-    } else {
-        _mm512_mask_storeu_ps(v, mask, moved);
-        _mm512_mask_storeu_ps(w, mask, value);
-    }
+    _mm512_mask_storeu_ps(v, mask, moved);
+    _mm512_mask_storeu_ps(w, mask, value);
     if (past)
         _mm256_stream_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(value));
     else
@@ -97,15 +90,17 @@ static inline __attribute__((always_inline, target("avx512f,avx512bf16"))) __m51
     return _mm512_mul_ps(value, gradient);
 }
 
-__attribute__((target("avx512f,avx512bf16"))) double move_copied(
-    float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
+ON_PAIRS double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
+    const __mmask16 all = 0xFFFF;
     __m512 sum = _mm512_setzero_ps(), by = _mm512_set1_ps(rate), kept = _mm512_set1_ps(momentum);
     int64_t i = 0;
     if (2 * size > LARGE)
-        for (; i + LANES <= size; i += LANES) sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, 0, 1, 1));
-    for (; i + LANES <= size; i += LANES) sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, 0, 1, 0));
+        for (; i + LANES <= size; i += LANES)
+            sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, all, 1));
+    for (; i + LANES <= size; i += LANES)
+        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, all, 0));
     if (i < size)
-        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, first(size - i), 0, 0));
+        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, first(size - i), 0));
     return _mm512_reduce_add_ps(sum);
 }
 

@@ -11,6 +11,16 @@
 #define ON_LANES __attribute__((target("avx512f")))
 #define IN_PLACE static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
 
+/* The same where products may be of bf16; what is of bf16 alone is used in bf16 alone. */
+#define ON_PAIRS __attribute__((target("avx512f,avx512bw,avx512bf16")))
+#define PAIRS_IN_PLACE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512bf16")))
+
+/* A work_t that does a piece of work with a number that is a constant. */
+#define WITH(on, variant, work, number)                                                                                \
+    on static void variant(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {                   \
+        work(op, start, stop, worker, number);                                                                         \
+    }
+
 enum { AHEAD = 256 }; /* numbers that are fetched before they are needed: the processor follows few rows by itself */
 enum { LARGE = 1 << 22 }; /* bytes; what is larger goes past the caches, where it would not be found again */
 

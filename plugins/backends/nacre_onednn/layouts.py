@@ -19,7 +19,7 @@ from .cache import Kept, key_of, likeness
 from .kernel import Layouts, OnednnKernel, layout_of
 from .library import Unimplemented, library
 from .primitives import BLOCKED, CHANNELS_LAST, Call
-from .record import Record
+from .record import Record, rounded_up
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
 ROUNDS = 5
@@ -98,17 +98,9 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
             told = True
             done = f"{number} of {len(kernels)} layers are done, and the choice is kept for the next start"
             sys.stderr.write(f"onednn: trying which layouts are fastest for this net; {done}\n")
+        like = likeness(kernel)
         for part in kernel.parts():
-            trials: dict[str, list[Trial]] = {}
-            for candidate in candidates:
-                before = [trial for each in trials.values() for trial in each]
-                trials[candidate] = _trials(kernel, part, _tried(candidate), before)
-            found = {(candidate, trial.way): trial for candidate, each in trials.items() for trial in each}
-            known = timed.setdefault((likeness(kernel), part), {})
-            if unknown := dict.fromkeys(trial for place, trial in found.items() if place not in known):
-                time_all(list(unknown))
-            for place, trial in found.items():
-                trial.seconds = known.setdefault(place, trial.seconds)
+            trials = _timed(kernel, part, candidates, timed.setdefault((like, part), {}))
             for candidate, each in trials.items():
                 seconds, best = _clearly_least([(trial.seconds, trial) for trial in each] or [(inf, None)])
                 totals[candidate] += seconds
@@ -124,6 +116,22 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
         if trial.way:
             ways.setdefault(kernel.layer_name, {})[part] = trial.way
     return {"layout": layout, "ways": ways}
+
+
+def _timed(
+    kernel: OnednnKernel, part: str, candidates: Sequence[str], known: dict[tuple[str, str], float]
+) -> dict[str, list[Trial]]:
+    """Give the trials of a part in each candidate, timed; what took how long is taken from `known`, or added to it."""
+    trials: dict[str, list[Trial]] = {}
+    for candidate in candidates:
+        before = [trial for each in trials.values() for trial in each]
+        trials[candidate] = _trials(kernel, part, _tried(candidate), before)
+    found = {(candidate, trial.way): trial for candidate, each in trials.items() for trial in each}
+    if unknown := dict.fromkeys(trial for place, trial in found.items() if place not in known):
+        time_all(list(unknown))
+    for place, trial in found.items():
+        trial.seconds = known.setdefault(place, trial.seconds)
+    return trials
 
 
 def _clearly_least(found: Sequence[tuple[float, Any]]) -> tuple[float, Any]:
@@ -186,7 +194,7 @@ def time_all(trials: Sequence[Trial]) -> None:
         for call in trial.calls:
             for name, size in call.sizes().items():
                 places[name] = max(size, places.get(name, 0))
-    offsets = [0, *itertools.accumulate(-(-size // PAGE) * PAGE for size in places.values())]
+    offsets = [0, *itertools.accumulate(rounded_up(size, PAGE) for size in places.values())]
     with contextlib.closing(mmap.mmap(-1, max(offsets[-1], 1))) as memory:  # given back to the system at once
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         addresses = {name: start + offset for name, offset in zip(places, offsets, strict=False)}

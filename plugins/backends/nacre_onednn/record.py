@@ -176,8 +176,13 @@ class Scratch:
         return found
 
 
+def rounded_up(number: int, unit: int) -> int:
+    """Give the next multiple of a unit."""
+    return -(-number // unit) * unit
+
+
 def _padded(size: int) -> int:
-    return -(-size // 64) * 64
+    return rounded_up(size, 64)
 
 
 def sizes_of(calls: Iterable[Call], besides: Collection[str] = ()) -> dict[str, int]:

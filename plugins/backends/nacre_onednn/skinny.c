@@ -10,10 +10,6 @@
 
 #if defined(__x86_64__)
 
-/* What is of bf16 is used in bf16 alone. */
-#define ON_PAIRS __attribute__((target("avx512f,avx512bw,avx512bf16")))
-#define WITHIN static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512bf16")))
-
 enum { EIGHT = 8, LINE = 64, BLOCK = 2 * LANES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
 
 struct skinny {
@@ -32,19 +28,19 @@ static struct skinny skinny(const struct operation *op) {
 }
 
 /* The sum and 16 products, or in bf16 32, which lie in pairs. */
-WITHIN __m512 add(__m512 sum, __m512i one, __m512i other, const int narrow) {
+PAIRS_IN_PLACE __m512 add(__m512 sum, __m512i one, __m512i other, const int narrow) {
     return narrow ? _mm512_dpbf16_ps(sum, (__m512bh)one, (__m512bh)other)
                   : _mm512_fmadd_ps((__m512)one, (__m512)other, sum);
 }
 
 /* A register of numbers, of which `left` are there; the others are 0. */
-WITHIN __m512i read(const void *from, int64_t left, const int narrow) {
+PAIRS_IN_PLACE __m512i read(const void *from, int64_t left, const int narrow) {
     if (narrow) return _mm512_maskz_loadu_epi16(left >= BLOCK ? ~0u : (1u << left) - 1, from);
     return _mm512_maskz_loadu_epi32(left > 0 ? first(left) : 0, from);
 }
 
 /* Sixteen numbers become bf16. */
-WITHIN void write_narrow(uint16_t *to, __m512 numbers, int64_t left) {
+PAIRS_IN_PLACE void write_narrow(uint16_t *to, __m512 numbers, int64_t left) {
     __m256i bits = (__m256i)_mm512_cvtneps_pbh(numbers);
     if (left >= LANES)
         _mm256_storeu_si256((__m256i *)to, bits);
@@ -53,7 +49,7 @@ WITHIN void write_narrow(uint16_t *to, __m512 numbers, int64_t left) {
 }
 
 /* The sums of sixteen registers, in their order. */
-WITHIN __m512 sums_of(const __m512 *all) {
+PAIRS_IN_PLACE __m512 sums_of(const __m512 *all) {
     __m512 twos[8], fours[4], eights[2];
     for (int i = 0; i < 8; i++)
         twos[i] = _mm512_add_ps(_mm512_unpacklo_ps(all[2 * i], all[2 * i + 1]), _mm512_unpackhi_ps(all[2 * i], all[2 * i + 1]));
@@ -69,8 +65,9 @@ WITHIN __m512 sums_of(const __m512 *all) {
 
 /* y = x wT + b, and ReLU behind it. pointers: x, w, b or NULL, y, scratch: registers of x (lines, images), and y as
  * (outputs / 2, eights of images, 2, 8). Pieces are lines of x here, ... */
-WITHIN void lay_images(const struct operation *op, int64_t start, int64_t stop, const int narrow) {
+PAIRS_IN_PLACE void lay_images(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct skinny s = skinny(op);
+    (void)worker;
     for (int64_t line = start; line < stop; line++)
         for (int64_t image = 0; image < s.padded; image++) {
             int64_t at = line * (LINE / s.size);
@@ -81,8 +78,9 @@ WITHIN void lay_images(const struct operation *op, int64_t start, int64_t stop, 
 }
 
 /* ... and two outputs here. */
-WITHIN void forward(const struct operation *op, int64_t start, int64_t stop, const int narrow) {
+PAIRS_IN_PLACE void forward(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct skinny s = skinny(op);
+    (void)worker;
     const float *bias = op->pointers[2];
     const char *x = op->pointers[4], *w = op->pointers[1];
     float *results = (float *)(x + s.lines * s.padded * LINE);
@@ -127,8 +125,9 @@ WITHIN void forward(const struct operation *op, int64_t start, int64_t stop, con
 
 /* dx = dy w. pointers: dy, w, dx, scratch: dy as (outputs, images), in bf16 by pairs of outputs, and dx as (blocks,
  * images, 32). Pieces are outputs, or pairs, here, ... */
-WITHIN void lay_tops(const struct operation *op, int64_t start, int64_t stop, const int narrow) {
+PAIRS_IN_PLACE void lay_tops(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct skinny s = skinny(op);
+    (void)worker;
     uint32_t *tops = op->pointers[3];
     for (int64_t top = start; top < stop; top++)
         for (int64_t image = 0; image < s.padded; image++) {
@@ -141,7 +140,7 @@ WITHIN void lay_tops(const struct operation *op, int64_t start, int64_t stop, co
 }
 
 /* Some rows of weights times eight images, at a block of features. */
-WITHIN void add_rows(const struct skinny *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
+PAIRS_IN_PLACE void add_rows(const struct skinny *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
                      int fetch, int fresh, const int narrow) {
     /* pairs of the numbers of two rows: of the first half, and of the second */
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
@@ -173,8 +172,9 @@ WITHIN void add_rows(const struct skinny *s, const char *w, const uint32_t *tops
 }
 
 /* ... and blocks here. */
-WITHIN void data(const struct operation *op, int64_t start, int64_t stop, const int narrow) {
+PAIRS_IN_PLACE void data(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
     struct skinny s = skinny(op);
+    (void)worker;
     const uint32_t *tops = op->pointers[3];
     float *sums = (float *)op->pointers[3] + (s.tops * s.padded + LANES - 1) / LANES * LANES;
     int64_t chunk = FAST / (int64_t)sizeof(float) / BLOCK / s.padded, deep = narrow ? NARROW_ROWS : WIDE_ROWS;
@@ -244,15 +244,7 @@ ON_LANES static void weights(const struct operation *op, int64_t start, int64_t 
     }
 }
 
-#define IN_BOTH(name)                                                                                                  \
-    ON_PAIRS static void wide_##name(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {         \
-        (void)worker;                                                                                                  \
-        name(op, start, stop, 0);                                                                                      \
-    }                                                                                                                  \
-    ON_PAIRS static void narrow_##name(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {       \
-        (void)worker;                                                                                                  \
-        name(op, start, stop, 1);                                                                                      \
-    }
+#define IN_BOTH(work) WITH(ON_PAIRS, wide_##work, work, 0) WITH(ON_PAIRS, narrow_##work, work, 1)
 
 IN_BOTH(lay_images)
 IN_BOTH(forward)

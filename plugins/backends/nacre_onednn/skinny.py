@@ -5,12 +5,14 @@ They are ways beside those of oneDNN, taken where they are faster.
 
 from __future__ import annotations
 
+from .lanes import LANES
 from .native import SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, has_lanes
 from .primitives import Call, HelperCall
+from .record import rounded_up
 
 MOST_IMAGES = 32
-EIGHT, LINE, BLOCK, LANES = 8, 64, 32, 16
-"""Of skinny.c: images that go together, bytes of a register, features that go together, numbers in a register."""
+EIGHT, LINE, BLOCK = 8, 64, 32
+"""Of skinny.c: images that go together, bytes of a register, and features that go together."""
 
 
 class SkinnyProduct:
@@ -21,7 +23,7 @@ class SkinnyProduct:
         self.narrow = dtype == "bf16"
         self.numbers = (images, outputs, features, int(self.narrow), int(relu))
         self.size = 2 if self.narrow else 4
-        self.padded = _up(images, EIGHT)
+        self.padded = rounded_up(images, EIGHT)
 
     @property
     def usual(self) -> bool:
@@ -33,13 +35,13 @@ class SkinnyProduct:
 
     def forward(self, x: str, weight: str, bias: str, y: str) -> list[Call]:
         """Give the calls of y, with ReLU behind it where that was asked for; `bias` is "" where there is none."""
-        lines = _up(self._bytes(1, self.features), LINE)
+        lines = rounded_up(self._bytes(1, self.features), LINE)
         buffers = {
             x: self._bytes(self.images, self.features),
             weight: self._bytes(self.outputs, self.features),
             bias: 4 * self.outputs,
             y: self._bytes(self.images, self.outputs),
-            "skinny": self.padded * (lines + 4 * _up(self.outputs, 2)),
+            "skinny": self.padded * (lines + 4 * rounded_up(self.outputs, 2)),
         }
         return [HelperCall(buffers, SKINNY, self.numbers)]
 
@@ -50,7 +52,7 @@ class SkinnyProduct:
             dy: self._bytes(self.images, self.outputs),
             weight: self._bytes(self.outputs, self.features),
             dx: self._bytes(self.images, self.features),
-            "skinny": 4 * (_up(tops * self.padded, LANES) + _up(self.features, BLOCK) * self.padded),
+            "skinny": 4 * (rounded_up(tops * self.padded, LANES) + rounded_up(self.features, BLOCK) * self.padded),
         }
         return [HelperCall(buffers, SKINNY_DATA, self.numbers)]
 
@@ -63,8 +65,3 @@ class SkinnyProduct:
             db: 4 * self.outputs,
         }
         return [HelperCall(buffers, SKINNY_WEIGHTS, self.numbers)]
-
-
-def _up(number: int, unit: int) -> int:
-    """Give the next multiple of a unit."""
-    return -(-number // unit) * unit

@@ -100,10 +100,11 @@ static inline int64_t plane_of(int64_t numbers) { return numbers + LANES; }
 /* Filters (filters, channels, rows, columns) as (cells, filters / 16, channels, 16); for the gradient of images turned by
  * half a turn, with filters and channels in each other's place. pointers: filters, result; numbers: filters, channels,
  * whether for the gradient, groups, edge. Pieces are 16 filters of the result. */
-IN_PLACE void filters(const struct operation *op, int64_t start, int64_t stop, const int edge) {
+IN_PLACE void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     int64_t given = op->numbers[1], back = op->numbers[2], outs = back ? given : op->numbers[0];
     int64_t ins = back ? op->numbers[0] : given, plane = plane_of(outs * ins);
     const int side = edge - 1, window = side * side;
+    (void)worker;
     for (int64_t part = start; part < stop; part++)
         for (int64_t in = 0; in < ins; in++) {
             _Alignas(64) float lanes[(MOST - 1) * (MOST - 1) * LANES];
@@ -298,9 +299,10 @@ static struct sums sums_of(const struct winograd *w, void *memory, int64_t part,
 /* The gradient of the filters. pointers: x, dy, dw, db or NULL, scratch: the sums of a worker, for each worker, or one for all;
  * numbers: as for `strips`, but in the place of ReLU the first tile that is looked at now, and last the one behind them;
  * values: whether they are the first at all. Pieces are tiles here, ... */
-IN_PLACE void both(const struct operation *op, int64_t start, int64_t stop, const int edge) {
+IN_PLACE void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     struct sums s = sums_of(&w, op->pointers[4], 0, edge);
+    (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
         struct place at = place(&w, op->numbers[11] + tile);
         const float *x = (const float *)op->pointers[0] + at.image * w.in.image;
@@ -337,11 +339,12 @@ IN_PLACE void outer(const float *u, const float *e, float *sums, int64_t tiles, 
 }
 
 /* ... a cell of eight filters here, ... */
-IN_PLACE void add_products(const struct operation *op, int64_t start, int64_t stop, const int edge) {
+IN_PLACE void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     struct sums s = sums_of(&w, op->pointers[4], 0, edge);
     int64_t tiles = op->numbers[15] - op->numbers[11], eights = w.filters / EIGHT;
     int fresh = op->values[0] != 0;
+    (void)worker;
     for (int64_t task = start; task < stop; task++) {
         int64_t cell = task / eights, filter = task % eights * EIGHT;
         const float *u = s.u + cell * s.plane_of_u, *e = s.e + cell * s.plane_of_e + filter;
@@ -369,11 +372,12 @@ IN_PLACE void add_products(const struct operation *op, int64_t start, int64_t st
 }
 
 /* ... and filters here, whose sums of all workers are added up. */
-IN_PLACE void filters_back(const struct operation *op, int64_t start, int64_t stop, const int edge) {
+IN_PLACE void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     struct sums s = sums_of(&w, op->pointers[4], 0, edge);
     const int side = edge - 1, window = side * side;
     int64_t workers = most(op->workers, 1);
+    (void)worker;
     for (int64_t filter = start; filter < stop; filter++) {
         for (int64_t channel = 0; channel < w.channels; channel += LANES) {
             const float *products = s.products + filter * w.channels + channel;
@@ -402,43 +406,28 @@ IN_PLACE void filters_back(const struct operation *op, int64_t start, int64_t st
 }
 
 /* The first two, all by one worker, over its share of the tiles. Pieces are workers. */
-IN_PLACE void alone(const struct operation *op, int64_t start, int64_t stop, const int edge) {
+IN_PLACE void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
-    for (int64_t worker = start; worker < stop; worker++) {
-        int64_t end = w.tiles * (worker + 1) / op->workers, from = w.tiles * worker / op->workers;
+    for (int64_t one = start; one < stop; one++) {
+        int64_t end = w.tiles * (one + 1) / op->workers, from = w.tiles * one / op->workers;
         struct operation mine = *op;
-        mine.pointers[4] = sums_of(&w, op->pointers[4], worker, edge).u;
+        mine.pointers[4] = sums_of(&w, op->pointers[4], one, edge).u;
         for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
             mine.numbers[11] = begin, mine.numbers[15] = least(begin + w.room, end), mine.values[0] = begin == from;
-            both(&mine, 0, mine.numbers[15] - begin, edge);
-            add_products(&mine, 0, edge * edge * w.filters / EIGHT, edge);
+            both(&mine, 0, mine.numbers[15] - begin, worker, edge);
+            add_products(&mine, 0, edge * edge * w.filters / EIGHT, worker, edge);
         }
     }
 }
 
-#define OF_EDGES(name)                                                                                                 \
-    ON_LANES static void name##_of_4(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {         \
-        (void)worker;                                                                                                  \
-        name(op, start, stop, 4);                                                                                      \
-    }                                                                                                                  \
-    ON_LANES static void name##_of_6(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {         \
-        (void)worker;                                                                                                  \
-        name(op, start, stop, 6);                                                                                      \
-    }
+#define OF_EDGES(work) WITH(ON_LANES, work##_of_4, work, 4) WITH(ON_LANES, work##_of_6, work, 6)
 
 OF_EDGES(filters)
+OF_EDGES(strips)
 OF_EDGES(both)
 OF_EDGES(add_products)
 OF_EDGES(filters_back)
 OF_EDGES(alone)
-
-ON_LANES static void strips_of_4(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    strips(op, start, stop, worker, 4);
-}
-
-ON_LANES static void strips_of_6(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    strips(op, start, stop, worker, 6);
-}
 
 /* An operation on one group: its buffers begin so many numbers later for each group before. */
 static struct operation of_group(const struct operation *op, int64_t group, const int64_t later[4]) {
