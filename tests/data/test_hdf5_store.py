@@ -283,6 +283,7 @@ def test_what_is_meant_can_be_allowed(path: Path) -> None:
         (encoded()[:600], "truncated|cannot be read as HDF5"),
         (encoded()[:512] + b"\x89HDF\r\n\x1a\n" + bytes(2000), "cannot be read as HDF5"),
     ],
+    ids=["empty", "text", "cut", "cut early", "no HDF5 behind its first bytes"],  # the bytes hold the time of writing
 )
 def test_what_is_no_hdf5(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "x.h5").write_bytes(data)
