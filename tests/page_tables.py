@@ -63,15 +63,12 @@ def offered(name: str) -> bool:
 
 
 def accepts(field: Any, value: Any) -> bool:
-    """Say whether a field takes what a net file says; "none" may be the word for None."""
-    for meant in (value, None) if value == "none" else (value,):
-        try:
-            read = field.convert(meant)
-        except (ValueError, TypeError, nacre.NacreError):
-            continue
-        if not any(check.complain(read, None) for check in field.checks):
-            return True
-    return False
+    """Say whether a field takes what a net file says."""
+    try:
+        read = field.convert(value)
+    except (ValueError, TypeError, nacre.NacreError):
+        return False
+    return not any(check.complain(read, None) for check in field.checks)
 
 
 def takes(fields: list[Any], text: str) -> bool:

@@ -241,11 +241,11 @@ def _make_layer(table: Mapping[str, Any]) -> Layer:
     kinds = [] if here.offers("layer", type_name) else [offer.name for offer in here.offers("layer_of")]
     kind = next((kind for kind in kinds if here.offers(kind, type_name)), "")
     if not kind:
-        return _with_none(here.open("layer", type_name), fields)
+        return here.open("layer", type_name)(**fields)
     layer, component = here.open("layer_of", kind), here.open(kind, type_name)
     own = {known.name for known in layer.fields()} - {kind}
     own_fields, parts = _divided(fields, own, component)
-    return _with_none(layer, {**own_fields, kind: _with_none(component, parts)})
+    return layer(**own_fields, **{kind: component(**parts)})
 
 
 def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
@@ -258,12 +258,6 @@ def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
     return {key: fields[key] for key in fields if key in own}, {key: fields[key] for key in fields if key in known}
 
 
-def _with_none(cls: Any, fields: Mapping[str, Any]) -> Any:
-    """Make an object of `cls`, where the text "none" means None in fields that may be None: TOML has no word for it."""
-    nullable = {known.name for known in cls.fields() if "None" in known.type.split(" | ") and "str" not in known.type}
-    return cls(**{key: None if value == "none" and key in nullable else value for key, value in fields.items()})
-
-
 def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
     from .solver import Solver
 
@@ -273,7 +267,7 @@ def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Ma
     def method() -> tuple[Any, Table]:
         cls = registry().open("solver", _type_of(table, "solver"))
         fields, parts = _divided({key: value for key, value in table.items() if key != "type"}, own, cls)
-        return _with_none(cls, parts), fields
+        return cls(**parts), fields
 
     made_method = complaints.attempt(method, "[solver]", str(table.get("type")))
     made: list[Callback] = []
@@ -292,4 +286,4 @@ def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Ma
 
 def _make_callback(table: Mapping[str, Any]) -> Callback:
     cls = registry().open("callback", _type_of(table, "callback"))
-    return _with_none(cls, {key: value for key, value in table.items() if key != "type"})
+    return cls(**{key: value for key, value in table.items() if key != "type"})

@@ -93,7 +93,8 @@ def _reader(hint: Any) -> Reader:
     """Give the reader of an annotation."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _either([_reader(argument) for argument in arguments])
+        absent = type(None) in arguments and str not in arguments
+        return _either([_reader(argument) for argument in arguments], absent=absent)
     if hint is Any:
         return (lambda value: value), "another value", "Any"
     if origin is typing.Literal:
@@ -119,10 +120,15 @@ def _class_reader(cls: type[Any]) -> Reader:
     return _PLAIN.get(cls) or (_same(cls), f"a {cls.__name__}", cls.__name__)
 
 
-def _either(readers: Sequence[Reader]) -> Reader:
-    """Give the reader of a union: the first that can read a value does."""
+def _either(readers: Sequence[Reader], *, absent: bool) -> Reader:
+    """Return the reader of a union: the first that can read a value does.
+
+    With `absent` the text "none" means None: a net file has no other word for it.
+    """
 
     def convert(value: Any) -> Any:
+        if absent and isinstance(value, str) and value == "none":
+            return None
         for read, _, _ in readers:
             try:
                 return read(value)

@@ -35,6 +35,8 @@ from nacre.registry import Registry
 from nacre.settings import settings as read_settings
 from nacre.tables import requirements, type_name
 from nacre.toml import toml_text
+from nacre_layers import InnerProductLayer
+from page_tables import own_classes
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
 NET = """
@@ -218,6 +220,26 @@ def test_none_takes_a_default_away() -> None:
     file = load(write(), ["layer.ip1.weight_regu=none"])
     assert file.layers[2].weight_regu is None
     assert 'weight_regu = "none"' in dumps(file)
+
+
+def test_none_is_nothing_in_every_field_that_may_be_without(clean: Path) -> None:
+    """From Python as from a file, whatever the words of the field's type (there is a "str" in "Constraint")."""
+    fields = [field for cls in own_classes() for field in cls.fields() if may_be_none(field)]
+    assert {"weight_regu", "weight_cons", "bias_regu", "ignore_label"} <= {field.name for field in fields}
+    texts = [field for field in fields if "str" in field.type.split(" | ")]  # of which "none" may be one
+    assert [field for field in fields if field not in texts and field.convert("none") is not None] == []
+    layer = InnerProductLayer(name="ip", bottoms="a", tops="b", output_dim=2, weight_regu="none", bias_cons="none")
+    assert (layer.weight_regu, layer.bias_cons) == (None, None)
+    assert load(write(), ["layer.ip1.weight_cons=none"]).layers[2].weight_cons is None
+    with pytest.raises(ConfigError, match="no regularizer 'non'"):
+        InnerProductLayer(name="ip", bottoms="a", tops="b", output_dim=2, weight_regu="non")
+
+
+def may_be_none(field: Any) -> bool:
+    try:
+        return field.convert(None) is None
+    except (ValueError, TypeError):
+        return False
 
 
 def test_paths_start_from_the_net_file(clean: Path) -> None:
