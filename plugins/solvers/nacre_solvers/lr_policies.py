@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import cos, pi, tanh
 from typing import Annotated, Any
 
@@ -33,27 +34,32 @@ class Step(LrPolicy):
 
 
 class Iterations(Converted["int | list[int] | tuple[int, ...]", "tuple[int, ...]"]):
-    """Iterations, each later than the one before."""
+    """Iterations, in the order in which they are waited for."""
 
-    wants = "a list of iterations, each later than the one before"
+    wants = "a list of iterations"
 
     @staticmethod
     def convert(value: Any) -> tuple[int, ...]:
         numbers = wholes(value)
-        if not numbers or sorted(set(numbers)) != list(numbers):
+        if not numbers:
             raise ValueError
         return numbers
 
 
 class MultiStep(LrPolicy):
-    """rate = base · gamma^(how many of the steps are at or before the iteration). Caffe's multistep."""
+    """rate = base · gamma^(how many of the steps were taken, this iteration included).
+
+    The steps are taken one after the other, at most one in an iteration: one that is not above the step before it comes
+    an iteration behind that. A step 0 is taken before the first update. Caffe's multistep.
+    """
 
     base: Annotated[float, non_negative, "the first rate"]
     gamma: Annotated[float, non_negative, "multiplies the rate at each step"]
-    steps: Annotated[Iterations, positive, "iterations at which it is multiplied"]
+    steps: Annotated[Iterations, non_negative, "iterations at which it is multiplied"]
 
     def rate(self, iteration: int) -> float:
-        return self.base * self.gamma ** sum(step <= iteration for step in self.steps)
+        taken = accumulate(self.steps, lambda before, step: max(before + 1, step))
+        return self.base * self.gamma ** sum(step <= iteration for step in taken)
 
 
 class Exp(LrPolicy):
@@ -81,10 +87,13 @@ class Inv(LrPolicy):
 
 
 class Poly(LrPolicy):
-    """rate = base · (1 - iteration / n_iter)^power, and 0 from n_iter on. Caffe's poly, whose n_iter is max_iter."""
+    """rate = base · (1 - iteration / n_iter)^power, and 0 from n_iter on. Caffe's poly, whose n_iter is max_iter.
+
+    With power 0 it is base throughout.
+    """
 
     base: Annotated[float, non_negative, "the first rate"]
-    power: Annotated[float, positive, "how steeply it falls"]
+    power: Annotated[float, non_negative, "how steeply it falls"]
     n_iter: Annotated[int, positive, "iterations until the rate is 0: usually the solver's max_iter"]
 
     def rate(self, iteration: int) -> float:
