@@ -19,7 +19,7 @@ from .feed import InputLayer
 from .layer import PHASES, Layer, SourceState, check_outputs
 from .memory import settle
 from .not_finite import bad_records
-from .parameter import Parameter, ParameterHandle, Parameters
+from .parameter import Parameter, ParameterHandle, Parameters, fits
 from .placement import Slot, names_of, place_parameters
 from .schedule import Schedule, Step, compile_steps
 from .settings import settings
@@ -565,9 +565,9 @@ class Net:
             host = np.asarray(value, dtype=str(array.dtype))
         except (TypeError, ValueError) as error:
             raise DataError(f"{where} takes numbers of shape {tuple(array.shape)}, not {value!r:.60}") from error
-        if host.shape != tuple(array.shape):
+        if not fits(host.shape, tuple(array.shape)):
             raise DataError(f"{where} has the shape {tuple(array.shape)}, but the array written has {host.shape}")
-        self.backend.from_host(np.ascontiguousarray(host), array)
+        self.backend.from_host(np.ascontiguousarray(host.reshape(array.shape)), array)
 
     def freeze(self, *names: str) -> None:
         """Let layers keep their parameters: their gradients are not computed, and the solver leaves them.

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from .placement import Slot
 
 
+def fits(shape: tuple[int, ...], needed: tuple[int, ...]) -> bool:
+    """Return whether a value of `shape` is one for a parameter; a single number is, with any number of axes."""
+    return shape == needed or prod(shape) == prod(needed) == 1
+
+
 class Parameter:
     """A parameter, declared in `setup`: `Parameter("weight", (500, 800), init=Xavier())`.
 

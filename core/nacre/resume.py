@@ -9,6 +9,7 @@ from .component import Array
 from .differences import bit_differences, field_differences
 from .environment import environment_of
 from .errors import SnapshotError
+from .parameter import fits
 from .parts import origins_of, parts_of
 from .tables import table_of
 
@@ -134,7 +135,7 @@ def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> d
             complaints.append(f"'{name}' is missing in it")
         elif len(sources[name]) > 1:
             complaints.append(f"'{name}' is shared here, but was not there: {', '.join(sorted(sources[name]))}")
-        elif (shape := saved[min(sources[name])].shape) != handle.shape:
+        elif not fits(shape := saved[min(sources[name])].shape, handle.shape):
             complaints.append(f"'{name}' has the shape {shape} there, but {handle.shape} here")
     used = {name for names in sources.values() for name in names}
     complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError, SnapshotError, nearest
+from .parameter import fits
 from .resume import PARAMETERS, below, names_of_parameters
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _take(
         shape = saved[found[0]].shape
         if len(found) > 1:
             reason = f"shared here, but not in {file}: {', '.join(found)}"
-        elif shape != handle.shape:
+        elif not fits(shape, handle.shape):
             reason = f"of the shape {shape} in {file}, but {handle.shape} here"
         else:
             values[name] = saved[found[0]]

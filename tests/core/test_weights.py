@@ -1,12 +1,15 @@
 """Net.load: parameters of trained nets, by the names of layers and parameters; and what stays as it is."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from nacre import ConfigError, InputLayer, Net, SnapshotError, Solver
-from nacre_layers import BatchNormLayer, InnerProductLayer, SoftmaxLossLayer
+from nacre import ConfigError, DataError, InputLayer, Net, SnapshotError, Solver
+from nacre.resume import make_snapshot
+from nacre.snapshot import open_store
+from nacre_layers import BatchNormLayer, InnerProductLayer, PReLULayer, SoftmaxLossLayer
 from nacre_solvers import Snapshot
 
 
@@ -67,6 +70,38 @@ def test_everything_is_loaded(tmp_path):
     assert done.complete and set(done.loaded) == set(theirs)
     assert same(values(here), theirs)
     assert f"a/weight       loaded from {path}" in str(done)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1, 1)])
+def test_a_single_number_fits_with_any_number_of_axes(tmp_path, shape):
+    """Of a slope that all channels share Caffe's shape is (), PyTorch's and nacre's (1,), of old files (1, 1, 1, 1)."""
+
+    def sloped(seed=0):
+        slope = PReLULayer(name="p", bottoms="x", tops="y", shared=True)
+        return Net("n", [*layers()[:2], slope, SoftmaxLossLayer(bottoms=["y", "label"])], backend="numpy", seed=seed)
+
+    here = sloped()
+    assert here.parameters["p/slope"].shape == (1,)
+    here.parameters["p/slope"].value = np.full(shape, 0.75)
+    assert here.parameters["p/slope"].value.tolist() == [0.75]
+    here.write("x", [[-1, -2, 3, 4], [-5, 6, -7, 8]])
+    solver = Solver("SGD", max_iter=1, momentum_policy=0.9, lr_policy=0.1)
+    snapshot = make_snapshot(solver.solve(here))
+    learned = snapshot.arrays["parameters/p/slope"].item()
+    assert learned != 0.75
+    theirs = replace(snapshot, arrays={key: value.reshape(shape) for key, value in snapshot.arrays.items()})
+    store = open_store("HDF5")
+    path = tmp_path / f"000001{store.suffix}"
+    path.write_bytes(store.encode(theirs))
+    again = sloped()
+    again.load(path)
+    assert again.parameters["p/slope"].value.tolist() == [learned]
+    with solver.start(sloped(seed=1)) as training:
+        training.restore(theirs)
+        assert make_snapshot(training).arrays == snapshot.arrays
+    for several in ((2,), (0,), (1, 2)):
+        with pytest.raises(DataError, match=r"parameter 'p/slope' has the shape \(1,\), but the array written has"):
+            here.parameters["p/slope"].value = np.zeros(several)
 
 
 def test_a_folder_means_the_newest(tmp_path):

@@ -27,8 +27,8 @@ from .weights import Learning
 class PReLULayer(Learning, has_param=True, can_do_bp=True):
     """y = x where x > 0, else slope · x, with a slope for each channel; one top for each bottom.
 
-    The parameter is `slope`, (channels,), or (1,) with `shared`; all bottoms have the same. He et al., "Delving deep
-    into rectifiers", 2015; after Caffe's `PReLU`.
+    The parameter is `slope`, (channels,), or (1,) with `shared`, which takes Caffe's () too; all bottoms have the same.
+    He et al., "Delving deep into rectifiers", 2015; after Caffe's `PReLU`.
 
     Example:
         [[layer]]
