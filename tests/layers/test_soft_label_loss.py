@@ -1,5 +1,7 @@
 """SoftlabelSoftmaxLoss and InfogainLoss: cross-entropy with a weight for each class."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
@@ -76,7 +78,8 @@ def gains(draw):
     example = draw(scores_and_labels(weight=WEIGHT, normalize=NORMALIZE))
     classes = example.inputs[0][example.fields["axis"]]
     random = np.random.default_rng(draw(st.integers(0, 2**16)))
-    matrix = random.uniform(-0.2, 1, (classes, classes))
+    ones = draw(st.sampled_from([(), (1,), (1, 1)]))  # Caffe's matrix is (1, 1, K, K)
+    matrix = random.uniform(-0.2, 1, (*ones, classes, classes))
     if draw(st.booleans()):  # no example of the kit's, which cuts every bottom to fewer rows
         return Example(example.fields, [*example.inputs, matrix], wanted=[0, 2])
     return Example({**example.fields, "matrix": matrix.tolist()}, example.inputs, wanted=[0])
@@ -100,12 +103,14 @@ class TestInfogainLoss(Agreement):
         rows, used, divisor = places(layer, inputs[0].detach().numpy(), inputs[1].numpy())
         log = inputs[0].movedim(layer.axis, -1).reshape(rows.shape).log_softmax(-1)
         matrix = inputs[2] if len(inputs) > 2 else torch.tensor(layer.matrix, dtype=torch.float64)
+        matrix = matrix.reshape(matrix.shape[-2:])
         parts = [matrix[label] @ log[place] for place, label in used]
         return -layer.weight / divisor * (sum(parts) + 0 * log.sum() + 0 * matrix.sum())
 
     def reference(self, layer, inputs, parameters):
         rows, used, divisor = places(layer, *inputs[:2])
-        matrix = inputs[2] if len(inputs) > 2 else layer.matrix
+        matrix = np.array(inputs[2] if len(inputs) > 2 else layer.matrix)
+        matrix = matrix.reshape(matrix.shape[-2:])
         logs = [(log_softmax(rows[place]), matrix[label]) for place, label in used]
         return -layer.weight / divisor * sum(np.dot(log, gains) for log, gains in logs)
 
@@ -118,18 +123,19 @@ def test_the_identity_gives_the_softmax_loss():
     assert_close(gradient, expected[1])
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (1, 1, 3, 3)])
 @pytest.mark.parametrize("ending", ["h5", "npy"])
-def test_the_matrix_may_be_in_a_file(tmp_path, ending):
+def test_the_matrix_may_be_in_a_file(tmp_path, ending, shape):
     import h5py
 
-    matrix, source = np.random.default_rng(0).uniform(0, 1, (3, 3)), tmp_path / f"gains.{ending}"
+    matrix, source = np.random.default_rng(0).uniform(0, 1, shape), tmp_path / f"gains.{ending}"
     if ending == "h5":
         with h5py.File(source, "w") as file:
             file["matrix"] = matrix
     else:
         np.save(source, matrix)
     scores, labels = np.random.default_rng(1).standard_normal((2, 3)), np.array([1, 2])
-    told = loss_and_gradients(InfogainLossLayer, scores, labels, matrix=matrix)
+    told = loss_and_gradients(InfogainLossLayer, scores, labels, matrix=matrix.reshape(3, 3))
     read = loss_and_gradients(InfogainLossLayer, scores, labels, source=source)
     assert read[0] == told[0]
 
@@ -163,6 +169,8 @@ def test_a_third_bottom_of_another_shape():
         loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), (3, 2))
 
 
-def test_a_matrix_of_another_shape():
-    with pytest.raises(ConfigError, match=r"tested: the matrix has the shape \(2, 3\), but \(3, 3\) is needed"):
-        loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), matrix=np.ones((2, 3)))
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 3), (3, 3, 1), (9,)])
+def test_a_matrix_of_another_shape(shape):
+    told = re.escape(f"tested: the matrix has the shape {shape}, but (3, 3) is needed")
+    with pytest.raises(ConfigError, match=told):
+        loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), matrix=np.ones(shape))

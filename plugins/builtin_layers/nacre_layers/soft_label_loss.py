@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,7 +106,8 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
     Bottoms are the scores and the labels, as for SoftmaxLoss; M is chosen by `normalize` as there. H has a row for each
     label and a column for each class, and says what each prediction is worth where that label is true; the identity
     makes this SoftmaxLoss. It is `matrix`, or the dataset "matrix" of the HDF5 file `source` (a file .npy or .csv will
-    do too), or a third bottom, which has a gradient. After Caffe's `InfogainLoss`.
+    do too), or a third bottom, which has a gradient; as (K, K), or with axes of length 1 before, as Caffe's (1, 1, K,
+    K). After Caffe's `InfogainLoss`.
 
     Example:
         [[layer]]
@@ -148,7 +150,7 @@ class InfogainLossState(SoftlabelSoftmaxLossState, reads=""):
             self.host = np.array(layer.matrix)
         found = tuple(inputs[2].shape) if self.host is None else self.host.shape
         needed = (self.shape[1], self.shape[1])
-        if found != needed:
+        if found[-2:] != needed or prod(found) != prod(needed):
             raise ConfigError(f"{layer.name}: the matrix has the shape {found}, but {needed} is needed")
 
     def ready(self) -> None:
@@ -157,7 +159,7 @@ class InfogainLossState(SoftlabelSoftmaxLossState, reads=""):
         self.classes.ready()
         if self.host is not None:
             self.matrix = self.backend.empty((classes, classes))
-            self.backend.from_host(self.host.astype(self.backend.dtype), self.matrix)
+            self.backend.from_host(self.host.reshape(classes, classes).astype(self.backend.dtype), self.matrix)
         if self.learns:
             self.numbers = self.backend.empty((classes, 1), "int64")
             self.backend.from_host(np.arange(classes).reshape(-1, 1), self.numbers)
@@ -167,7 +169,8 @@ class InfogainLossState(SoftlabelSoftmaxLossState, reads=""):
     def targets(self, inputs: list[Array]) -> Array:
         xp, count, (_, classes, behind) = self.backend.xp, self.classes.count, self.shape
         taken, labels = self.taken[:count], self.classes.labels(inputs[1], count)
-        xp.take(inputs[2] if self.host is None else self.matrix, labels, axis=0, out=taken, mode="clip")
+        matrix = inputs[2].reshape(classes, classes) if self.host is None else self.matrix
+        xp.take(matrix, labels, axis=0, out=taken, mode="clip")
         if self.learns:
             xp.equal(self.numbers, labels, out=self.of_label[:, :count])
         if self.classes.ignored is not None:
@@ -187,7 +190,8 @@ class InfogainLossState(SoftlabelSoftmaxLossState, reads=""):
             xp, (_, classes, behind), real = self.backend.xp, self.shape, self.real
             log = self.backend.scratch((real, behind, classes))
             xp.copyto(log, self.log[:real].transpose(0, 2, 1))
-            xp.matmul(self.of_label[:, : real * behind], log.reshape(-1, classes), out=diffs[2])
+            dh = diffs[2].reshape(classes, classes)
+            xp.matmul(self.of_label[:, : real * behind], log.reshape(-1, classes), out=dh)
             xp.multiply(diffs[2], -self.factor, out=diffs[2])
 
     def label_gradient(self, diff: Array, log: Array) -> None:
