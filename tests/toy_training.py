@@ -95,8 +95,8 @@ class PulledState(LayerState, reads=""):
         pass
 
 
-def pulled_net(*, dtype: str = "float64", **fields: Any) -> Net:
-    return Net("pulled", [InputLayer(), PulledLayer(name="pull", **fields)], dtype=dtype, backend="numpy")
+def pulled_net(*, dtype: str = "float64", backend: Any = "numpy", **fields: Any) -> Net:
+    return Net("pulled", [InputLayer(), PulledLayer(name="pull", **fields)], dtype=dtype, backend=backend)
 
 
 def trace(training: Training, count: int, name: str = "pull/w") -> list[float]:

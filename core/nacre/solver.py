@@ -50,9 +50,9 @@ class Solver(Configured):
     `Solver(SGD(), max_iter=1000, lr_policy=0.01, momentum_policy=0.9).solve(net)`.
 
     An iteration is one update: the gradients of `n_accumulate` batches, and of these their mean, as of one larger batch
-    whose loss is a mean; every number of it clipped to `clip_value`; all of it shrunk where its norm is above
-    `clip_norm` (by clip_norm / (norm + 1e-6), as PyTorch does; Caffe clips before it divides by the number of batches);
-    regularisation; the update; constraints.
+    whose loss is a mean; every number of it clipped to `clip_value`; all of it multiplied by clip_norm / norm where its
+    norm is above `clip_norm` (Caffe, which clips before it divides by the number of batches; PyTorch divides by
+    norm + 1e-6); regularisation; the update; constraints.
     """
 
     method: Annotated[Method, "the rule that updates parameters"]

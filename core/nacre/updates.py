@@ -57,10 +57,6 @@ class Accumulator:
             self.xp.multiply(gradient, self.share, out=gradient)
 
 
-TINY = 1e-6
-"""Is added to the norm before the division by it, as in PyTorch."""
-
-
 def _clip(training: Training) -> list[Step]:
     """Give the steps that clip the gradients: first every number, then the norm of all together."""
     solver, view = training.solver, training.net.view(training.net.backend)
@@ -86,14 +82,16 @@ def clip_value(view: View, gradients: Sequence[Array], limit: float) -> None:
 
 
 def clip_norm(view: View, gradients: Sequence[Array], limit: float) -> None:
-    """Shrink all gradients by one factor, so that the L2 norm of all their numbers is at most `limit`."""
+    """Shrink all gradients by limit / norm where the L2 norm of all their numbers is above `limit`, as Caffe does.
+
+    Others keep every bit. So do those whose norm is not finite: who looks for such a number finds it where it is.
+    """
     xp = view.xp
     if gradients:
-        total = sum([xp.dot(gradient, gradient) for gradient in gradients[1:]], xp.dot(gradients[0], gradients[0]))
-        # fmin: where a number is NaN all stay as they are, so that who looks for it finds it where it is
-        factor = xp.fmin(limit / (xp.sqrt(total) + TINY), 1)
+        norm = xp.sqrt(sum(xp.multiply(xp.dot(one, one), 1, dtype="float64") for one in gradients))
+        factor = xp.where(xp.isfinite(norm), limit / xp.fmax(norm, limit), 1.0)
         for gradient in gradients:
-            xp.multiply(gradient, factor, out=gradient)
+            xp.multiply(gradient, factor, out=gradient, dtype=gradient.dtype)
 
 
 def _regularise(training: Training) -> Iterator[Step]:

@@ -89,8 +89,7 @@ def test_policies_callbacks_and_steps_count_updates_not_batches() -> None:
     assert [report["iteration"] for report in reports["step"]] == [1, 2, 3]
     assert (training.iteration, training.images, training.net.step) == (3, 36, 8)
     assert training.loss_count == 3
-    # the summary's is a difference of sums: equal but for the rounding
-    assert reports["summary"][-1]["loss"] == pytest.approx(training.loss, rel=1e-12)
+    assert reports["summary"][-1]["loss"] == pytest.approx(training.loss, rel=1e-12)  # a difference of two sums
 
 
 def test_without_the_check_the_loss_is_that_of_the_last_batch() -> None:
@@ -132,16 +131,60 @@ def test_clipping_on_given_gradients() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_norm_is_clipped_as_torch_does(count: int) -> None:
+def test_the_norm_is_clipped_as_caffe_does(count: int) -> None:
     torch = pytest.importorskip("torch")
     clipped: list[float] = []
 
     def clip(parameters: list[Any]) -> None:
-        clipped.append(float(torch.nn.utils.clip_grad_norm_(parameters, 0.5)))
+        clipped.append(float(sum(float(one.grad.square().sum()) for one in parameters) ** 0.5))
+        for one in parameters if clipped[-1] > 0.5 else ():
+            one.grad.mul_(0.5 / clipped[-1])
 
     ours = solver(clip_norm=0.5, regu_coef=0.01, momentum_policy=0.9, n_accumulate=count)
     train_both(ours, lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9), 0.01, clip)
     assert min(clipped) < 0.5 < max(clipped)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onednn"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("gradient", "limit", "factor"),
+    [
+        ((3.0, 4.0), 5.0, 1.0),  # at the limit, and just below and above it
+        ((3.0, 4.0), 5.000001, 1.0),
+        ((3.0, 4.0), 4.5, 0.9),
+        ((0.0, 0.0), 1.0, 1.0),
+        ((3e-7, 4e-7), 1e-6, 1.0),  # where 1e-6 is not small
+        ((3e-7, 4e-7), 1e-7, 0.2),
+        ((3.0, 4.0), 1e300, 1.0),  # no number in float32, as the next
+        ((0.0, 0.0), 5e-324, 1.0),
+    ],
+)
+def test_only_a_norm_above_the_limit_is_clipped_and_by_their_quotient(
+    backend: str, dtype: str, gradient: tuple[float, float], limit: float, factor: float
+) -> None:
+    try:
+        backend_here = open_backend(backend)
+    except NacreError as error:
+        pytest.skip(str(error))
+    net = pulled_net(gradients=(gradient,), shape=(2,), regu=None, backend=backend_here, dtype=dtype)
+    with solver(clip_norm=limit).start(net) as training:
+        training.step()
+    found, given = net.parameters["pull/w"].gradient, np.array(gradient, dtype)
+    assert found is not None
+    if factor == 1:
+        np.testing.assert_array_equal(found, given)
+    else:
+        np.testing.assert_array_max_ulp(found, given * np.array(factor, dtype), 1)
+
+
+def test_gradients_whose_squares_overflow_do_not_pass_for_nothing() -> None:
+    net = pulled_net(gradients=((3e30, 0.0),), shape=(2,), regu=None, dtype="float32")
+    with solver(clip_norm=1.0, check_finite=False).start(net) as training, np.errstate(over="ignore"):
+        training.step()
+    found = net.parameters["pull/w"].gradient
+    assert found is not None
+    np.testing.assert_array_equal(found, np.array([3e30, 0.0], "float32"))
 
 
 def test_numbers_are_clipped_as_torch_does() -> None:
