@@ -92,6 +92,12 @@ def test_time_of_each_layer_and_of_the_step() -> None:
     assert lines[-1].startswith("a whole iteration of SGD: ")
 
 
+@pytest.mark.parametrize("batches", [1, 5])
+def test_time_counts_the_images_of_every_batch_of_an_iteration(batches: int) -> None:
+    told = run("time", "small.toml", "--runs", 1, "--json", "--set", f"solver.n_accumulate={batches}").json
+    assert told["images_per_second"] * told["iteration_ms"] / 1000 == pytest.approx(10 * batches)
+
+
 def test_time_of_a_net_that_only_goes_forward() -> None:
     told = run("time", "small.toml", "--runs", 1, "--phase", "test", "--json").json
     assert (told["backward_ms"], told["iteration_ms"], told["passes"]) == (None, None, "forward")

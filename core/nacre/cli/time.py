@@ -108,7 +108,7 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
         with solver.start(net) as training:
             timed["iteration_ms"] = _median(training.step, runs)
             timed["solver"] = type_name(type(solver.method))
-            timed["images_per_second"] = net.scalars["rows"] * 1000 / timed["iteration_ms"]
+            timed["images_per_second"] = training.images / training.iteration * 1000 / timed["iteration_ms"]
     return timed
 
 
