@@ -7,20 +7,26 @@ from pathlib import Path
 
 from .errors import NacreError
 
+MOST = 8
+"""Threads for each processor of the machine, at most: with more of them a step takes minutes."""
+
 
 def number_of_threads() -> int:
     """NACRE_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity and cgroup).
 
     Raises:
-        NacreError: NACRE_NUM_THREADS is no whole number above 0. OMP_NUM_THREADS is not ours to judge.
+        NacreError: NACRE_NUM_THREADS is no whole number from 1 to 8 for each processor. OMP_NUM_THREADS is not ours to
+            judge: more than that becomes so many.
     """
+    most = MOST * (os.cpu_count() or 1)
     for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS"):
         first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP allows a list, one number for each level
-        if first.isdecimal() and int(first) > 0:
-            return int(first)
+        count = int(first[:9]) if first.isdecimal() else 0  # nine digits tell that it is too large
+        if 0 < count <= most or (count and name == "OMP_NUM_THREADS"):
+            return min(count, most)
         if first and name == "NACRE_NUM_THREADS":
-            told = f"NACRE_NUM_THREADS={os.environ[name]}, but it must be a whole number above 0"
-            raise NacreError(told, "set it to a number such as 4, or unset it")
+            told = f"NACRE_NUM_THREADS={os.environ[name]:.40}, but it must be a whole number from 1 to {most}"
+            raise NacreError(f"{told} ({MOST} for each processor)", "set it to a number such as 4, or unset it")
     affinity = getattr(os, "sched_getaffinity", None)
     processors = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, min(processors, _cgroup_limit() or processors))

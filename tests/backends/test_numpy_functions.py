@@ -149,20 +149,44 @@ if child:
 
 
 def test_number_of_threads_reads_the_environment(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
     monkeypatch.delenv("NACRE_NUM_THREADS", raising=False)
     assert number_of_threads() == 3
-    monkeypatch.setenv("NACRE_NUM_THREADS", "5")
-    assert number_of_threads() == 5
-    for bad in ("many", "0", "-1", "2.5"):
+    monkeypatch.setenv("NACRE_NUM_THREADS", "16")
+    assert number_of_threads() == 16
+    for bad in ("many", "0", "-1", "2.5", "17", "1000", "1000000000", "9" * 5000):
         monkeypatch.setenv("NACRE_NUM_THREADS", bad)
-        with pytest.raises(NacreError, match=f"NACRE_NUM_THREADS={bad}, but it must be a whole number above 0"):
+        told = rf"^NACRE_NUM_THREADS={bad:.40}, but it must be a whole number from 1 to 16 \(8 for each processor\)"
+        with pytest.raises(NacreError, match=told):
             number_of_threads()
     monkeypatch.setenv("NACRE_NUM_THREADS", "")
+    for many in ("17", "1" + 5000 * "0"):
+        monkeypatch.setenv("OMP_NUM_THREADS", many)
+        assert number_of_threads() == 16
     monkeypatch.setenv("OMP_NUM_THREADS", "many")
-    assert 1 <= number_of_threads() <= (os.cpu_count() or 1)
+    assert number_of_threads() >= 1
     monkeypatch.setattr("nacre.threads._cgroup_limit", lambda: 1)
     assert number_of_threads() == 1
+
+
+def test_threads_that_the_system_does_not_start_are_told(monkeypatch):
+    pool, start, left = Pool(5), threading.Thread.start, [1, 2]
+
+    def start_two(thread):
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_two)
+        with pytest.raises(NacreError, match="4 threads are wanted beside this one, but the system starts only 2"):
+            pool.parallel(lambda start, stop, worker: None, 5)
+    seen = []
+    pool.parallel(lambda start, stop, worker: seen.append(worker), 5)  # they can be had again
+    assert sorted(seen) == list(range(5))
+    pool.close()
 
 
 def test_blas_threads_are_set_and_put_back():

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nacre.errors import NacreError
 from nacre.threads import number_of_threads as number_of_threads
 
 BUFFER = 112
@@ -201,9 +202,18 @@ class Pool:
             raise errors[0]
 
     def _start(self, count: int) -> None:
-        self._workers.extend(_Worker() for _ in range(count - len(self._workers)))
         if self._finalize is None:
             self._finalize = weakref.finalize(self, _stop, self._workers, self._process)
+        try:
+            while len(self._workers) < count:
+                self._workers.append(_Worker())
+        except RuntimeError as error:
+            told = (
+                f"{count} threads are wanted beside this one, but the system starts only {len(self._workers)}: {error}"
+            )
+            raise NacreError(
+                told, "set NACRE_NUM_THREADS to a smaller number, or raise the limit (ulimit -u)"
+            ) from error
 
     def _reset(self) -> None:
         """Forget the parent's threads: this process is a fork and does not have them."""
