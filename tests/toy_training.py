@@ -96,7 +96,9 @@ class PulledState(LayerState, reads=""):
 
 
 def pulled_net(*, dtype: str = "float64", backend: Any = "numpy", **fields: Any) -> Net:
-    return Net("pulled", [InputLayer(), PulledLayer(name="pull", **fields)], dtype=dtype, backend=backend)
+    net = Net("pulled", [InputLayer(), PulledLayer(name="pull", **fields)], dtype=dtype, backend=backend)
+    net.write("data", [0.0])
+    return net
 
 
 def trace(training: Training, count: int, name: str = "pull/w") -> list[float]:

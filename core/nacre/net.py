@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .backend import Backend, HostMemory, Scalars, View, open_backend
 from .component import Array
 from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
-from .feed import InputLayer
+from .feed import InputLayer, InputState
 from .layer import PHASES, Layer, SourceState, check_outputs
 from .memory import settle
 from .not_finite import bad_records
@@ -402,7 +402,8 @@ class Net:
         all finite, which a layer may pass over without a sign; a Python warning unless given.
 
         Raises:
-            DataError: no source of this net has an end, or the net trains: then a pass begins inside a batch.
+            DataError: no source of this net has an end, an `Input` blob has not been written, or the net trains: then
+                a pass begins inside a batch.
         """
         self._need_memory()
         if self.phase == "train":
@@ -410,6 +411,7 @@ class Net:
         sources = [op.state for op in self.ops if isinstance(op.state, SourceState) and not op.state.endless]
         if not sources:
             raise DataError(f"net '{self.name}' has no source with an end, so it has no passes over its data")
+        self.refuse_unwritten()
         for source in sources:
             source.rewind()
         start, total, rows, batches = sources[0].epoch, 0.0, 0, 0
@@ -526,8 +528,18 @@ class Net:
 
     def unwritten(self) -> list[str]:
         """Give the blobs of `Input` layers that nobody has written yet: they are zero."""
-        tops = [top for op in self.ops if isinstance(op.layer, InputLayer) for top in op.layer.tops]
+        tops = [top for op in self.ops if isinstance(op.state, InputState) for top in op.layer.tops]
         return [top for top in tops if top not in self._written]
+
+    def refuse_unwritten(self) -> None:
+        """Raise a DataError if the net would be trained or tested on the zeros of a blob that nobody has written."""
+        read = {value.name for op in self.ops for value in op.inputs}
+        if blobs := [blob for blob in self.unwritten() if blob in read]:
+            raise DataError(
+                f"net '{self.name}' has no data: nobody has written {', '.join(map(repr, blobs))}, which its Input "
+                "layers give",
+                f"write them before (net.write({blobs[0]!r}, x)), or take a source with data, such as HDF5Data",
+            )
 
     def _put(self, name: str, full: np.ndarray) -> None:
         """Write a blob where its source writes it."""
@@ -673,6 +685,11 @@ class Net:
                 all_of_it.callback(op.state.shutdown)
             for net in self._predictors.values():
                 all_of_it.callback(net.shutdown)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was shut down."""
+        return self._closed
 
     def __enter__(self) -> Net:
         return self

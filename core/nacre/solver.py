@@ -109,6 +109,7 @@ class Solver(Configured):
 
         Raises:
             TopologyError: back-propagation cannot go through the net.
+            DataError: an `Input` blob has not been written.
             NotFiniteError: a loss, a gradient or a parameter is not finite.
             SnapshotError: `resume` belongs to another net or solver, or another training uses the snapshot folder.
         """
@@ -184,6 +185,7 @@ class Training:
         self._taken = 0
         if not net.allocated:
             raise ConfigError(f"net '{net.name}' was made with allocate=False: it can be looked at, not trained")
+        self._refuse_closed()
         batch = solver.algorithm.train_one_batch(net)
         self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
@@ -267,7 +269,9 @@ class Training:
 
         Raises:
             NotFiniteError: names the layer and the blob; `iteration` is still that of the batch.
+            NacreError: the net was shut down.
         """
+        self._refuse_closed()
         begin = time.perf_counter()
         iteration, net = self.iteration, self.net
         scalars, count = net.scalars, len(self._calls)
@@ -303,19 +307,19 @@ class Training:
         """Train until `max_iter`, a signal (see `solve`) or a callback's `stop`; then let the callbacks finish.
 
         Raises:
+            DataError: an `Input` blob has not been written.
             NotFiniteError: names the layer and the blob; the callbacks do not finish, so no snapshot has such numbers.
         """
         import numpy as np
 
+        self._refuse_closed()
+        self.net.refuse_unwritten()
         begin, max_iter, states = time.perf_counter(), self.solver.max_iter, self.callbacks
         # NumPy's warnings say less than our own check, and earlier
         quiet = np.errstate(all="ignore" if self.solver.check_finite else None)
         try:
             with _signals(self), quiet:
                 self.report("start", max_iter=max_iter)
-                if blobs := self.net.unwritten():
-                    names = ", ".join(blobs)
-                    self.report("warning", message=f"nobody has written the blobs {names}, so they are all zero")
                 self.net.reset_statistics()
                 self._taken = self.iteration
                 # what saves snapshots moves old ones out of its way: not before all others found that all is well
@@ -351,6 +355,10 @@ class Training:
                     if other is not state and other.callback.snapshots() is not None:
                         other.finish()
             raise
+
+    def _refuse_closed(self) -> None:
+        if self.net.closed:
+            raise NacreError(f"net '{self.net.name}' is shut down: it cannot be trained", "make it anew")
 
     def shutdown(self) -> None:
         """Let the callbacks give back what they hold; twice does no harm."""

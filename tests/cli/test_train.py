@@ -301,3 +301,13 @@ def test_what_is_loaded_needs_no_first_values() -> None:
     run("train", "small.toml", "--set", change, "--set", "solver.max_iter=40", "--resume", "auto")
     run("test", "small.toml", "snapshots", "--set", change)
     run("predict", "small.toml", "snapshots", "test.h5", "--set", change)
+
+
+def test_a_net_that_nobody_gives_data_is_refused() -> None:
+    head, _, rest = Path("small.toml").read_text().split("[[layer]]", 2)
+    given = 'type = "Input"\nbatch_size = 10\nexclude = ["test", "validation", "predict"]\n'
+    inputs = f'{given}tops = ["data"]\nshape = [2, 4]\n', f'{given}name = "label"\ntops = ["label"]\n'
+    Path("empty.toml").write_text("[[layer]]\n".join([head, *inputs, rest]))
+    told = run("train", "empty.toml", code=2).err
+    assert "nobody has written 'data', 'label'" in told and "take a source with data, such as HDF5Data" in told
+    assert not snapshots()

@@ -32,6 +32,7 @@ from nacre import (
     TopologyError,
 )
 from nacre.checks import Paths, default
+from nacre.errors import DataError, NacreError
 from nacre.snapshot import Snapshot
 from nacre.solver import Score, Training, load_parameters
 from nacre_data import HDF5Store, MemoryDataLayer
@@ -46,9 +47,9 @@ from nacre_layers import (
     InnerProductLayer,
     SoftmaxLossLayer,
 )
-from nacre_solvers import BP, SGD, Step, TrainingSummary
+from nacre_solvers import BP, SGD, Step, TrainingSummary, ValidationPerformance
 from nacre_solvers import Snapshot as SaveSnapshot
-from toy_training import PulledLayer, Reports, pulled_net, toy_layers, toy_net, trace, weights
+from toy_training import PulledLayer, Reports, pulled_net, records, toy_layers, toy_net, trace, weights
 
 
 class Recorder(Callback):
@@ -263,6 +264,37 @@ def test_a_net_without_a_loss_is_refused() -> None:
     net = Net("no loss", [InputLayer(shape=3), InnerProductLayer(bottoms="data", tops="y", output_dim=2)])
     with pytest.raises(TopologyError, match="no loss layer"):
         solver().solve(net)
+
+
+def test_a_net_that_was_shut_down_is_not_trained() -> None:
+    net = toy_net()
+    before = weights(net)
+    with solver().start(net) as training:
+        net.shutdown()
+        for train in (training.step, training.run, lambda: solver().solve(net), lambda: solver().start(net)):
+            with pytest.raises(NacreError, match="net 'toy' is shut down: it cannot be trained"):
+                train()
+    assert weights(net) == before
+
+
+def test_a_training_on_blobs_that_nobody_has_written_is_refused() -> None:
+    net = Net("empty", [InputLayer(tops=["data", "unread"]), PulledLayer(name="pull")], backend="numpy")
+    with pytest.raises(DataError, match=r"net 'empty' has no data: nobody has written 'data', which its Input"):
+        solver().solve(net)
+    net.write("data", [1.0])
+    assert solver().solve(net).iteration == 20
+
+
+def test_a_validation_on_blobs_that_nobody_has_written_is_refused() -> None:
+    layers = [layer for layer in toy_layers() if layer.name != "check"]
+    image, label = records(23)
+    layers += [
+        MemoryDataLayer(name="answers", tops="label", data=[label], batch_size=10, exclude=["train", "predict"]),
+        InputLayer(name="in", tops="data", shape=image.shape[1:], batch_size=10, exclude=["train", "predict"]),
+    ]
+    callbacks = [ValidationPerformance(every_n_iter=5)]
+    with pytest.raises(DataError, match="nobody has written 'data'"):
+        solver(callbacks=callbacks).solve(Net("toy", layers, backend="numpy"))
 
 
 def test_a_net_that_was_only_planned_is_refused() -> None:

@@ -32,7 +32,10 @@ def layers(*names, output=3, key="", norm=False):
 
 
 def net(*names, seed=0, **options):
-    return Net("n", layers(*names, **options), backend="numpy", seed=seed)
+    made = Net("n", layers(*names, **options), backend="numpy", seed=seed)
+    made.write("x", np.ones((2, 4)))
+    made.write("label", [0, 1])
+    return made
 
 
 def saved(folder, *names, seed=1, **options):
@@ -192,6 +195,7 @@ def test_shared_parameters(tmp_path):
 def test_frozen_layers_stay_as_they_are():
     here = Net("n", layers("a", "b"), backend="numpy", freeze=["a"])
     here.write("x", np.arange(8.0).reshape(2, 4))
+    here.write("label", [0, 0])
     before = values(here)
     Solver("SGD", max_iter=2, lr_policy=0.5, callbacks=[]).solve(here)
     changed = {name for name, value in values(here).items() if not np.array_equal(value, before[name])}

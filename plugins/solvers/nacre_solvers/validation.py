@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from nacre import Callback, CallbackState, ConfigError, Net, SourceState, TopologyError, Training
+from nacre import Callback, CallbackState, ConfigError, NacreError, Net, SourceState, TopologyError, Training
 from nacre.solver import Score
 
 from .statistic import PHASE, STATISTIC, check_statistic, loss_complaints, read_statistic
@@ -41,15 +41,17 @@ class ValidationState(CallbackState):
 
     Raises:
         ConfigError: there is no net in this phase, or `best` names nothing that it reports.
+        DataError: blobs of the net come from `Input` layers, which nobody can write here.
     """
 
     def __init__(self, callback: ValidationPerformance, training: Training) -> None:
         super().__init__(callback, training)
         self.net = _make_net(training.net, callback.phase)
         try:
+            self.net.refuse_unwritten()
             training.judged[callback.phase] = self.net.statistics()
             check_statistic(ASKED, callback.best, training.judged[callback.phase], callback.phase)
-        except ConfigError:
+        except NacreError:
             self.net.shutdown()
             raise
         self.warned: set[str] = set()
