@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
+from .arena import lay_out, most_at_once, sharers
 from .backend import Backend, HostMemory, Own
 from .component import Array
 from .errors import ContractError
@@ -26,11 +26,13 @@ class Memory:
         self.ops = ops
         self.main = main
         self.backends = {main.name: main, **{op.backend.name: op.backend for op in ops}}
+        self.kernels = {op.backend.name: op for op in ops if op.kernel}  # one of each backend
         self.keep_all = keep is None
         self.keep = set(keep or ())
         self.values = [value for op in ops for value in op.outputs]
         self.final = {value.name: value for value in self.values}
         self.extra: list[Value] = []
+        self._sum_spaces: dict[int, Space] = {}
         self._plan_forward()
         self._plan_backward()
 
@@ -41,18 +43,20 @@ class Memory:
         end = 2 * len(self.ops) + 1
         for time, op in enumerate(self.ops):
             for value in op.inputs:
-                value.read.append(time)
+                value.read_at(time)
                 if op.backward and "inputs" in op.state.reads.split():
-                    value.read.append(end)
+                    value.read_at(end)
                 value.group.spaces.add(op.space(value))
             for value in op.outputs:
                 value.group.spaces.add(op.space(value))
-                value.written = time
+                value.write_at(time)
                 if op.backward and "blobs" in op.state.reads.split():
-                    value.read.append(end)
-                value.pinned = op.is_source or self.keep_all
+                    value.read_at(end)
+                if op.is_source or self.keep_all:
+                    value.pin()
         for value in self.final.values():
-            value.pinned |= value.name in self.keep
+            if value.name in self.keep:
+                value.pin()
         for time, op in enumerate(self.ops):
             for place, above in op.aliases:
                 op.inputs[place].group.join(above.group)
@@ -64,39 +68,38 @@ class Memory:
 
     def _plan_backward(self) -> None:
         count = len(self.ops)
-        writers: dict[int, list[tuple[Op, int]]] = {}
-        for op in reversed(self.ops):
+        writers: dict[int, list[tuple[int, Op, int]]] = {}
+        for time, op in reversed([*enumerate(self.ops)]):
             if op.backward:
                 for place, value in enumerate(op.inputs):
                     if value.gradient is not None:
-                        writers.setdefault(id(value), []).append((op, place))
+                        writers.setdefault(id(value), []).append((2 * count - time, op, place))
         self.sums: dict[int, list[tuple[Op, Value]]] = {}
         for time, op in enumerate(self.ops):
             op.output_diffs = [value.gradient for value in op.outputs]
             for value in op.outputs:
                 if value.gradient is not None:
                     value.gradient.space = value.space if op.backward else plain_space(self.main)
-                    value.gradient.read.append(2 * count - time)
-                    value.gradient.pinned = value.pinned
+                    value.gradient.read_at(2 * count - time)
+                    if value.pinned:
+                        value.gradient.pin()
         for value in self.values:
             if value.gradient is None:
                 continue
             contributions = writers.get(id(value), [])
-            for number, (op, place) in enumerate(contributions):
+            for number, (time, op, place) in enumerate(contributions):
                 part = value.gradient
-                time = 2 * count - self.ops.index(op)
                 lies_elsewhere = op.in_place or bool(op.aliases)  # then the first cannot write the sum itself
                 if len(contributions) > 1 and (number or lies_elsewhere):
                     part = Value(value.gradient.name, value.shape, value.dtype, op.space(value))
-                    part.read.append(time + 0.5)
+                    part.write_at(time)
+                    part.read_at(time + 0.5)
                     self.extra.append(part)
                     self.sums.setdefault(id(value), []).append((op, part))
                 op.input_diffs[place] = part
                 part.group.spaces.add(op.space(value))
-                if part.written < 0:
-                    part.written = time
                 if number == 0:
-                    value.gradient.written = time
+                    value.gradient.write_at(time)
         for op in self.ops:
             self._join_gradients(op)
         for value in self.values:
@@ -106,25 +109,29 @@ class Memory:
     def sum_space(self, value: Value) -> Space:
         """Give the space in which the gradients of a value's readers are added up: own blobs if all of them are."""
         assert value.gradient is not None
-        spaces = {value.gradient.space, *(op.space(value) for op, _ in self.sums[id(value)])}
-        space = spaces.pop()
-        alike = not spaces and space[0] == "own" and self.backends[space[1]].elementwise
-        return space if alike else plain_space(self.main)
+        if id(value) not in self._sum_spaces:
+            spaces = {value.gradient.space, *(op.space(value) for op, _ in self.sums[id(value)])}
+            space = spaces.pop()
+            alike = not spaces and space[0] == "own" and self.backends[space[1]].elementwise
+            self._sum_spaces[id(value)] = space if alike else plain_space(self.main)
+        return self._sum_spaces[id(value)]
 
     def _join_gradients(self, op: Op) -> None:
         """Let gradients that flow through an in-place or aliasing op lie in one memory."""
         if not op.backward:
             return
+        aliased: dict[int, list[Value]] = {}
+        for place, top in op.aliases:
+            aliased.setdefault(place, []).append(top)
         for place, part in enumerate(op.input_diffs):
-            aliased = [above for one, above in op.aliases if one == place]
             above: Value | None = None
-            if len(aliased) == 1:
-                above = aliased[0].gradient
+            if len(tops := aliased.get(place, ())) == 1:
+                above = tops[0].gradient
             elif op.in_place and not self.keep_all:
                 above = op.outputs[place].gradient
                 if above is not None and part is not None and (above.group.pinned or part.group.pinned):
                     above = None
-            if part is not None and above is not None and part.group is not above.group:
+            if part is not None and above is not None:
                 part.group.join(above.group)
 
     def _groups(self) -> list[Group]:
@@ -144,7 +151,7 @@ class Memory:
         for name, blobs in self._own_blobs().items():
             planned += sum(lay_out(members, bytes_of)[1] for _, members, bytes_of in self._own_classes(name, blobs))
             lives += [(blob, self._own_bytes(name, blob)) for blob in blobs]
-        return {"blobs": naive, "planned": planned, "peak": _most_at_once(lives)}
+        return {"blobs": naive, "planned": planned, "peak": most_at_once(lives)}
 
     def _classes(self) -> dict[tuple[Space, str], list[Group]]:
         """Give the groups that may share plain memory: of one space and one type."""
@@ -159,7 +166,7 @@ class Memory:
 
     def _own_blobs(self) -> dict[str, list[Own]]:
         """Give the own blobs of each backend that has kernels here, with their lifetimes."""
-        found: dict[str, list[Own]] = {op.backend.name: [] for op in self.ops if op.kernel}
+        found: dict[str, list[Own]] = {name: [] for name in self.kernels}
         for op in self.ops:
             for value in (*op.inputs, *op.outputs, *op.input_diffs, *op.output_diffs):
                 if value is not None and (space := op.space(value))[0] == "own":
@@ -235,8 +242,8 @@ class Memory:
     def own(self, value: Value, space: Space) -> Own:
         key = (space[1], value.shape)
         if key not in value.group.own:
-            op = next(op for op in self.ops if op.kernel and op.backend.name == space[1])
-            value.group.own[key] = self.backends[space[1]].own(value.shape, op.own_dtype(value))
+            dtype = self.kernels[space[1]].own_dtype(value)
+            value.group.own[key] = self.backends[space[1]].own(value.shape, dtype)
         return value.group.own[key]
 
     def array(self, value: Value, space: Space) -> Array:
@@ -275,48 +282,3 @@ def settle(values: list[Any]) -> None:
 def group_bytes(group: Group) -> int:
     """Give the bytes of a plain array that any value of a group fits in."""
     return max(value_bytes(value) for value in group.members)
-
-
-Tenant = TypeVar("Tenant", Group, Own)
-ALIGNMENT = 64
-
-
-def lay_out(tenants: Sequence[Tenant], bytes_of: Callable[[Tenant], int]) -> tuple[dict[Tenant, int], int]:
-    """Give groups, or own blobs, places in one arena, and its bytes; those whose lifetimes do not meet may overlap.
-
-    The largest come first: each takes the first gap among those that it meets and that have their places.
-    """
-    placed: list[tuple[Tenant, int, int]] = []
-    for one in sorted(tenants, key=lambda tenant: (-bytes_of(tenant), tenant.first)):
-        size = -(-bytes_of(one) // ALIGNMENT) * ALIGNMENT
-        place = 0
-        for start, end in sorted((start, end) for other, start, end in placed if _meet(one, other)):
-            if start - place >= size:
-                break
-            place = max(place, end)
-        placed.append((one, place, place + size))
-    return {one: start for one, start, _ in placed}, max((end for *_, end in placed), default=0)
-
-
-def _meet(one: Group | Own, other: Group | Own) -> bool:
-    """Say whether two live at one time; what is pinned always lives."""
-    return one.pinned or other.pinned or (one.first <= other.last and other.first <= one.last)
-
-
-def sharers(places: Mapping[Tenant, int], bytes_of: Callable[[Tenant], int]) -> set[Tenant]:
-    """Give those whose memory another one has too, at another time."""
-    ranges = [(start, start + bytes_of(one), one) for one, start in places.items()]
-    found: set[Tenant] = set()
-    for (start, end, one), (other_start, other_end, other) in itertools.combinations(ranges, 2):
-        if start < other_end and other_start < end:
-            found |= {one, other}
-    return found
-
-
-def _most_at_once(lives: Sequence[tuple[Group | Own, int]]) -> int:
-    """Give the most bytes of groups and own blobs that live at one time: no plan can do with less."""
-    always = sum(size for one, size in lives if one.pinned)
-    others = [(one.first, one.last, size) for one, size in lives if not one.pinned]
-    return always + max(
-        (sum(size for first, last, size in others if first <= time <= last) for time, _, _ in others), default=0
-    )

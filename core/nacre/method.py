@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from .arena import ALIGNMENT
 from .component import Array, Component, make_component
-from .placement import ALIGNMENT, Slot
+from .placement import Slot
 
 if TYPE_CHECKING:
     from .backend import View

@@ -210,6 +210,7 @@ class Net:
         keep = None if self._keep == "all" else {*self._names(self._keep), *losses, *unread, *self._input_gradients}
         self.schedule = Schedule(self.ops, self.backend, keep)
         self.slots: list[Slot] = place_parameters(self, share, allocate=allocate)
+        self._slot_of = {id(parameter): slot for slot in self.slots for parameter in slot.parameters}
         handles = [
             ParameterHandle(slot, self._read, self._write_array)
             for slot in sorted(self.slots, key=lambda one: one.order)
@@ -249,10 +250,8 @@ class Net:
         self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
     def _slots_of(self, op: Op) -> list[tuple[Slot, Parameter]]:
-        """Give the parameters of an op, with their slots."""
-        return [
-            (slot, one) for one in op.state.parameters for slot in self.slots if any(one is p for p in slot.parameters)
-        ]
+        """Return the parameters of an op, with their slots."""
+        return [(self._slot_of[id(one)], one) for one in op.state.parameters]
 
     def _before(self, op: Op) -> list[Step]:
         """Give the steps that bring parameters to a state that wants NumPy arrays."""
@@ -302,11 +301,11 @@ class Net:
     @cached_property
     def _largest_batch(self) -> int:
         """The rows of the largest blob that sources feed, maybe by way of a layer that joins their batches."""
-        fed: list[Value] = []
+        fed: dict[int, Value] = {}
         for op in self.ops:
-            if isinstance(op.state, SourceState) or any(value in fed for value in op.inputs):
-                fed += op.outputs
-        return max(value.shape[0] for value in fed if value.shape)
+            if isinstance(op.state, SourceState) or any(id(value) in fed for value in op.inputs):
+                fed |= {id(value): value for value in op.outputs}
+        return max(value.shape[0] for value in fed.values() if value.shape)
 
     # Passes
 

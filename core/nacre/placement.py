@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .arena import ALIGNMENT
 from .backend import Backend, HostMemory
 from .component import Array
 from .errors import ConfigError, SnapshotError, TopologyError, nearest
@@ -15,15 +16,13 @@ from .random import Random
 if TYPE_CHECKING:
     from .net import Net
 
-ALIGNMENT = 64
-
 
 @dataclass
 class Slot:
     """One parameter of a net: its memory, its gradient, and all the layers' `Parameter`s that share it.
 
-    The first of `parameters` in the net's order gives initialiser, rates, regulariser, constraint and name. `parts`
-    holds the scratch gradients of sharers that are added to `gradient` after their backward; `on_host` the device's
+    The first of `parameters` in the net's order gives initialiser, rates, regulariser, constraint and name; `first` is
+    the first to run backward. `parts` holds the scratch gradients of sharers that are added to `gradient` after their backward; `on_host` the device's
     gradient arrays of states that want NumPy arrays, whose values and gradients are copied in each pass.
     """
 
@@ -33,6 +32,7 @@ class Slot:
     order: int
     parameters: list[Parameter] = field(default_factory=list[Parameter])
     gradient: Array | None = None
+    first: Parameter | None = None
     parts: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
     on_host: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
     arena: Array = None
@@ -75,7 +75,7 @@ class Slot:
         """Give the call that adds a sharer's part to the gradient; the first to run backward sets it."""
         part = self.parts[parameter]
         part = part.T if parameter.transposed else part
-        if parameter is backward_order(self)[0]:
+        if parameter is self.first:
             return lambda: backend.xp.copyto(self.gradient, part)
         return lambda: backend.xp.add(self.gradient, part, out=self.gradient)
 
@@ -235,6 +235,7 @@ def _hand_out(net: Net, slot: Slot) -> None:
     for parameter in slot.parameters:
         parameter.blob = array.T if parameter.transposed else array
     for number, parameter in enumerate(backward_order(slot) if slot.gradient is not None else ()):
+        slot.first = slot.first or parameter
         if number == 0 and not parameter.tied:
             parameter.gradient = slot.gradient
         else:

@@ -40,7 +40,8 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
     given = tuple(dict.fromkeys(top for source in sources for top in source.tops))
     outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(graph)
     used = tuple(node.layer for node in ancestors(graph, outputs, given))
-    needed = tuple(name for name in given if name in outputs or any(name in bottoms_of(layer) for layer in used))
+    read = {*outputs, *(name for layer in used for name in bottoms_of(layer))}
+    needed = tuple(name for name in given if name in read)
     return Wanted(outputs, used, needed, sources)
 
 

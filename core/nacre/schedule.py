@@ -36,6 +36,10 @@ class Schedule(Memory):
     def __init__(self, ops: list[Op], main: Backend, keep: Iterable[str] | None) -> None:
         super().__init__(ops, main, keep)
         self.copies: list[tuple[str, Space, Space]] = []
+        self.readers: dict[int, list[Op]] = {}
+        for op in ops:
+            for value in op.inputs:
+                self.readers.setdefault(id(value), []).append(op)
 
     def forward_steps(self, before: Callable[[Op], list[Step]], *, sources: bool) -> list[Step]:
         """Give the steps of the sources, or those of all other ops, with the copies after them.
@@ -121,8 +125,7 @@ class Schedule(Memory):
         return Step(method, op.name, call, own, state, method)
 
     def _reading_spaces(self, value: Value) -> list[Space]:
-        readers = [op for op in self.ops if any(one is value for one in op.inputs)]
-        spaces = [space for op in readers if (space := op.space(value)) != value.space]
+        spaces = [op.space(value) for op in self.readers.get(id(value), ())]
         if self.keep_all or value.pinned or value.name in self.keep:
             spaces.append(plain_space(self.main))
         return sorted(set(spaces) - {value.space})

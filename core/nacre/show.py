@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .layer import is_identity
@@ -10,6 +10,7 @@ from .tables import type_name
 
 if TYPE_CHECKING:
     from .net import Net
+    from .placement import Slot
     from .topology import Node
     from .values import Op
 
@@ -19,7 +20,8 @@ FEW = 5  # names that a line lists: more tell nothing
 
 def describe(net: Net) -> dict[str, Any]:
     """Give what there is to know of a net, as JSON-able data; nothing is allocated for it."""
-    layers = [_describe_layer(net, node) for node in net.wiring.nodes]
+    slots = {id(one): slot for slot in net.slots for one in slot.parameters}
+    layers = [_describe_layer(net, node, slots) for node in net.wiring.nodes]
     itemsize = 8 if net.dtype == "float64" else 4
     trainable = sum(slot.storage.size for slot in net.slots if slot.trainable)
     buffers = sum(slot.storage.size for slot in net.slots if not slot.trainable)
@@ -46,15 +48,14 @@ def describe(net: Net) -> dict[str, Any]:
     }
 
 
-def _describe_layer(net: Net, node: Node) -> dict[str, Any]:
+def _describe_layer(net: Net, node: Node, slots: Mapping[int, Slot]) -> dict[str, Any]:
     op = net.node_ops[node.name]
     layer = node.user
     neuron = getattr(layer, "neuron", None) if layer.has_neuron else None
     kind = type_name(type(layer))
     neuron = "" if neuron is None or is_identity(neuron) else repr(neuron).removesuffix("()")
-    own = [parameter for slot in net.slots if slot.layer == node.name for parameter in slot.parameters[:1]]
-    slots = {id(one): slot for slot in net.slots for one in slot.parameters}
     used = [slots[id(parameter)] for parameter in op.state.parameters]
+    own = {slot.name: slot.storage.size for slot in used if slot.layer == node.name}
     return {
         "name": node.name,
         "type": kind,
@@ -62,7 +63,7 @@ def _describe_layer(net: Net, node: Node) -> dict[str, Any]:
         "bottoms": list(node.bottoms),
         "tops": list(node.tops),
         "shapes": [list(value.shape) for value in op.outputs],
-        "parameters": sum(parameter.size for parameter in own),
+        "parameters": sum(own.values()),
         "shared": sorted({slot.layer for slot in used} - {node.name}),
         "kernel": kernel_name(op),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 
 from .errors import TopologyError, nearest
 from .layer import Layer, bottoms_of, layer_type, tops_of
@@ -84,7 +85,8 @@ def sort(graph: Graph) -> Graph:
     """
     nodes = graph.nodes
     producer = _producers(nodes)
-    in_place: dict[str, list[int]] = {}
+    latest = dict(producer)  # who writes a blob last: of several in-place layers each waits for the one before it
+    before: list[set[int]] = [set() for _ in nodes]
     for index, node in enumerate(nodes):
         for bottom in node.bottoms:
             if bottom not in producer:
@@ -94,25 +96,26 @@ def sort(graph: Graph) -> Graph:
                     f"the blobs in this phase are {', '.join(producer) or 'none'}",
                 )
             if node.layer.is_inplace:
-                in_place.setdefault(bottom, []).append(index)
-    before: list[set[int]] = [set() for _ in nodes]
+                before[index] |= {latest[bottom]} - {index}
+                latest[bottom] = index
+    behind: list[list[int]] = [[] for _ in nodes]
     for index, node in enumerate(nodes):
-        for bottom in node.bottoms:
-            writers = [producer[bottom], *in_place.get(bottom, [])]
-            if node.layer.is_inplace:
-                writers = writers[: writers.index(index)]
-            before[index].update(writers)
+        if not node.layer.is_inplace:
+            before[index] = {latest[bottom] for bottom in node.bottoms}
+        for one in before[index]:
+            behind[one].append(index)
+    waits = [len(some) for some in before]
     order: list[int] = []
-    done: set[int] = set()
-    waiting = list(range(len(nodes)))
-    while waiting:
-        index = next((index for index in waiting if before[index] <= done), None)
-        if index is None:
-            names = ", ".join(f"'{nodes[index].name}'" for index in waiting)
-            raise TopologyError(f"the layers {names} wait for each other's blobs: the net has a cycle")
-        order.append(index)
-        done.add(index)
-        waiting.remove(index)
+    ready = [index for index, count in enumerate(waits) if count == 0]  # in order, so a heap
+    while ready:
+        order.append(index := heappop(ready))
+        for one in behind[index]:
+            waits[one] -= 1
+            if waits[one] == 0:
+                heappush(ready, one)
+    if len(order) < len(nodes):
+        names = ", ".join(f"'{node.name}'" for node, count in zip(nodes, waits, strict=True) if count)
+        raise TopologyError(f"the layers {names} wait for each other's blobs: the net has a cycle")
     return graph.with_nodes(nodes[index] for index in order)
 
 
@@ -168,7 +171,8 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
     `input_gradients` names blobs, as their sources give them. A layer back-propagates if it can, and has parameters or
     a bottom whose gradient is needed.
     """
-    wanted = [one.name in input_gradients and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
+    asked = set(input_gradients)
+    wanted = [one.name in asked and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
     for index, node in enumerate(wiring.nodes):
         if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in wiring.inputs[index])):
             for number in wiring.outputs[index]:
@@ -190,8 +194,9 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
     """
     if not any(node.layer.has_loss and node.layer.can_do_bp for node in wiring.nodes):
         raise TopologyError("the net has no loss layer, so there is nothing to back-propagate")
+    going_back = [back_propagates(wiring, wanted, index) for index in range(len(wiring.nodes))]
     for number, one in enumerate(wiring.wires):
-        users = [index for index, _ in one.consumers if back_propagates(wiring, wanted, index)]
+        users = [index for index, _ in one.consumers if going_back[index]]
         if wanted[number] and len(users) > 1 and not insert_splits:
             names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
             raise TopologyError(
@@ -202,7 +207,7 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
     reached = [False] * len(wiring.wires)
     for index in reversed(range(len(wiring.nodes))):
         node = wiring.nodes[index]
-        if not back_propagates(wiring, wanted, index):
+        if not going_back[index]:
             continue
         if not (node.layer.has_loss and node.layer.is_sink):
             for number in wiring.outputs[index]:
@@ -242,8 +247,9 @@ def ancestors(graph: Graph, names: Sequence[str], given: Sequence[str] = ()) -> 
         for node in writers[name]:
             needed.add(id(node))
             todo.extend(node.bottoms)
+    used = set(given) & (set(names) | _read(graph, needed))
     for node in graph.nodes:  # in-place layers on a given blob act on it as well
-        if node.layer.is_inplace and set(node.bottoms) <= set(given) & (set(names) | _read(graph, needed)):
+        if node.layer.is_inplace and used.issuperset(node.bottoms):
             needed.add(id(node))
     return [node for node in graph.nodes if id(node) in needed]
 

@@ -7,7 +7,7 @@ are a backend's own blobs, ("plain", backend) its plain arrays, and ("host", "")
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from .backend import Backend, Own
@@ -20,26 +20,15 @@ HOST: Space = ("host", "")
 
 
 class Group:
-    """Values in one memory; `first` and `last` are the times of its first write and its last read."""
+    """Values in one memory: from the time `first` of their first write to `last`, that of their last read."""
 
     def __init__(self, value: Value) -> None:
         self.members = [value]
+        self.first, self.last, self.pinned = inf, -inf, False
         self.spaces: set[Space] = set()
         self.fixed: Array | None = None
         self.arrays: dict[Space, Array] = {}
         self.own: dict[tuple[str, tuple[int, ...]], Own] = {}
-
-    @property
-    def first(self) -> float:
-        return min(value.written for value in self.members)
-
-    @property
-    def last(self) -> float:
-        return max(max(value.read, default=value.written) for value in self.members)
-
-    @property
-    def pinned(self) -> bool:
-        return any(value.pinned for value in self.members)
 
     def mark_shared(self) -> None:
         """Note that the memory holds something else at another time."""
@@ -48,7 +37,11 @@ class Group:
 
     def join(self, other: Group) -> None:
         """Take over the members of another group."""
+        if other is self:
+            return
         self.spaces |= other.spaces
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.pinned |= other.pinned
         for value in other.members:
             value.group = self
         self.members += other.members
@@ -57,20 +50,31 @@ class Group:
 
 
 class Value:
-    """One version of a blob, or of its gradient: written once a pass at time `written`, read at the times `read`."""
+    """One version of a blob, or of its gradient."""
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, space: Space) -> None:
         self.name = name
         self.shape = shape
         self.dtype = dtype
         self.space = space
-        self.written: float = -1
-        self.read: list[float] = []
         self.pinned = False
         self.group = Group(self)
         self.gradient: Value | None = None
         self.blob: Any = None
         self.shared = False
+
+    def write_at(self, time: float) -> None:
+        """Note that the value is written at a time of the pass."""
+        self.group.first = min(self.group.first, time)
+        self.read_at(time)
+
+    def read_at(self, time: float) -> None:
+        """Note that the value must be there until a time of the pass."""
+        self.group.last = max(self.group.last, time)
+
+    def pin(self) -> None:
+        """Keep the value from pass to pass."""
+        self.pinned = self.group.pinned = True
 
 
 class Op:

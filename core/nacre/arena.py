@@ -1,0 +1,136 @@
+"""Places in one arena of memory for tenants, of which those that live at different times may overlap."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+ALIGNMENT = 64
+
+
+class Lifetime(Protocol):
+    """What lives from `first` to `last`, both included; always, if it is `pinned`."""
+
+    first: float
+    last: float
+    pinned: bool
+
+
+Tenant = TypeVar("Tenant", bound=Lifetime)
+
+
+def lay_out(tenants: Sequence[Tenant], bytes_of: Callable[[Tenant], int]) -> tuple[dict[Tenant, int], int]:
+    """Return a place for each tenant in one arena, and the arena's bytes; those that never live together may overlap.
+
+    The largest come first: each takes the lowest gap that no tenant takes up in its lifetime.
+    """
+    taken = _Taken(tenants)
+    places: dict[Tenant, int] = {}
+    total = 0
+    for count, one in sorted(((bytes_of(one), one) for one in tenants), key=lambda pair: (-pair[0], pair[1].first)):
+        size = -(-count // ALIGNMENT) * ALIGNMENT
+        places[one] = taken.take(one, size)
+        total = max(total, places[one] + size)
+    return places, total
+
+
+def sharers(places: Mapping[Tenant, int], bytes_of: Callable[[Tenant], int]) -> set[Tenant]:
+    """Return those whose memory another one has too, at another time."""
+    ranges = [(start, start + bytes_of(one), one) for one, start in places.items()]
+    ranges = sorted((one for one in ranges if one[0] < one[1]), key=lambda one: one[0])
+    found: set[Tenant] = set()
+    furthest, furthest_end = None, 0
+    for start, end, one in ranges:
+        if furthest is not None and start < furthest_end:  # if any before it reaches into it, then this one
+            found |= {furthest, one}
+        if end > furthest_end:
+            furthest, furthest_end = one, end
+    return found
+
+
+def most_at_once(lives: Iterable[tuple[Lifetime, int]]) -> int:
+    """Return the most bytes of tenants, given with their bytes, that live at one time: no plan can do with less."""
+    lives = list(lives)
+    most = now = sum(size for one, size in lives if one.pinned)
+    changes = [change for one, size in lives if not one.pinned for change in ((one.first, 0, size), (one.last, 1, -size))]
+    for _, _, change in sorted(changes):  # at one time, what begins to live does so before another ends
+        now += change
+        most = max(most, now)
+    return most
+
+
+class _Taken:
+    """Which addresses are taken at which times: a binary tree over the times at which lifetimes begin and end.
+
+    Node 1 is all of the time; the nodes 2n and 2n + 1 are the halves of node n. A lifetime is made up of few nodes:
+    in these, and in all below them, its addresses are taken throughout.
+    """
+
+    def __init__(self, tenants: Iterable[Lifetime]) -> None:
+        times = sorted({time for one in tenants if not one.pinned for time in (one.first, one.last)})
+        self.number = {time: number for number, time in enumerate(times)}
+        self.leaves = 1 << max(len(times) - 1, 0).bit_length()
+        self.throughout: dict[int, _Ranges] = {}  # by node
+        self.at_some_time: dict[int, _Ranges] = {}
+
+    def take(self, one: Lifetime, size: int) -> int:
+        """Take so many bytes at the lowest address where they are free in the whole lifetime of `one`; return it."""
+        nodes, above = self._nodes(one)
+        found = [self.at_some_time.get(node) for node in nodes] + [self.throughout.get(node) for node in above]
+        ranges = [one for one in found if one is not None]
+        place, before = 0, -1
+        while place > before:
+            before = place
+            for each in ranges:
+                place = each.free(place, size)
+        if size == 0:
+            return place
+        for node in nodes:
+            self.throughout.setdefault(node, _Ranges()).add(place, place + size)
+        for node in (*nodes, *above):
+            self.at_some_time.setdefault(node, _Ranges()).add(place, place + size)
+        return place
+
+    def _nodes(self, one: Lifetime) -> tuple[list[int], set[int]]:
+        """Return the nodes that make up a lifetime, and all nodes above these."""
+        if one.pinned:
+            return [1], set()
+        nodes: list[int] = []
+        low, high = self.number[one.first] + self.leaves, self.number[one.last] + self.leaves + 1
+        while low < high:
+            if low & 1:
+                nodes.append(low)
+                low += 1
+            if high & 1:
+                high -= 1
+                nodes.append(high)
+            low, high = low >> 1, high >> 1
+        above: set[int] = set()
+        for node in nodes:
+            while (node := node >> 1) and node not in above:
+                above.add(node)
+        return nodes, above
+
+
+class _Ranges:
+    """A set of addresses as sorted ranges that do not touch."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+
+    def free(self, place: int, size: int) -> int:
+        """Return the lowest address from `place` on behind which so many bytes are not in the set."""
+        number = bisect_right(self.ends, place)
+        while number < len(self.starts) and self.starts[number] < place + size:
+            place = self.ends[number]
+            number += 1
+        return place
+
+    def add(self, start: int, end: int) -> None:
+        """Add the addresses from `start` to before `end`."""
+        low, high = bisect_left(self.ends, start), bisect_right(self.starts, end)
+        if low < high:
+            start, end = min(start, self.starts[low]), max(end, self.ends[high - 1])
+        self.starts[low:high], self.ends[low:high] = [start], [end]
