@@ -26,6 +26,7 @@ from .settings import settings
 from .states import set_up
 from .topology import Graph, Wiring, check_bp_topology, sort, wanted_gradients, wire
 from .values import HOST, Op, Value, plain_space
+from .whole import misfit, number_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -515,8 +516,9 @@ class Net:
         if given.dtype.kind not in "fiub":
             raise DataError(f"blob '{name}' takes numbers, but the array written is of {given.dtype}")
         full = np.empty(value.shape, value.dtype)
-        if full.dtype.kind in "iub" and given.dtype.kind == "f" and not np.all(np.equal(given, np.floor(given))):
-            raise DataError(f"blob '{name}' takes whole numbers ({value.dtype}), but others were written")
+        if (place := misfit(given, full.dtype)) is not None:
+            told = f"{number_text(given.reshape(-1)[place])} in row {place // (given.size // rows)}"
+            raise DataError(f"blob '{name}' takes whole numbers ({value.dtype}), but others were written: {told}")
         full[:rows] = given
         full[rows:] = given[-1]
         if isinstance(op.layer, InputLayer):

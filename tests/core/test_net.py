@@ -220,6 +220,10 @@ def test_what_is_read_is_a_copy_that_cannot_be_written() -> None:
     assert not np.any(before == net.parameters["a/weight"].value)
 
 
+WHOLE = "blob 'index' takes whole numbers (int64), but others were written: "
+BYTE = "blob 'byte' takes whole numbers (uint8), but others were written: "
+
+
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
@@ -228,12 +232,20 @@ def test_what_is_read_is_a_copy_that_cannot_be_written() -> None:
         ("data", np.zeros((0, 4)), "blob 'data' has the shape (3, 4), but the array written has (0, 4)"),
         ("data", 1.0, "blob 'data' has the shape (3, 4), but the array written has ()"),
         ("data", np.full((3, 4), "x"), "blob 'data' takes numbers, but the array written is of <U1"),
-        ("index", np.full(3, 0.5), "blob 'index' takes whole numbers (int64), but others were written"),
-        ("index", np.full(3, np.nan), "blob 'index' takes whole numbers (int64), but others were written"),
+        ("index", np.full(3, 0.5), WHOLE + "0.5 in row 0"),
+        ("index", np.full(3, np.nan), WHOLE + "nan in row 0"),
+        ("index", [0, np.inf, 0], WHOLE + "inf in row 1"),
+        ("index", [0, 0, 1e30], WHOLE + "1e+30 in row 2"),
+        ("index", [0.0, -(2.0**63), 2.0**63], WHOLE + "9.22337e+18 in row 2"),
+        ("index", np.array([0, 2**63], np.uint64), WHOLE + "9223372036854775808 in row 1"),
+        ("byte", [0, -1], BYTE + "-1 in row 1"),
+        ("byte", np.array([0, 2.0**15], np.float16), BYTE + "32768 in row 1"),
     ],
 )
 def test_what_cannot_be_written(name: str, array: Any, words: str) -> None:
-    net = net_of(*chain(), InputLayer(name="index", tops="index", batch_size=3, dtype="int64"))
+    index = InputLayer(name="index", tops="index", batch_size=3, dtype="int64")
+    byte = InputLayer(name="byte", tops="byte", batch_size=3, dtype="uint8")
+    net = Net("t", [*chain(), index, byte], backend="numpy", initialise=False)
     with pytest.raises(DataError) as caught:
         net.write(name, array)
     assert str(caught.value) == words

@@ -166,3 +166,17 @@ def test_no_records() -> None:
 def test_a_batch_larger_than_the_data() -> None:
     with pytest.raises(DataError, match="memory: batch_size=11, but the data have only 10 records"):
         make([X, Y], batch_size=11)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("step", [1, 2])  # of memory that is not contiguous, records are copied one by one
+def test_a_label_beyond_int64_is_told_as_it_is(shape: tuple[int, ...], step: int) -> None:
+    """It would arrive as -9223372036854775808."""
+    labels = np.zeros((4 * step, *shape), np.uint64)
+    labels[3 * step] = 2**63
+    net = make([np.zeros((4, 2)), labels[::step]], batch_size=2)
+    net.feed()
+    with pytest.raises(
+        DataError, match="memory: 'label' is 9223372036854775808 in record 1 of the batch.*beyond int64"
+    ):
+        net.feed()

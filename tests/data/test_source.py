@@ -389,7 +389,7 @@ def test_shutdown_closes_the_records_and_may_be_called_twice() -> None:
         def close(self) -> None:
             self.closed += 1
 
-    records = Closing([np.arange(4)])
+    records = Closing("ids", ["id"], [np.arange(4)])
 
     class Layer(MemoryDataLayer, is_source=True):
         def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:

@@ -96,6 +96,9 @@ def test_spatial_labels_may_lack_the_axis():
         ([0.0, np.nan], "label nan of record 1"),
         ([0.5, 1.0], "label 0.5 of record 0"),
         ([0.0, np.inf], "label inf of record 1"),
+        ([0.0, 1e30], r"label 1e\+30 of record 1"),
+        ([0, 12345678], "label 12345678 of record 1"),
+        ([0, -(2**62) - 1], "label -4611686018427387905 of record 1"),
     ],
 )
 def test_bad_labels_name_the_record(labels, message):

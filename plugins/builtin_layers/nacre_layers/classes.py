@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nacre import Array, ConfigError, DataError
+from nacre.whole import number_text
 
 from .axes import axis_of, split_shape
 
@@ -122,7 +123,7 @@ def whole_numbers(
     place = int(xp.argmin(right))
     record = place // (given.size // given.shape[0])  # a record may have many
     raise DataError(
-        f"{layer.name}: {what} {float(flat[place]):g} of record {record} of the batch "
+        f"{layer.name}: {what} {number_text(flat[place])} of record {record} of the batch "
         f"is not a whole number from 0 to {limit - 1}",
         remedy,
     )

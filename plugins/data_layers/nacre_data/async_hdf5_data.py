@@ -85,7 +85,7 @@ class ChunkRecords(HDF5Records):
             file = int(np.searchsorted(self.starts, first, "right")) - 1
             part = slice(0, last - first)
             self._read_part(file, np.arange(first, last) - self.starts[file], self.memory, part)
-            self.held, self.number = ArrayRecords([array[part] for array in self.memory]), chunk
+            self.held, self.number = ArrayRecords(self.where, self.tops, [array[part] for array in self.memory]), chunk
         return self.held
 
     def close(self) -> None:

@@ -113,7 +113,7 @@ class HDF5Records(Records):
         # HDF5 wants numbers that rise: a batch has a record twice where it is filled up, or where a new pass begins.
         numbers, places = np.unique(records, return_inverse=True)
         if self.window is None:
-            self.window = ArrayRecords(self._empty(len(records)))
+            self.window = ArrayRecords(self.where, self.tops, self._empty(len(records)))
         for file, (first, last) in enumerate(pairwise(np.searchsorted(numbers, self.starts).tolist())):
             if first < last:
                 self._read_part(file, numbers[first:last] - self.starts[file], self.window.arrays, slice(first, last))
@@ -125,7 +125,7 @@ class HDF5Records(Records):
             if first < last:
                 self._read_part(file, np.arange(last - first), arrays, slice(first, last))
         self.close()
-        return ArrayRecords(arrays)
+        return ArrayRecords(self.where, self.tops, arrays)
 
     def _empty(self, count: int) -> list[np.ndarray]:
         return [np.empty((count, *shape), kind) for shape, kind in zip(self.shapes, self.dtypes, strict=True)]

@@ -73,4 +73,4 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
         check_counts(self.name, self.tops, [len(array) for array in arrays])
         if not len(arrays[0]):
             raise DataError(f"{self.name}: there is no record in data")
-        return RecordSourceState(self, backend, ArrayRecords(arrays))
+        return RecordSourceState(self, backend, ArrayRecords(self.name, self.tops, arrays))

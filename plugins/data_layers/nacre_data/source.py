@@ -22,6 +22,7 @@ from nacre import (
 )
 from nacre.component import make_component
 from nacre.random import Random
+from nacre.whole import misfit, number_text
 
 NUMBERS = "biuf"  # NumPy's kinds: booleans, whole numbers with and without a sign, floating-point numbers
 ONE_NUMBER = ((), (1,))
@@ -81,9 +82,14 @@ class Records:
 
 
 class ArrayRecords(Records):
-    """Records in the memory's own arrays, one for each top; these are neither copied nor changed."""
+    """Records in the memory's own arrays, one for each top; these are neither copied nor changed.
 
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+    `where` begins an error, and `tops` are the arrays' names in it.
+    """
+
+    def __init__(self, where: str, tops: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
+        self.where = where
+        self.tops = tops
         self.arrays = arrays
         self.count = len(arrays[0])
         self.shapes = [array.shape[1:] for array in arrays]
@@ -91,18 +97,32 @@ class ArrayRecords(Records):
         self.staged: list[np.ndarray | None] = [None] * len(arrays)
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Copy records into arrays; raise DataError for a whole number that the array's type cannot hold."""
         for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
-            if not (array.flags.c_contiguous and array.flags.aligned):  # take would copy all of it
-                for place, record in enumerate(records.tolist()):
-                    out[place] = array[record]
-            elif array.dtype == out.dtype:
-                array.take(records, axis=0, out=out, mode="clip")  # "raise" would buffer
+            given = out if array.dtype == out.dtype else self._staged(top, out.shape)
+            if array.flags.c_contiguous and array.flags.aligned:  # of any other array `take` would copy all
+                array.take(records, axis=0, out=given, mode="clip")  # "raise" would buffer
             else:
-                staged = self.staged[top]
-                if staged is None or staged.shape != out.shape:
-                    staged = self.staged[top] = np.empty(out.shape, array.dtype)
-                array.take(records, axis=0, out=staged, mode="clip")
-                np.copyto(out, staged, casting="unsafe")
+                for place, record in enumerate(records.tolist()):
+                    given[place] = array[record]
+            if given is not out:
+                self._check(top, given, out.dtype)
+                np.copyto(out, given, casting="unsafe")
+
+    def _staged(self, top: int, shape: tuple[int, ...]) -> np.ndarray:
+        staged = self.staged[top]
+        if staged is None or staged.shape != shape:
+            staged = self.staged[top] = np.empty(shape, self.arrays[top].dtype)
+        return staged
+
+    def _check(self, top: int, given: np.ndarray, dtype: np.dtype[Any]) -> None:
+        place = misfit(given, dtype)
+        if place is not None:
+            number, record = number_text(given.reshape(-1)[place]), place // (given.size // len(given))
+            raise DataError(
+                f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, which is beyond {dtype}",
+                "write it again, with labels that count the classes from 0",
+            )
 
 
 class Passes:
