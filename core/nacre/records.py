@@ -18,6 +18,8 @@ class RecordReader(Component, kind="record"):
 
     needs_shape: ClassVar[bool] = False
     """Whether files do not tell the shape of their records, so that it has to be known from elsewhere."""
+    grows: ClassVar[bool] = False
+    """Whether files may be appended to while they are read; any other change meanwhile is an error."""
 
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
         """Give the records, axis 0 counting them.

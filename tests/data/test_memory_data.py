@@ -176,7 +176,5 @@ def test_a_label_beyond_int64_is_told_as_it_is(shape: tuple[int, ...], step: int
     labels[3 * step] = 2**63
     net = make([np.zeros((4, 2)), labels[::step]], batch_size=2)
     net.feed()
-    with pytest.raises(
-        DataError, match="memory: 'label' is 9223372036854775808 in record 1 of the batch.*beyond int64"
-    ):
+    with pytest.raises(DataError, match="memory: 'label' is 9223372036854775808 in record 1 of the batch"):
         net.feed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 import nacre
 from nacre import DataError
+from nacre.cli.inputs import read_inputs
+from nacre.config import NetFile
 from nacre.records import reader_of, writer_of
 
 ARRAY = np.random.default_rng(0).normal(size=(5, 2, 3))
@@ -79,3 +82,85 @@ def test_two_readers_of_one_ending_clash_until_a_pin_chooses(tmp_path: Path, mon
     with pytest.raises(nacre.RegistryError, match="record 'csv' is offered by acme and nacre"):
         reader_of(tmp_path / "x.csv")
     assert isinstance(reader_of(tmp_path / "x.csv", {"record:csv": "acme"}), Other)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("\ufeff1,2\n3,4\n", [[1, 2], [3, 4]]),  # as spreadsheets write it
+        ("1,2\r\n3,4\r\n", [[1, 2], [3, 4]]),
+        (" 1 ,\t2\n\n+.5,-3.e+2\n", [[1, 2], [0.5, -300]]),
+        ("nan,INF\n-Infinity,1E-3\n", [[np.nan, np.inf], [-np.inf, 0.001]]),
+        ("7\n8", [[7], [8]]),
+    ],
+)
+def test_a_table_as_programs_write_it(text: str, numbers: list[list[float]], tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode())
+    assert np.array_equal(reader_of(path).read(path, "data", (2,)), numbers, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "1_0",
+        "١",
+        "１",
+        "0x1",
+        "1,",
+        ",1",
+        "1,,2",
+        "1 2",
+        "1;2",
+        "x",
+        "1e",
+        "--1",
+        "1\u00a0",
+        "\ufeff",
+        "1" * 10**6 + "x",
+    ],
+)
+def test_a_table_that_holds_no_plain_numbers(cell: str, tmp_path: Path) -> None:
+    """Python's `float` reads 1_0, and the digits of every script."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"1\n{cell}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.csv: record 1 \(line 2\): not all of .* are numbers, divided by commas"):
+        reader_of(path).read(path, "data", (1,))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -3), }",
+        "{'descr': '|S0', 'fortran_order': False, 'shape': (3,), }",
+        "{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (3,), }",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': 3, }",
+        "{'descr': '<q9', 'fortran_order': False, 'shape': (3,), }",
+        "{'descr': '<f8', 'shape': (3,), }",
+        "{" * 5000,
+        "-" * 5000 + "1",
+        "\0",
+        "",
+    ],
+)
+@pytest.mark.parametrize("version", [b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\x09\x09"])
+def test_an_odd_header_of_an_array(header: str, version: bytes, tmp_path: Path) -> None:
+    path, text = tmp_path / "a.npy", header.encode()
+    length = len(text).to_bytes(2 if version[0] == 1 else 4, "little")
+    path.write_bytes(b"\x93NUMPY" + version + length + text + bytes(24))
+    with pytest.raises(DataError, match=r"a\.npy: "):
+        read_inputs(NetFile(path, {}, ()), [path], "data", None)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f8", ">i2", "u1", "?"])
+@pytest.mark.parametrize("shape", [(3, 4, 2), (5,), (3, 0), ()])
+def test_every_plain_array_is_read(order: Any, dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    array = np.asarray(np.random.default_rng(0).integers(0, 2, shape), dtype, order=order)
+    np.save(path, array)
+    read = reader_of(path).read(path, "data", None)
+    assert read.dtype == array.dtype
+    assert np.array_equal(read, array)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, NacreError, where_it_is
+from ..reading import unchanged
 from .screen import warn
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def read_inputs(
             if path.exists():
                 raise DataError(f"{path}: not a file", "name a file with records")
             raise DataError(f"{path}: no such file", where_it_is(path))
-        part = _shaped(reader.read(path, blob, shape), shape, path, said=said)
+        with unchanged(path, grows=reader.grows):
+            read = reader.read(path, blob, shape)
+        part = _shaped(read, shape, path, said=said)
         parts.append(part if divide == 1 else part / divide)
         _warn_of_not_finite(part, path)
     shapes = {part.shape[1:] for part in parts}

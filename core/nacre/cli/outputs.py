@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import DataError, where_it_is
+from ..reading import unchanged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 def read_classes(path: Path) -> list[str]:
     """Read the names of the classes, one a line. Raises DataError."""
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8-sig").rstrip().splitlines()]
+        with unchanged(path):
+            return [line.strip() for line in path.read_text(encoding="utf-8-sig").rstrip().splitlines()]
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file", where_it_is(path)) from error
     except OSError as error:

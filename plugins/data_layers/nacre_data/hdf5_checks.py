@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import h5py
 
 from nacre.errors import DataError, nearest, where_it_is
+from nacre.reading import Watched
 
 MAX_BYTES = 1 << 30
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
@@ -32,10 +33,11 @@ REPACK = "h5repack -f GZIP=4 writes it again"
 class CheckedFile:
     """An open HDF5 file that hands out checked datasets only."""
 
-    def __init__(self, file: h5py.File, where: str, max_bytes: int) -> None:
+    def __init__(self, file: h5py.File, where: str, max_bytes: int, watched: Watched | None) -> None:
         self.file = file
         self.where = where
         self.max_bytes = max_bytes
+        self.watched = watched
 
     def dataset(self, name: str) -> h5py.Dataset:
         """Give the dataset `name`; raise `DataError` if it is missing or `check_dataset` refuses it."""
@@ -46,6 +48,16 @@ class CheckedFile:
                 found = _follow(found, part, where)
             check_dataset(found, where, self.max_bytes)
         return found
+
+    @contextmanager
+    def reading(self, where: str, what: str = "") -> Generator[None]:
+        """Read numbers in here; raise `DataError`, which begins with `where`, if they cannot be read.
+
+        And one that names `what` is read if somebody changed or cut the file meanwhile: HDF5 reads what is cut off as
+        zeros.
+        """
+        with self.watched.reading(what) if self.watched else nullcontext(), readable(where):
+            yield
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
@@ -67,12 +79,12 @@ def open_hdf5(source: str | Path | BinaryIO, max_bytes: int = MAX_BYTES, where: 
     file is large enough to hold it. Raises `DataError` for a missing, truncated or other file.
     """
     where = where or str(source)
-    if isinstance(source, str | Path):
+    named = isinstance(source, str | Path)
+    if named:
         _check_file(Path(source))
-        source = os.fspath(source)
     with readable(where):
-        file = h5py.File(source, "r")
-    return CheckedFile(file, where, max_bytes)
+        file = h5py.File(os.fspath(source) if named else source, "r")
+    return CheckedFile(file, where, max_bytes, Watched(file.id.get_vfd_handle(), where) if named else None)
 
 
 def check_dataset(dataset: Any, where: str, max_bytes: int = MAX_BYTES) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from nacre import DataError, at_least, non_negative
 from nacre.checks import Paths
 from nacre.errors import where_it_is
+from nacre.reading import unchanged
 
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries
 
@@ -132,17 +133,17 @@ class HDF5Records(Records):
 
     def _read_part(self, file: int, records: np.ndarray, arrays: Sequence[np.ndarray], part: slice) -> None:
         """Read records of one file, whose numbers rise, into a part of one array for each top."""
-        from .hdf5_checks import readable
-
         first, last = int(records[0]), int(records[-1]) + 1
         chosen = slice(first, last) if last - first == len(records) else records  # a slice is much faster
         with self._named():
-            for top, dataset, array in zip(self.tops, self._datasets(file), arrays, strict=True):
-                with readable(f"{self.files[file]}: dataset '{top}'"):
+            checked, datasets = self._open(file)
+            what = f"record {first}" if len(records) == 1 else f"one of the records {first} to {last - 1}"
+            for top, dataset, array in zip(self.tops, datasets, arrays, strict=True):
+                with checked.reading(f"{self.files[file]}: dataset '{top}'", what):
                     dataset.read_direct(array, chosen, part)
 
-    def _datasets(self, number: int) -> list[Any]:
-        """Give the datasets of a file; open it if it is not, and close another where there are too many."""
+    def _open(self, number: int) -> tuple[Any, list[Any]]:
+        """Give a file and its datasets; open it if it is not, and close another where there are too many."""
         from .hdf5_checks import open_hdf5
 
         if number not in self.opened:
@@ -161,7 +162,7 @@ class HDF5Records(Records):
                 file.close()
                 raise
             self.opened[number] = file, datasets
-        return self.opened[number][1]
+        return self.opened[number]
 
     def close(self) -> None:
         self.whole = None
@@ -179,7 +180,8 @@ def _listed(path: Path) -> list[Path]:
     if path.stat().st_size > LIST_BYTES:
         raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
     try:
-        lines = path.read_text("utf-8").splitlines()
+        with unchanged(path):
+            lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: this is no list of files: {error}") from error
     files = [path.parent / line.strip() for line in lines if line.strip()]

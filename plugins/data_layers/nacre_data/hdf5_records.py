@@ -12,7 +12,7 @@ import numpy as np
 from nacre import DataError, OutputWriter, RecordReader
 from nacre.durable import atomic_write
 
-from .hdf5_checks import open_hdf5, readable
+from .hdf5_checks import open_hdf5
 
 
 class HDF5Reader(RecordReader):
@@ -21,7 +21,7 @@ class HDF5Reader(RecordReader):
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray:
         with open_hdf5(path) as file:
             dataset = file.dataset(blob)
-            with readable(f"{path}: dataset {blob!r}"):
+            with file.reading(f"{path}: dataset {blob!r}"):
                 return dataset[()]
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import io
+import os
+import warnings
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
-from numpy.lib.format import MAGIC_PREFIX
+from numpy.lib.format import MAGIC_PREFIX, read_array_header_1_0, read_array_header_2_0, read_magic
 
 from nacre import DataError, OutputWriter, RecordReader
 from nacre.durable import atomic_write
+
+HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
+"""By the format's version: the third has only names of fields more, and fields are no numbers."""
 
 
 class NpyReader(RecordReader):
@@ -21,13 +28,33 @@ class NpyReader(RecordReader):
             with path.open("rb") as file:
                 if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
                     raise DataError(f"{path}: this is no array of NumPy's", "write it with numpy.save")
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+                file.seek(0)
+                return _read(file, str(path))
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, EOFError) as error:
-            objects = "object" in str(error).lower()  # NumPy's advice is to run whatever code is in the file
-            reason = "it holds Python objects, but only numbers are read" if objects else f"it is damaged: {error}"
-            raise DataError(f"{path}: {reason}", "write it again with numpy.save") from error
+
+
+def _read(file: BinaryIO, where: str) -> np.ndarray:
+    """Read an array after its header has been checked: nothing larger than the file is allocated.
+
+    Not a map of the file: if somebody cuts that, the process ends.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of headers that Python 2 wrote, which are as good
+            shape, fortran_order, dtype = HEADERS[read_magic(file)](file)
+    except Exception as error:  # the header is a text in Python, which NumPy's parser may fail on in any way
+        raise DataError(
+            f"{where}: it is damaged: its header cannot be read", "write it again with numpy.save"
+        ) from error
+    if dtype.hasobject:  # NumPy's advice is to run whatever code is in the file
+        told = f"{where}: it holds Python objects, but only numbers are read"
+        raise DataError(told, "write it again with numpy.save")
+    size, stored = prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
+    if min(shape, default=0) < 0 or size > stored:
+        told = f"{where}: it is damaged: it declares an array of shape {shape} and type {dtype}, {size:,} bytes"
+        raise DataError(f"{told}, but {stored:,} are there", "write it again with numpy.save")
+    flat = np.fromfile(file, dtype, prod(shape)) if size else np.empty(shape, dtype)
+    return flat.reshape(shape[::-1]).T if fortran_order else flat.reshape(shape)
 
 
 class NpyWriter(OutputWriter):

@@ -120,7 +120,7 @@ class ArrayRecords(Records):
         if place is not None:
             number, record = number_text(given.reshape(-1)[place]), place // (given.size // len(given))
             raise DataError(
-                f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, which is beyond {dtype}",
+                f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, beyond {dtype}",
                 "write it again, with labels that count the classes from 0",
             )
 

@@ -82,7 +82,7 @@ class SubMean(Transformer):
         raise DataError(f"SubMean: {where}a mean of shape {mean.shape} does not fit records of shape {record}")
 
     def _read(self) -> np.ndarray:
-        from .hdf5_checks import open_hdf5, readable
+        from .hdf5_checks import open_hdf5
         from .source import check_entries
 
         path = self.mean_file[0]
@@ -90,7 +90,7 @@ class SubMean(Transformer):
             dataset = file.dataset("mean")
             where = f"{path}: dataset 'mean'"
             check_entries(where, dataset.shape, dataset.dtype)
-            with readable(where):
+            with file.reading(where):
                 mean = np.asarray(dataset[()], np.float64)
         if not np.isfinite(mean).all():
             raise DataError(f"{where} holds numbers that are not finite")
