@@ -81,6 +81,12 @@ def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, n
 
     count = len(next(iter(arrays.values())))
     batch_size = net.schedule.final[want.needed[0]].shape[0]
+    for name in want.outputs:
+        if (shape := net.schedule.final[name].shape)[:1] != (batch_size,):
+            raise DataError(
+                f"blob '{name}' of shape {shape} has not one row for each of the {batch_size} records of a batch",
+                "ask for a blob that has, or run the net: forward, then net.blob",
+            )
     results: dict[str, list[np.ndarray]] = {name: [] for name in want.outputs}
     for start in range(0, count, batch_size):
         rows = min(batch_size, count - start)

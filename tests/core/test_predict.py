@@ -7,7 +7,15 @@ import pytest
 
 from nacre import DataError, InputLayer, Layer, Net, Solver, TopologyError, Transformer
 from nacre_data import MemoryDataLayer
-from nacre_layers import AccuracyLayer, DropoutLayer, InnerProductLayer, SoftmaxLayer, SoftmaxLossLayer, Tanh
+from nacre_layers import (
+    AccuracyLayer,
+    DropoutLayer,
+    FlattenLayer,
+    InnerProductLayer,
+    SoftmaxLayer,
+    SoftmaxLossLayer,
+    Tanh,
+)
 from nacre_solvers import SGD
 from small_layers import AddLayer, CountLayer, HalveLayer, SquareLossLayer, data
 
@@ -163,3 +171,12 @@ def test_derived_nets_are_made_once_and_end_with_the_net() -> None:
     (derived,) = net._predictors.values()
     net.shutdown()
     assert derived._closed
+
+
+def test_a_blob_without_a_row_for_each_record_is_told_and_not_cut():
+    layers = [InputLayer(tops="x", shape=2, batch_size=3), FlattenLayer(bottoms="x", tops="y", axis=0)]
+    with (
+        Net("flat", layers, backend="numpy", phase="predict") as net,
+        pytest.raises(DataError, match=r"blob 'y' of shape \(6,\) has not one row for each of the 3 records"),
+    ):
+        net.predict(np.ones((3, 2)), "y")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
+from joined_batches import refuses_a_batch_that_is_not_full
 from nacre import ConfigError, InputLayer, Net, TopologyError
 from nacre.testing import Example, assert_close
 from nacre.testing.trial import ProbeLayer
@@ -31,21 +32,24 @@ class TestInnerProduct(Agreement):
         yield Example({"output_dim": 4, "neuron": "Tanh"}, [(3, 4), (3, 4)], label="neuron")
         yield Example({"output_dim": 2, "axis": 2}, [(2, 3, 2, 2), (2, 1, 4)], label="axes before are kept")
         yield Example({"output_dim": 2, "axis": -1, "transpose": True}, [(2, 3, 4)] * 2, label="transposed")
+        yield Example({"output_dim": 2, "axis": 0}, [(3, 2, 2)], label="a batch is one row")
+        yield Example({"output_dim": 3, "axis": 0}, [(4,)], label="a batch of single numbers is one row")
 
     def strategy(self):
         def example(batch, shape, back, out, bias, transpose, bottoms):
             axis = 1 + back % len(shape)
             axis -= (len(shape) + 1) * (back >= 3)  # the same one, counted from the end
+            axis *= back < 6
             fields = {"output_dim": out, "bias": bias, "transpose": transpose, "axis": axis}
-            return Example(fields, [(batch + place, *shape) for place in range(bottoms)])
+            return Example(fields, [(batch + place * (axis != 0), *shape) for place in range(bottoms)])
 
         shape = st.lists(st.integers(1, 4), min_size=1, max_size=3)
         few = st.integers(1, 4)
-        return st.builds(example, few, shape, st.integers(0, 5), few, st.booleans(), st.booleans(), st.integers(1, 2))
+        return st.builds(example, few, shape, st.integers(0, 6), few, st.booleans(), st.booleans(), st.integers(1, 2))
 
     def in_torch(self, layer, inputs, parameters):
         weight = parameters["weight"].T if layer.transpose else parameters["weight"]
-        flat = [x.flatten(layer.axis if layer.axis > 0 else x.ndim + layer.axis) for x in inputs]
+        flat = [x.flatten(layer.axis) for x in inputs]
         return [x @ weight.T + parameters.get("bias", 0) for x in flat]
 
     def reference(self, layer, inputs, parameters):
@@ -71,7 +75,7 @@ def test_bottoms_must_have_equally_many_features():
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"output_dim": 0}, {"output_dim": 2.5}, {"output_dim": 2, "tops": ["a", "b"]}, {"axis": 0}]
+    "fields", [{}, {"output_dim": 0}, {"output_dim": 2.5}, {"output_dim": 2, "tops": ["a", "b"]}, {"axis": 1.5}]
 )
 def test_bad_fields(fields):
     with pytest.raises(ConfigError, match="ip: "):
@@ -82,6 +86,13 @@ def test_bad_fields(fields):
 def test_the_batch_is_no_feature(axis):
     with pytest.raises(ConfigError, match=f"ip: axis={axis}, but bottom 'x' of shape .* only the axes 1 to 2 behind"):
         planned((4, 5), axis=axis)
+
+
+def test_a_batch_is_one_row_only_where_all_its_records_count():
+    source = InputLayer(tops="x", shape=2, batch_size=3)
+    refuses_a_batch_that_is_not_full(
+        [source, InnerProductLayer(name="ip", bottoms="x", tops="y", axis=0, output_dim=4)], "ip"
+    )
 
 
 def test_the_first_values_are_the_same_where_the_weight_lies_transposed():

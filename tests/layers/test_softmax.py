@@ -5,6 +5,7 @@ import pytest
 from hypothesis import strategies as st
 
 from agreement import Agreement
+from joined_batches import refuses_a_batch_that_is_not_full
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing import Example, Trial, assert_close, backends
 from nacre_layers import InnerProductLayer, SoftmaxLayer, SoftmaxLossLayer
@@ -18,10 +19,11 @@ class TestSoftmax(Agreement):
         yield Example({"axis": -1}, [(2, 3, 4)], label="last axis")
         yield Example({}, [(2, 3, 2, 2), (3, 2)], label="two bottoms")
         yield Example({"axis": 3}, [(2, 1, 2, 3, 2)], label="five axes")
+        yield Example({"axis": 0}, [(3, 4), (2, 3, 2)], label="images of a batch")
 
     def strategy(self):
         shape = st.tuples(*[st.integers(1, 4)] * 3) | st.tuples(*[st.integers(1, 4)] * 5)
-        fields = st.fixed_dictionaries({"axis": st.sampled_from([1, 2, -1])})
+        fields = st.fixed_dictionaries({"axis": st.sampled_from([0, 1, 2, -1])})
         return st.builds(Example, fields, st.lists(shape, min_size=1, max_size=2))
 
     def in_torch(self, layer, inputs, parameters):
@@ -47,10 +49,15 @@ def test_large_scores_do_not_overflow():
 
 
 @pytest.mark.parametrize("backend", backends())
-@pytest.mark.parametrize("axis", [0, 2, 7, -2, -3])
-def test_the_axis_must_be_there_and_not_that_of_the_batch(axis, backend):
+@pytest.mark.parametrize("axis", [2, 7, -2, -3])
+def test_the_axis_must_be_there_and_that_of_the_batch_is_called_0(axis, backend):
     with pytest.raises(ConfigError, match=f"y: axis={axis}, but"):
         Net("n", [InputLayer(tops=["x"], shape=3), SoftmaxLayer(bottoms=["x"], tops=["y"], axis=axis)], backend=backend)
+
+
+def test_the_images_of_a_batch_are_compared_only_where_all_count():
+    layers = [InputLayer(tops="x", shape=2, batch_size=3), SoftmaxLayer(name="s", bottoms="x", tops="y", axis=0)]
+    refuses_a_batch_that_is_not_full(layers, "s")
 
 
 def test_a_bottom_without_gradient():  # in Mocha.jl such a layer was refused in a net that is trained

@@ -20,9 +20,9 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
     def supports(cls, layer: SoftmaxLayer, inputs: list[Any]) -> str | None:
         if reason := unfit(inputs) or unfit_any(inputs):
             return reason
-        return (
-            None if len(inputs[0].shape) == 2 else "serves scores of two axes: for others oneDNN has mostly slow code"
-        )
+        if len(inputs[0].shape) != 2:
+            return "serves scores of two axes: for others oneDNN has mostly slow code"
+        return None if layer.axis else "serves axis=1"
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

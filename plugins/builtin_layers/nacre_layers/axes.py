@@ -11,7 +11,7 @@ from nacre import ConfigError, DataError
 
 
 def axis_of(layer: Any, shape: tuple[int, ...], first: int = 1) -> int:
-    """Give a layer's `axis` counted from the front; it cannot be the batch's, unless `first` is 0.
+    """Return a layer's `axis` counted from the front; it cannot be the batch's, unless `first` is 0.
 
     Raises:
         ConfigError: a bottom of this shape has no such axis.
@@ -22,6 +22,20 @@ def axis_of(layer: Any, shape: tuple[int, ...], first: int = 1) -> int:
             f"{layer.name}: axis={layer.axis}, but the bottom of shape {shape} has the axes {first} to {len(shape) - 1}"
         )
     return axis
+
+
+def axis_or_batch(layer: Any, shape: tuple[int, ...]) -> int:
+    """Return a layer's `axis` counted from the front; it is the batch's only where it says 0, not counted from behind.
+
+    Raises:
+        ConfigError: a bottom of this shape has no such axis.
+    """
+    return axis_of(layer, shape) if layer.axis else 0
+
+
+def joined_batch(layer: Any, inputs: Sequence[Any]) -> int:
+    """Return how many rows `check_whole` must find real where `axis` is the batch's, and 0 where it is another."""
+    return 0 if layer.axis else max(one.shape[0] for one in inputs)
 
 
 def split_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

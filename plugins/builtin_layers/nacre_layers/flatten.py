@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Annotated, Any
 
-from nacre import ConfigError, Layer, Names, as_many_as, at_least, non_zero
+from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least
 
 from .aliases import AliasState
-from .axes import axis_of
+from .axes import axis_or_batch, check_whole, joined_batch
 
 
 class FlattenLayer(Layer, can_do_bp=True):
@@ -16,7 +16,8 @@ class FlattenLayer(Layer, can_do_bp=True):
 
     y[n, (c · H + h) · W + w] = x[n, c, h, w], for a bottom (N, C, H, W) and no field.
 
-    A bottom (2, 3, 4, 5) becomes (2, 60), or with axis=2 (2, 3, 20). After Caffe's `Flatten`.
+    A bottom (2, 3, 4, 5) becomes (2, 60), or with axis=2 (2, 3, 20). Axis 0 makes the images of a batch one with their
+    numbers: then all its rows must count, or it raises DataError. After Caffe's `Flatten`.
 
     Example:
         [[layer]]
@@ -27,15 +28,27 @@ class FlattenLayer(Layer, can_do_bp=True):
 
     bottoms: Annotated[Names, at_least(1), "what is flattened"]
     tops: Annotated[Names, as_many_as("bottoms"), "the flat blobs"]
-    axis: Annotated[int, non_zero, "first of the axes that become one"] = 1
-    end_axis: Annotated[int, non_zero, "last of them"] = -1
+    axis: Annotated[int, "first of the axes that become one"] = 1
+    end_axis: Annotated[int, "last of them"] = -1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AliasState:
-        return AliasState(self, backend, inputs, diffs, [_flat(self, one.shape) for one in inputs])
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> FlattenState:
+        return FlattenState(self, backend, inputs, diffs)
+
+
+class FlattenState(AliasState, reads=""):
+    """`FlattenLayer` on any backend."""
+
+    def __init__(self, layer: FlattenLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs, [_flat(layer, one.shape) for one in inputs])
+        self.batch = joined_batch(layer, inputs)
+
+    def forward(self, inputs: list[Array]) -> None:
+        if self.batch:
+            check_whole(self.layer, self.backend, self.batch)
 
 
 def _flat(layer: FlattenLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
-    first = axis_of(layer, shape)
+    first = axis_or_batch(layer, shape)
     last = layer.end_axis + len(shape) if layer.end_axis < 0 else layer.end_axis
     if not first <= last < len(shape):
         raise ConfigError(

@@ -16,10 +16,10 @@ from nacre import (
     Parameter,
     as_many_as,
     at_least,
-    non_zero,
     positive,
 )
 
+from .axes import check_whole, joined_batch
 from .initializers import Pretrained
 from .weights import Biased, Weighted
 
@@ -28,8 +28,10 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
     """y = x Wᵀ + b; one top for each bottom, all with the same weight.
 
     Bottoms are read as (..., features), where the axes from `axis` on are the features; the axes before are kept, so
-    tops are (images, output_dim) unless `axis` says otherwise. `weight` is (output_dim, features), or with `transpose`
-    (features, output_dim), `bias` (output_dim). After Mocha.jl's `InnerProductLayer` and Caffe's `InnerProduct`.
+    tops are (images, output_dim) unless `axis` says otherwise. With axis 0 a whole batch is one row of features, and
+    tops are (output_dim,): then all its rows must count, or it raises DataError. `weight` is (output_dim, features), or
+    with `transpose` (features, output_dim), `bias` (output_dim). After Mocha.jl's `InnerProductLayer` and Caffe's
+    `InnerProduct`.
 
     Example:
         [[layer]]
@@ -43,7 +45,7 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
     bottoms: Annotated[Names, at_least(1), "what is multiplied"]
     tops: Annotated[Names, as_many_as("bottoms"), "the products"]
     output_dim: Annotated[int, positive, "numbers in the output of one image"]
-    axis: Annotated[int, non_zero, "the first axis of the features; -1 is the last"] = 1
+    axis: Annotated[int, "the first axis of the features; -1 is the last"] = 1
     transpose: Annotated[bool, "whether the weight lies as (features, output_dim)"] = False
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
@@ -93,6 +95,7 @@ class ProductState(LayerState, reads="inputs"):
     """What the states of both layers have in common."""
 
     axis = 1
+    batch = 0
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -112,8 +115,8 @@ class ProductState(LayerState, reads="inputs"):
 
     def _place(self, name: str, shape: tuple[int, ...]) -> int:
         """Give the axis of a bottom where its features begin."""
-        axis = self.axis if self.axis > 0 else len(shape) + self.axis
-        if axis < 1 or axis > max(1, len(shape) - 1):
+        axis = self.axis if self.axis >= 0 else len(shape) + self.axis
+        if axis < (self.axis != 0) or axis > max(1, len(shape) - 1):
             raise ConfigError(
                 f"{self.layer.name}: axis={self.axis}, but bottom '{name}' of shape {tuple(shape)} has only the axes "
                 f"1 to {len(shape) - 1} behind the batch"
@@ -137,6 +140,8 @@ class ProductState(LayerState, reads="inputs"):
         return x.reshape(-1, self.features), dy.reshape(-1, self.layer.output_dim)
 
     def forward(self, inputs: list[Array]) -> None:
+        if self.batch:
+            check_whole(self.layer, self.backend, self.batch)
         xp, weight = self.backend.xp, self.weight()
         for bottom, top in zip(inputs, self.blobs, strict=True):
             x, y = self._rows(bottom, top)
@@ -174,7 +179,7 @@ class InnerProductState(ProductState, reads="inputs"):
     """`InnerProductLayer` on any backend."""
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        self.axis = layer.axis
+        self.axis, self.batch = layer.axis, joined_batch(layer, inputs)
         super().__init__(layer, backend, inputs, diffs)
 
     def declare_weight(self) -> Parameter:
@@ -219,5 +224,5 @@ def not_plain(layer: InnerProductLayer, inputs: list[Any]) -> str | None:
     """Say why a layer is no product of (images, features) by a weight that lies as (output_dim, features), or None."""
     if layer.transpose:
         return "serves weights that lie as (output_dim, features)"
-    last = len(inputs[0].shape) - 1
-    return None if layer.axis == 1 or layer.axis + last == 0 else "serves tops of two axes: axis=1"
+    plain = layer.axis == 1 or (layer.axis < 0 and layer.axis + len(inputs[0].shape) == 1)
+    return None if plain else "serves tops of two axes: axis=1"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, non_zero
+from nacre import Array, Layer, LayerState, Names, as_many_as, at_least
 
-from .axes import axis_of, split_shape
+from .axes import axis_or_batch, check_whole, joined_batch, split_shape
 
 
 class SoftmaxLayer(Layer, can_do_bp=True):
     """y = exp(x) / Σ exp(x) over one axis; one top for each bottom, of its shape.
 
-    After Mocha.jl's `SoftmaxLayer`.
+    Axis 0 compares the images of a batch: then all its rows must count, or it raises DataError. After Mocha.jl's
+    `SoftmaxLayer` and Caffe's `Softmax`.
 
     Example:
         [[layer]]
@@ -23,7 +24,7 @@ class SoftmaxLayer(Layer, can_do_bp=True):
 
     bottoms: Annotated[Names, at_least(1), "the scores"]
     tops: Annotated[Names, as_many_as("bottoms"), "the probabilities"]
-    axis: Annotated[int, non_zero, "axis over which the probabilities add up to 1"] = 1
+    axis: Annotated[int, "axis over which the probabilities add up to 1"] = 1
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SoftmaxState:
         return SoftmaxState(self, backend, inputs, diffs)
@@ -34,10 +35,13 @@ class SoftmaxState(LayerState, reads="blobs"):
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.shapes = [split_shape(one.shape, axis_of(layer, one.shape)) for one in inputs]
+        self.shapes = [split_shape(one.shape, axis_or_batch(layer, one.shape)) for one in inputs]
+        self.batch = joined_batch(layer, inputs)
         self.blobs = [backend.blob(one.shape) for one in inputs]
 
     def forward(self, inputs: list[Array]) -> None:
+        if self.batch:
+            check_whole(self.layer, self.backend, self.batch)
         for x, y, shape in zip(inputs, self.blobs, self.shapes, strict=True):
             softmax(self.backend, x.reshape(shape), y.reshape(shape))
 
