@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, Trial, assert_close
+from nacre.testing import Example, Trial, assert_close, backends
 from nacre_layers import BatchNormLayer
 
 
@@ -19,13 +19,16 @@ class TestBatchNorm(Agreement):
         yield Example({"scale": False, "bias": False, "axis": -1}, [(2, 4, 3)], label="last axis, no parameters")
         yield Example({"use_running": True, "bias": False}, [(4, 2, 3)], label="running values in training")
         yield Example({}, [(3, 2, 5, 13)], label="long rows")
+        yield Example({"use_batch": True, "epsilon": 0.1}, [(3, 2, 3, 2)], label="the batch's values in every phase")
 
     def strategy(self):
         # One value a channel gives no gradient, and two give one that is rounding noise: three or more.
         shape = st.tuples(st.integers(3, 5), *[st.integers(1, 4)] * 3) | st.tuples(*[st.integers(3, 5)] * 2)
-        fields = {name: st.booleans() for name in ("scale", "bias", "use_running")}
+        fields = {name: st.booleans() for name in ("scale", "bias")}
         more = {"axis": st.sampled_from([1, -1]), "epsilon": st.floats(1e-5, 1)}
-        return st.builds(lambda one, shape: Example(one, [shape]), st.fixed_dictionaries({**fields, **more}), shape)
+        whose = st.sampled_from([{}, {"use_running": True}, {"use_batch": True}])
+        given = st.fixed_dictionaries({**fields, **more})
+        return st.builds(lambda one, other, shape: Example({**one, **other}, [shape]), given, whose, shape)
 
     def in_torch(self, layer, inputs, parameters):
         import torch
@@ -44,7 +47,7 @@ class TestBatchNorm(Agreement):
         y = np.zeros_like(x)
         for channel, values in enumerate(x):
             mean, variance = parameters["mean"][channel], parameters["variance"][channel]
-            if self.phase == "train" and not layer.use_running:
+            if layer.use_batch or (self.phase == "train" and not layer.use_running):
                 mean = values.sum() / values.size
                 variance = ((values - mean) ** 2).sum() / values.size
             y[channel] = (values - mean) / np.sqrt(variance + layer.epsilon)
@@ -145,6 +148,45 @@ def test_statistics_stay_where_the_layer_is_frozen_or_told_to(how):
         net.unfreeze("bn")
         net.forward()
         assert_close(net.parameters["bn/mean"].value, 0.9 * mean + 0.1 * x.mean(axis=0))
+
+
+@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize(("shape", "axis"), [((2,), 1), ((2, 3, 3), 1), ((3, 2), -1)])
+def test_of_a_batch_outside_of_training_only_rows_that_count_are_measured(backend, shape, axis):
+    """As in PyTorch without running values, and in Caffe where use_global_stats is false; the buffers stay."""
+    layer = BatchNormLayer(name="bn", bottoms=["x"], tops=["y"], axis=axis, use_batch=True)
+    layers = [InputLayer(tops=["x"], shape=shape, batch_size=4), layer]
+    x = np.random.default_rng(0).standard_normal((3, *shape)).astype("float32") * 3 + 1
+    over = tuple(place for place in range(x.ndim) if place != axis % x.ndim)
+    expected = (x - x.mean(over, keepdims=True)) / np.sqrt(x.var(over, keepdims=True) + 1e-5)
+    for phase in ("validation", "test", "predict"):
+        with Net("n", layers, backend=backend, phase=phase, keep=["y"]) as net:
+            for rows in (3, 4, 1):
+                net.write("x", np.full((4, *shape), 1e6))  # what a batch before this one had
+                net.write("x", np.concatenate([x, x])[:rows])
+                net.forward()
+                if rows == 3:
+                    assert_close(net.blob("y")[:3], expected, tolerance=1e-5)
+            assert net.parameters["bn/mean"].value.tolist() == [0, 0]
+            assert net.parameters["bn/variance"].value.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_with_the_batchs_values_the_running_ones_follow_in_training_unless_frozen(frozen):
+    layer = BatchNormLayer(name="bn", bottoms=["x"], tops=["y"], use_batch=True)
+    with Net("n", [InputLayer(tops=["x"], shape=2, batch_size=4), layer], backend="numpy", dtype="float64") as net:
+        if frozen:
+            net.freeze("bn")
+        x = np.random.default_rng(0).standard_normal((4, 2))
+        net.write("x", x)
+        net.forward()
+        assert_close(net.blob("y"), (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5))
+        assert_close(net.parameters["bn/mean"].value, 0 * x[0] if frozen else 0.1 * x.mean(axis=0))
+
+
+def test_either_the_running_values_or_the_batchs():
+    with pytest.raises(ConfigError, match="bn: use_running=True and use_batch=True, but they are either the running"):
+        BatchNormLayer(name="bn", bottoms=["x"], tops=["y"], use_running=True, use_batch=True)
 
 
 @pytest.mark.parametrize("fields", [{"epsilon": 0.0}, {"decay": 1.0}, {"axis": 0}])

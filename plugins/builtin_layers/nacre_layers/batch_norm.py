@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from nacre import Array, Parameter, fraction, non_zero
 
 from .axes import axis_of, split_shape
 from .initializers import Constant
-from .normalisation import Normalising, NormalisingState
+from .normalisation import Normalising, NormalisingState, Standard
 
 
 class BatchNormLayer(Normalising):
@@ -17,12 +18,13 @@ class BatchNormLayer(Normalising):
     The bottom has any number of axes; scale, bias, mean and variance are (channels,). In phase `train` mean and
     (biased) variance are those of the whole batch, and the running ones follow: running = decay · running + (1 - decay)
     · batch, with the unbiased variance. In all other phases the running ones are used; with `use_running`, and where
-    the net has frozen the layer, also in phase `train`, and then they stay as they are. They are buffers, `mean` and
-    `variance`, shared and saved like parameters. A channel of a single number becomes 0.
+    the net has frozen the layer, also in phase `train`, and then they stay as they are. With `use_batch` they are never
+    used: mean and variance are those of the batch, outside of `train` those of its rows that count. They are buffers,
+    `mean` and `variance`, shared and saved like parameters. A channel of a single number becomes 0.
 
     Ioffe and Szegedy, "Batch normalization", 2015; the conventions are PyTorch's (its momentum is 1 - decay). Caffe's
     `BatchNorm` is this with `scale=False, bias=False`, its moving_average_fraction `decay`, and its use_global_stats
-    `use_running`.
+    `use_running`, or where it is false `use_batch`.
 
     Example:
         [[layer]]
@@ -35,6 +37,12 @@ class BatchNormLayer(Normalising):
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
     decay: Annotated[float, fraction, "how much of the running values stays"] = 0.9
     use_running: Annotated[bool, "use the running mean and variance in phase train too, and leave them"] = False
+    use_batch: Annotated[bool, "use the batch's own mean and variance in the other phases too"] = False
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.use_running and self.use_batch:
+            yield "use_running=True and use_batch=True, but they are either the running values or the batch's"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BatchNormState:
         return BatchNormState(self, backend, inputs, diffs)
@@ -57,22 +65,34 @@ class BatchNormState(NormalisingState, reads=""):
         self.declare(inputs, (self.shape[1],))
         self.mean, self.variance = batch_norm_buffers(self.shape[1])
         self.parameters += [self.mean, self.variance]
-        self.count = self.shape[0] * self.shape[2]
+        self.images, self.count = inputs[0].shape[0], self.shape[0] * self.shape[2]
 
     @property
     def follows(self) -> bool:
-        """Whether the batch's own mean and variance are used, and the running ones follow."""
+        """Whether the running mean and variance follow those of the batch, which are used."""
         return self.phase == "train" and not self.layer.use_running and not self.mean.frozen
 
     def forward(self, inputs: list[Array]) -> None:
+        x = inputs[0].reshape(self.shape)
         if self.follows:
-            self.standard.forward(inputs[0].reshape(self.shape), self.normal)
+            self.standard.forward(x, self.normal)
             self._follow(self.mean.blob, self.standard.mean, 1.0)
             self._follow(self.variance.blob, self.standard.variance, self.count / max(self.count - 1, 1))
+        elif self.layer.use_batch:
+            self._normalise_real(x)
         else:
             mean, variance = (one.blob.reshape(1, -1, 1) for one in (self.mean, self.variance))
-            self.standard.apply(inputs[0].reshape(self.shape), mean, variance, self.normal)
+            self.standard.apply(x, mean, variance, self.normal)
         self.scale_and_shift()
+
+    def _normalise_real(self, x: Array) -> None:
+        """Normalise the rows that count by their own mean and variance, and write 0 into the others."""
+        before, channels, behind = self.shape
+        real = before * min(self.backend.rows, self.images) // self.images
+        few = (real, channels, behind)
+        standard = self.standard if real == before else Standard(self.backend, few, self.layer.epsilon)
+        standard.forward(x[:real], self.normal[:real])
+        self.normal[real:] = 0
 
     def _follow(self, running: Array, batch: Array, factor: float) -> None:
         xp, decay, part = self.backend.xp, self.layer.decay, self.backend.scratch(running.shape)
@@ -81,7 +101,7 @@ class BatchNormState(NormalisingState, reads=""):
         xp.add(running, part, out=running)
 
     def normal_backward(self, dy: Array, dx: Array) -> None:
-        if self.follows:
+        if self.follows or self.layer.use_batch:
             super().normal_backward(dy, dx)
         else:
             self.backend.xp.multiply(dy, self.standard.slope, out=dx)
