@@ -95,6 +95,13 @@ class Layer(Configured):
         """
         raise ContractError(f"{type(self).__name__} does not define setup")
 
+    def tops_without_gradient(self) -> tuple[str, ...]:
+        """Return the names of the tops that `backward` ignores, such as places: their entries of `blobs_diff` are None.
+
+        They need not reach a loss.
+        """
+        return ()
+
     def _complete(self) -> None:
         if not self.name:
             first = next(iter(getattr(self, "tops", ())), None) or "-".join(

@@ -175,8 +175,9 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
     wanted = [one.name in asked and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
     for index, node in enumerate(wiring.nodes):
         if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in wiring.inputs[index])):
+            constant = node.layer.tops_without_gradient()
             for number in wiring.outputs[index]:
-                wanted[number] = True
+                wanted[number] = wiring.wires[number].name not in constant
     return wanted
 
 
@@ -211,7 +212,7 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
             continue
         if not (node.layer.has_loss and node.layer.is_sink):
             for number in wiring.outputs[index]:
-                if not reached[number]:
+                if wanted[number] and not reached[number]:
                     raise TopologyError(
                         f"blob '{wiring.wires[number].name}' of layer '{node.name}' needs a gradient "
                         "but reaches no loss",

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,18 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, Trial, assert_close
-from nacre_layers import ChannelPoolingLayer, Max, Mean, PoolingLayer, SPPLayer, Stochastic
+from nacre.testing import Example, Trial, assert_close, backends
+from nacre_layers import (
+    ChannelPoolingLayer,
+    ConcatLayer,
+    Max,
+    Mean,
+    PoolingLayer,
+    ReLULayer,
+    SPPLayer,
+    Stochastic,
+    SumLossLayer,
+)
 
 
 def spread(numbers, count):
@@ -147,6 +158,121 @@ class TestPooling(Agreement):
     def reference(self, layer, inputs, parameters):
         tops = [pooled(layer.pooling, x, spans_of(layer, x.shape)) for x in inputs]
         return [np.tanh(y) for y in tops] if repr(layer.neuron) == "Tanh()" else tops
+
+
+def places(x, spans):
+    """Find by loops over every window where in its image the maximum is, the first of equal ones, or of NaNs."""
+    found = np.zeros([len(spans[axis][0]) if axis in spans else length for axis, length in enumerate(x.shape)], int)
+    for place in np.ndindex(*found.shape):
+        cells = [
+            range(*np.clip(spans[axis][0][index], 0, x.shape[axis])) if axis in spans else [index]
+            for axis, index in enumerate(place)
+        ]
+        order = list(itertools.product(*cells))
+        values = np.array([x[cell] for cell in order])
+        best = order[np.argmax(values)]
+        found[place] = np.ravel_multi_index([best[axis] for axis in spans], [x.shape[axis] for axis in spans])
+    return found
+
+
+class TestMasks(Agreement):
+    """Of max pooling: as many tops again. No kernel makes them."""
+
+    layer = PoolingLayer
+
+    def examples(self):
+        yield Example({"kernel": 2, "stride": 2}, [(2, 2, 4, 4)], tops=2, label="mask")
+        fields = {"kernel": (3, 2), "stride": (2, 1), "pad": (1, 0)}
+        yield Example(fields, [(2, 2, 4, 3), (3, 1, 5, 5)], tops=4, label="two, padded")
+        yield Example({"kernel": 3, "stride": 2, "pad": 2, "axes": [1]}, [(2, 5, 3)], tops=2, label="channels")
+        yield Example({"whole": True}, [(2, 3, 3, 4)], tops=2, label="whole images")
+
+    def strategy(self):
+        return pooling_examples(st.just(Max())).map(lambda example: replace(example, tops=2))
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        spans = [spans_of(layer, x.shape) for x in inputs]
+        tops = [pooled_in_torch(layer.pooling, x, its) for x, its in zip(inputs, spans, strict=True)]
+        masks = [torch.tensor(places(x.detach().numpy(), its)) for x, its in zip(inputs, spans, strict=True)]
+        return [*tops, *masks]
+
+    def reference(self, layer, inputs, parameters):
+        spans = [spans_of(layer, x.shape) for x in inputs]
+        tops = [pooled(layer.pooling, x, its) for x, its in zip(inputs, spans, strict=True)]
+        return [*tops, *(places(x, its) for x, its in zip(inputs, spans, strict=True))]
+
+
+def masked(x, backend="numpy", **fields):
+    """Give both tops of a max pooling with a mask."""
+    layers = [
+        InputLayer(tops="x", shape=x.shape[1:], batch_size=len(x)),
+        PoolingLayer(bottoms="x", tops=["y", "mask"], **fields),
+    ]
+    with Net("masked", layers, backend=backend, keep=["y", "mask"]) as net:
+        net.write("x", x)
+        net.forward()
+        return net.blob("y"), net.blob("mask")
+
+
+@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize(("directions", "fields"), [(1, {"kernel": 3}), (2, {"pad": 1}), (3, {"stride": 2, "pad": 1})])
+def test_a_mask_is_what_torch_returns_as_indices(directions, fields, backend):
+    torch = pytest.importorskip("torch")
+    fields = {"kernel": 2, "stride": 1, "pad": 0, **fields}
+    x = np.random.default_rng(0).integers(0, 4, (2, 3, *(5, 6, 4)[:directions])).astype(np.float32)  # with ties
+    y, mask = masked(x, backend, rounding="floor", **fields)
+    pool = getattr(torch.nn.functional, f"max_pool{directions}d")
+    theirs = pool(torch.tensor(x), *fields.values(), return_indices=True)
+    assert np.array_equal(y, theirs[0].numpy()) and np.array_equal(mask, theirs[1].numpy())
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_a_mask_where_all_is_alike_or_not_finite(backend):
+    inf, nan = float("inf"), float("nan")
+    x = np.array([[-inf, -inf, -inf, -inf], [1, 1, 1, 1], [0, nan, 1, nan], [nan, inf, inf, 0]]).reshape(1, 4, 2, 2)
+    assert masked(x, backend, whole=True)[1].ravel().tolist() == [0, 0, 1, 0]
+    padded = masked(x, backend, kernel=2, stride=2, pad=1)[1].reshape(4, 4)
+    assert padded.tolist() == [[0, 1, 2, 3]] * 4  # of a window with one pixel that, and none of the padding
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_a_mask_needs_no_gradient_and_gives_none(backend):
+    """It may feed nobody, or a layer with gradients, and a ReLU below stays below: it would make numbers equal."""
+
+    def gradient(*above, tops=("y",)):
+        layers = [
+            InputLayer(tops="x", shape=(1, 4, 4)),
+            ReLULayer(bottoms="x", tops="r"),
+            PoolingLayer(bottoms="r", tops=tops, kernel=2, stride=2),
+            *above,
+        ]
+        with Net("n", layers, backend=backend, input_gradients=["x"], keep=tops) as net:
+            net.write("x", np.arange(-8, 8).reshape(1, 1, 4, 4))
+            net.forward()
+            net.backward()
+            if "mask" in tops:
+                assert net.blob("mask").ravel().tolist() == [0, 2, 13, 15]
+            return net.gradient("x")
+
+    expected = gradient(SumLossLayer(bottoms="y"))
+    assert np.array_equal(gradient(SumLossLayer(bottoms="y"), tops=["y", "mask"]), expected)
+    both = [ConcatLayer(bottoms=["y", "mask"], tops="both"), SumLossLayer(bottoms="both")]
+    assert np.array_equal(gradient(*both, tops=["y", "mask"]), expected)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tops": ["a", "b", "c"]}, "there must be as many as bottoms, 1, or as many again for masks"),
+        ({"tops": ["a", "b"], "pooling": "Mean"}, r"p: tops=\('a', 'b'\), but only pooling='Max' has masks, not Mean"),
+        ({"tops": ["a", "b"], "neuron": "ReLU"}, "p: neuron=ReLU.*, but it would act on the masks too"),
+    ],
+)
+def test_what_can_have_no_masks(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        PoolingLayer(name="p", bottoms="x", kernel=2, **fields)
 
 
 class TestStochasticPooling(Agreement):

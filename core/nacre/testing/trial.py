@@ -271,7 +271,7 @@ class Trial:
         seen = self.tops
         for storey in range(2 if above and self.tops else 0):
             higher = tuple(f"above{storey}-{place}" for place in range(len(seen)))
-            layers.append(ThroughLayer(name=f"above{storey}", bottoms=seen, tops=higher))
+            layers += [ThroughLayer(bottoms=below, tops=top) for below, top in zip(seen, higher, strict=True)]
             seen = higher
         if probe and seen:
             layers.append(ProbeLayer(name="probe", bottoms=seen))

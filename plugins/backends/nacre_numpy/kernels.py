@@ -120,6 +120,8 @@ class PoolingKernel(OneBottom):
             return reason
         if len(inputs[0].shape) != 4 or layer.axes not in ((), (2, 3)):
             return "serves images with two axes, both of them pooled"
+        if layer.masks:
+            return "makes no masks"
         if type(layer.pooling) is Max:
             return None
         mean = type(layer.pooling) is Mean and layer.pooling.divide_by == "padded"

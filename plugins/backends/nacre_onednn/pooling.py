@@ -58,6 +58,8 @@ class PoolingKernel(OnednnKernel, reads=""):
         shape = inputs[0].shape
         if len(shape) != 4 or layer.axes not in ((), (2, 3)):
             return "serves images with two axes, both of them pooled"
+        if layer.masks:
+            return "makes no masks"
         axes = pooled_axes(layer, shape)
         number = algorithm(layer, axes)
         if number is None:

@@ -42,8 +42,8 @@ def _without_relu(layer: Layer) -> Layer:
 
 def _is_max_pooling(node: Node) -> bool:
     layer = node.layer
-    if type(layer) is not PoolingLayer or type(layer.pooling) is not Max:
-        return False
+    if type(layer) is not PoolingLayer or type(layer.pooling) is not Max or layer.masks:
+        return False  # of numbers below 0, which ReLU makes equal, a mask tells the largest
     return is_identity(layer.neuron) or is_relu(layer.neuron)
 
 
