@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -19,6 +20,7 @@ from nacre.testing import backends
 LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
 KINDS = [kind for kind in nacre.registry().kinds() if kind not in ("backend", "command", "kernel", "layer_of")]
 PAGES = [offer for kind in KINDS for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
+CAFFE = Path(__file__).resolve().parents[2] / "docs/from-caffe.md"
 WHOLE = ("label", "index")
 """Bottoms of these names hold whole numbers."""
 DISTRIBUTIONS = ("prob", "target")
@@ -121,3 +123,22 @@ def test_the_page_says_what_a_reader_asks(offer):
     assert [field.name for field in getattr(cls, "fields", tuple)() if not field.doc] == [], "fields without help"
     listed = re.search(r"^([-+*]|#+|\d+[.)]) .*", doc, re.M)
     assert not listed, f"Markdown would make a list of this line: {listed[0]}"
+
+
+def refuses_the_batchs_axis(offer, folder):
+    """Say whether no net can be made with axis 0 of a layer because of the axis."""
+    text = re.sub(r"^(axis|n_axes) = .*\n", "", example_of(nacre.registry().open_offer(offer)) + "\n", flags=re.M)
+    (folder / "net.toml").write_text(f"{text}axis = 0\n")
+    try:
+        layers = load("net.toml").layers
+        Net("n", [*fed(text, layers), *layers], backend="numpy", allocate=False).shutdown()
+    except ConfigError as error:
+        return "axis=0" in str(error)
+    return False
+
+
+def test_which_layers_may_name_the_batchs_axis_is_told(data):
+    told = re.search(r"Axis 0 is the batch's(.*?);(.*?)\n\* ", CAFFE.read_text(encoding="utf-8"), re.S).groups()
+    always, with_a_second_bottom = (set(re.findall(r"`(\w+)`", part)) for part in told)
+    accepted = {offer.name for offer in AXES if not refuses_the_batchs_axis(offer, data)}
+    assert always <= accepted <= always | with_a_second_bottom
