@@ -64,7 +64,6 @@ class Agreement(LayerTests):
         once = hypothesis.settings(
             derandomize=True,
             database=None,
-            deadline=None,
             max_examples=self.cases,
             suppress_health_check=list(hypothesis.HealthCheck),
         )

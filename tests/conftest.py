@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACRE_PLUGINS"):
+    os.environ.pop(name, None)  # the developer's own; here, since test files ask the registry while they are collected
+
+# A busy machine is no fault of what is tested, so no test of properties looks at the clock. This is the one place:
+# what a test sets besides (`max_examples`) it adds to this.
+settings.register_profile("nacre", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("nacre")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -456,7 +456,7 @@ def test_a_forked_process_is_told() -> None:
         "    os._exit(0)\n"
         "os.wait()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=600)
     assert "opened before this process was forked" in done.stdout
 
 

@@ -116,7 +116,7 @@ SHAPES = st.tuples(st.sampled_from([1, 3, 5, 16, 20, 32]), st.integers(3, 9), st
 
 
 @needs_bf16
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(layer=LAYERS, shape=SHAPES, images=st.integers(1, 4))
 def test_single_layers_are_near_float32(layer: Layer, shape: tuple[int, ...], images: int) -> None:
     name = "data" if layer.is_inplace else "y"

@@ -157,7 +157,7 @@ def test_other_methods_do_without(made: list[str]) -> None:
 PIECES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100)), max_size=4)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pieces=PIECES, rest=st.integers(0, 50), threads=st.integers(1, 3), large=st.booleans())
 def test_updates_have_the_same_bits_with_copies(
     pieces: list[tuple[int, int]], rest: int, threads: int, large: bool

@@ -40,7 +40,7 @@ def widened(bits: Any) -> Any:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     images=st.integers(1, MOST_IMAGES),
     outputs=st.integers(1, 70),
@@ -77,7 +77,7 @@ def test_products_agree_with_numpy(
         assert_near((widened(bits) if size == 2 else bits).reshape(one.shape), one, name, 5e-3 if size == 2 else 1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     images=st.integers(1, MOST_IMAGES),
     features=st.integers(1, 70),

@@ -59,7 +59,7 @@ seeds = st.integers(0, WORD)
 steps = st.integers(0, 2**40)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40, database=None)
+@settings(derandomize=True, max_examples=40, database=None)
 @given(seed=seeds, name=st.text(max_size=20), step=steps, draw=st.integers(0, 9), count=st.integers(1, 23))
 def test_uniforms_bit_for_bit(seed, name, step, draw, count):
     random = Random(seed, name, lambda: step)

@@ -464,7 +464,7 @@ def random_nets(draw: st.DrawFn) -> list[Layer]:
     return random_net(draw)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(random_nets(), st.sampled_from([PLAIN, "numpy"]))
 def test_sharing_memory_changes_no_number(layers: list[Layer], backend: Any) -> None:
     nets = [
@@ -484,7 +484,7 @@ def test_sharing_memory_changes_no_number(layers: list[Layer], backend: Any) -> 
     no_overlap(nets[0].schedule)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(random_nets(), st.sampled_from([PLAIN, "numpy"]))
 def test_gradients_of_random_nets(layers: list[Layer], backend: Any) -> None:
     check_gradients(net_of(*layers, insert_splits=True, input_gradients=("data",), backend=backend), ("data",))

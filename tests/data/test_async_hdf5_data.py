@@ -69,7 +69,7 @@ def batch(net: Net) -> list[int]:
 # What is fed
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any),
     st.data(),
@@ -156,7 +156,7 @@ def test_ranks_share_out_every_pass(tmp_path: Path) -> None:
 # Interruptions
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 9), st.integers(0, 4), st.booleans(), st.sampled_from(["train", "validation"]))
 def test_resuming_goes_on_bit_for_bit(before: int, elsewhere: int, shuffle: bool, phase: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -211,7 +211,7 @@ def test_what_is_only_read_is_not_remembered(tmp_path: Path) -> None:
     vars(records)["read"] = reading
     batch(net)
     for _ in range(1 + AHEAD):
-        assert reads.acquire(timeout=60)
+        assert reads.acquire(timeout=600)
     assert state_of(net).memory() == {"position": 2, "epoch": 0, "count": 12}
     net.shutdown()
 

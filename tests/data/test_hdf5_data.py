@@ -93,7 +93,7 @@ def test_files_of_5_1_and_2_records_shuffled(tmp_path: Path, cache_bytes: int) -
     assert any({5, 6, 7} & set(one[:5]) for one in passes)  # the order goes across the files
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any),
     st.data(),
@@ -292,7 +292,7 @@ def test_reasons_are_short_and_name_the_file_once(tmp_path: Path, monkeypatch: p
     raises(r"hdf5: .*a\.h5: cannot be read: Permission denied$", path)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 4095), st.booleans())
 def test_a_truncated_file(length: int, in_memory: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

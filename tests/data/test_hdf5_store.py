@@ -75,10 +75,8 @@ def check_what_comes_out(iteration: int, arrays: dict[str, Any], state: dict[str
 anything = given(
     st.integers(0, 2**62), st.dictionaries(NAMES, ARRAYS, max_size=5), st.dictionaries(st.text(), JSON, max_size=4)
 )
-test_what_goes_in_comes_out = settings(deadline=None, max_examples=60)(anything(check_what_comes_out))
-test_much_that_goes_in_comes_out = pytest.mark.long(
-    settings(deadline=None, max_examples=MANY)(anything(check_what_comes_out))
-)
+test_what_goes_in_comes_out = settings(max_examples=60)(anything(check_what_comes_out))
+test_much_that_goes_in_comes_out = pytest.mark.long(settings(max_examples=MANY)(anything(check_what_comes_out)))
 
 
 @pytest.mark.parametrize("kind", ["?", "u1", "i1", "u2", "u8", "i8", "f2", "f4", "f8", "c8", "c16", ">f4", ">u8"])

@@ -93,7 +93,7 @@ def test_a_validation_pass_counts_1797_records_as_1797() -> None:
         assert list(chain(*batches)) == list(range(1797))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(sizes(), st.booleans(), PHASES, st.integers(0, 2**64 - 1))
 def test_every_pass_has_every_record_once_in_an_order_of_its_own(
     size: tuple[int, int], shuffle: bool, phase: str, seed: int
@@ -144,7 +144,7 @@ def test_the_order_does_not_depend_on_the_batch_size_nor_on_the_phase() -> None:
 # Interruptions
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(sizes(), st.booleans(), PHASES, st.integers(0, 30))
 def test_memory_goes_on_where_it_was_taken(size: tuple[int, int], shuffle: bool, phase: str, before: int) -> None:
     layer = source(*size, shuffle=shuffle)
@@ -174,7 +174,7 @@ def test_a_snapshot_without_this_source_begins_anew() -> None:
     assert batch(net) == [0, 1, 2]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(sizes(), st.booleans(), PHASES, st.integers(0, 12))
 def test_rewind_begins_a_pass(size: tuple[int, int], shuffle: bool, phase: str, before: int) -> None:
     net = make(source(*size, shuffle=shuffle), phase)
@@ -198,7 +198,7 @@ def test_validation_leaves_the_training_source_where_it_was() -> None:
 # Ranks
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(sizes(), st.integers(1, 5), st.booleans(), PHASES)
 def test_ranks_share_out_every_pass(size: tuple[int, int], ranks: int, shuffle: bool, phase: str) -> None:
     count, batch_size = size[0] * ranks, size[1]

@@ -44,7 +44,7 @@ def test_scale_of_nothing_finite() -> None:
         Scale(scale=float("inf"))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 6),
     st.integers(1, 3),

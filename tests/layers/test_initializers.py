@@ -69,7 +69,7 @@ def test_statistics(initializer, mean, std, low, high):
         assert drawn.max() > high - 0.01 * (high - low) and drawn.min() < low + 0.01 * (high - low)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30, database=None)
+@settings(derandomize=True, max_examples=30, database=None)
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=5).map(tuple))
 def test_the_fans_of_a_convolution_count_its_window(shape):
     window = math.prod(shape[2:])

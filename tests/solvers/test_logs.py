@@ -258,7 +258,7 @@ def test_tensorboard_forgets_what_a_training_does_again(tmp_path: Path) -> None:
     assert steps == [4, 8, 12]
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(
     values=st.dictionaries(st.text(min_size=1, max_size=200), st.floats(), min_size=1, max_size=5),
     step=st.integers(0, 2**62),

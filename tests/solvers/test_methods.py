@@ -164,7 +164,7 @@ methods = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(
     method=methods,
     seed=st.integers(0, 1000),

@@ -168,7 +168,7 @@ single = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(policy=single, iteration=st.integers(0, 10**7), first=st.floats(0, 0.99), n_iter=counts)
 def test_rates_stay_between_0_and_1_for_ever(policy: LrPolicy, iteration: int, first: float, n_iter: int) -> None:
     rate = policy.rate(iteration)

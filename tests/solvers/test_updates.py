@@ -42,7 +42,7 @@ def digits_net(batch_size: int, backend: str = "numpy", dtype: str = "float64", 
 # Several batches an update
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(
     count=st.sampled_from([1, 2, 3, 4, 6]),
     momentum=st.floats(0, 0.9),

@@ -607,7 +607,12 @@ def run_strategy(suite: Suite, check: Callable[[Example], None]) -> None:
 
     strategy = suite.strategy()
     once = hypothesis.settings(
-        derandomize=True, database=None, deadline=None, max_examples=suite.max_examples, print_blob=False
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],  # nor does this look at the clock
+        max_examples=suite.max_examples,
+        print_blob=False,
     )
     once(hypothesis.given(strategy)(check))()
 
