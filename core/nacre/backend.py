@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -337,6 +338,8 @@ class ViewRandom(Random):
 
 
 _opened: dict[str, Backend] = {}
+_opening = threading.RLock()
+"""A backend may open another one."""
 
 
 def open_backend(name: str | Backend | None = None) -> Backend:
@@ -348,13 +351,18 @@ def open_backend(name: str | Backend | None = None) -> Backend:
         RegistryError: nobody offers the name.
         NacreError: the backend cannot be used on this machine; the message says why.
     """
+    if isinstance(name, Backend):
+        return name
+    with _opening:
+        return _open(name)
+
+
+def _open(name: str | None) -> Backend:
     import os
 
     from .registry import registry
     from .settings import settings
 
-    if isinstance(name, Backend):
-        return name
     name = name or os.environ.get("NACRE_BACKEND") or settings().backend or "auto"
     if name == "auto":
         offered = registry().names("backend")

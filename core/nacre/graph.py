@@ -130,6 +130,7 @@ def _places(net: Net) -> tuple[list[Box], list[Line]]:
             box.rank = min(reader.rank for reader in readers) - 1
     lines: list[Line] = []
     passing: list[Box] = []
+    joined: set[tuple[int, int]] = set()
     for number, wire in enumerate(wires):
         label = f"{wire.name} {_shape(net, number)}"
         start = boxes[wire.producer]
@@ -142,7 +143,8 @@ def _places(net: Net) -> tuple[list[Box], list[Line]]:
         for end in ends:
             line = Line(wire.name, label, [start, *trunk[: end.rank - start.rank - 1], end])
             for one, other in pairwise(line.places):
-                if other not in one.below:
+                if (id(one), id(other)) not in joined:
+                    joined.add((id(one), id(other)))
                     one.below.append(other)
                     other.above.append(one)
             lines.append(line)
@@ -152,11 +154,19 @@ def _places(net: Net) -> tuple[list[Box], list[Line]]:
 
 def _make_room(lines: Sequence[Line]) -> None:
     """Let every box keep free what the labels of its lines need on both sides."""
-    for start in {id(line.places[0]): line.places[0] for line in lines}.values():
-        labels = list(dict.fromkeys(line.label for line in lines if line.places[0] is start))
+    for leaving in _together(lines, 0):
+        start, labels = leaving[0].places[0], list(dict.fromkeys(line.label for line in leaving))
         start.right = max(start.right, len(labels[-1]) * CHARACTER + 12)
         if len(labels) == 2:
             start.left = max(start.left, len(labels[0]) * CHARACTER + 12)
+
+
+def _together(lines: Sequence[Line], end: int) -> list[list[Line]]:
+    """Return the lines that begin (`end` = 0) or end (-1) in one place, for every such place."""
+    found: dict[int, list[Line]] = {}
+    for line in lines:
+        found.setdefault(id(line.places[end]), []).append(line)
+    return list(found.values())
 
 
 def _subtitle(layer: dict[str, object]) -> str:
@@ -180,15 +190,16 @@ def _shape(net: Net, number: int) -> str:
 
 def _order(ranks: list[list[Box]]) -> None:
     """Order the places of every rank by the mean of their neighbours' places, downwards and upwards in turn."""
+    places = {id(box): float(place) for rank in ranks for place, box in enumerate(rank)}
     for sweep in range(SWEEPS):
         downwards = sweep % 2 == 0
         for rank in ranks if downwards else reversed(ranks):
-            places = {id(box): float(place) for other in ranks for place, box in enumerate(other)}
             means = {
                 id(box): _mean([places[id(one)] for one in (box.above if downwards else box.below)], places[id(box)])
                 for box in rank
             }
             rank.sort(key=lambda box, means=means: means[id(box)])
+            places |= {id(box): float(place) for place, box in enumerate(rank)}
 
 
 def _pull(ranks: list[list[Box]]) -> None:
@@ -247,31 +258,28 @@ def _draw_box(box: Box) -> str:
 def _draw_lines(lines: Sequence[Line]) -> list[str]:
     """Draw the lines, and each blob's label once, at the beginning of its line."""
     paths: list[str] = []
-    labels: list[str] = []
-    leaving: dict[int, list[Line]] = {id(line.places[0]): [] for line in lines}
-    reaching: dict[int, list[Line]] = {id(line.places[-1]): [] for line in lines}
-    for line in lines:
-        leaving[id(line.places[0])].append(line)
-        reaching[id(line.places[-1])].append(line)
+    labels: dict[str, None] = {}
+    # Lines of one blob leave from one point; the lines into a box end side by side, in the order they come from.
+    blobs_of = {id(some[0].places[0]): list(dict.fromkeys(one.label for one in some)) for some in _together(lines, 0)}
+    number_of: dict[int, tuple[int, int]] = {}
+    for some in _together(lines, -1):
+        for number, line in enumerate(sorted(some, key=lambda one: one.places[-2].x)):
+            number_of[id(line)] = number, len(some)
     for line in lines:
         start, end = line.places[0], line.places[-1]
-        # Lines of one blob leave from one point; the lines into a box end side by side, in the order they come from.
-        blobs = list(dict.fromkeys(one.label for one in leaving[id(start)]))
+        blobs, (number, count) = blobs_of[id(start)], number_of[id(line)]
         x = _port(start, blobs.index(line.label), len(blobs))
-        into = sorted(reaching[id(end)], key=lambda one: one.places[-2].x)
         points = [(x, start.y + BOX_HEIGHT / 2)]
         points += [(place.x, place.y) for place in line.places[1:-1]]
-        points.append((_port(end, into.index(line), len(into)), end.y - (BOX_HEIGHT / 2 if end.subtitle else 8)))
+        points.append((_port(end, number, count), end.y - (BOX_HEIGHT / 2 if end.subtitle else 8)))
         paths.append(f'<path d="{_curve(points)}" fill="none" stroke="#555" marker-end="url(#tip)"/>')
         on_left = len(blobs) == 2 and line.label == blobs[0]  # of two, one to each side; of more, where they arrive
         y = start.y + BOX_HEIGHT / 2 + 15
         if len(blobs) > 2:
-            x, y = points[1][0], points[1][1] - 8 - LABEL_HEIGHT * (into.index(line) if len(points) == 2 else 0)
+            x, y = points[1][0], points[1][1] - 8 - LABEL_HEIGHT * (number if len(points) == 2 else 0)
         place = f'x="{x - 6 if on_left else x + 6:.1f}" y="{y:.1f}" text-anchor="{"end" if on_left else "start"}"'
         for style in ('fill="none" stroke="white" stroke-width="3"', 'fill="#333"'):  # a halo, then the text
-            text = f'<text {place} font-size="11" {style}>{html.escape(line.label)}</text>'
-            if text not in labels:
-                labels.append(text)
+            labels[f'<text {place} font-size="11" {style}>{html.escape(line.label)}</text>'] = None
     return [*paths, *labels, *_loose_ends(lines)]
 
 

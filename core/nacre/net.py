@@ -22,9 +22,10 @@ from .not_finite import bad_records
 from .parameter import Parameter, ParameterHandle, Parameters, fits
 from .placement import Slot, names_of, place_parameters
 from .schedule import Schedule, Step, compile_steps
-from .settings import settings
+from .settings import held_settings, settings
 from .states import set_up
 from .topology import Graph, Wiring, check_bp_topology, sort, wanted_gradients, wire
+from .turns import Turns, in_turn
 from .values import HOST, Op, Value, plain_space
 from .whole import misfit, number_text
 
@@ -112,6 +113,7 @@ class Net:
         if dtype not in ("float32", "float64"):
             raise ConfigError(f"net '{name}': dtype={dtype!r}, but it must be float32 or float64")
         self.name = name
+        self.turns = Turns(name)
         check_outputs(self.layers)
         self.backend = open_backend(backend)
         able = (dtype, *(self.backend.computes if dtype == "float32" else ()))
@@ -154,7 +156,8 @@ class Net:
         self.trains = self._bp_problem is None
         self.ops: list[Op] = []
         try:
-            self.wires = set_up(self, wanted if self.trains else [False] * len(self.wiring.wires))
+            with held_settings():
+                self.wires = set_up(self, wanted if self.trains else [False] * len(self.wiring.wires))
             self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
             self._loss_ops = [op for op in self.node_ops.values() if op.layer.has_loss]
             self._loss_totals, self._loss_rows = [0.0] * len(self._loss_ops), 0
@@ -345,6 +348,7 @@ class Net:
         """Make one call of a list of steps."""
         return self.backend.wrap(compile_steps(steps))
 
+    @in_turn("alone")
     def feed(self) -> None:
         """Let the sources give the next batch; blobs written by hand since the last pass stay as written."""
         self._need_memory()
@@ -357,6 +361,7 @@ class Net:
             self._pending.clear()
             self._calls["spread"]()
 
+    @in_turn("alone")
     def forward(self) -> float:
         """Run the sources and the layers on the next batch; give the loss (0 where there is none)."""
         self._need_memory()
@@ -367,6 +372,7 @@ class Net:
             self._calls["feed and forward"]()
         return self.count_losses()
 
+    @in_turn("alone")
     def backward(self) -> None:
         """Compute the gradients of the loss of the last `forward`.
 
@@ -395,6 +401,7 @@ class Net:
             self._loss_totals = [total + rows * one for total, one in zip(self._loss_totals, losses, strict=True)]
         return sum(losses)
 
+    @in_turn("training")
     def forward_epoch(self, warn: Callable[[str], object] | None = None) -> float:
         """Run forward over every record of the sources once; give the mean loss a record.
 
@@ -463,6 +470,7 @@ class Net:
 
     # Blobs and parameters from outside
 
+    @in_turn("alone")
     def blob(self, name: str) -> np.ndarray:
         """Give a read-only copy of a blob as the last pass left it.
 
@@ -477,6 +485,7 @@ class Net:
             )
         return self._read(self.schedule.array(value, plain_space(self.backend)))
 
+    @in_turn("alone")
     def gradient(self, name: str) -> np.ndarray:
         """Give a read-only copy of the gradient of a blob, as the last backward pass left it.
 
@@ -497,6 +506,7 @@ class Net:
             )
         return self._read(self.schedule.array(value.gradient, plain_space(self.backend)))
 
+    @in_turn("alone")
     def write(self, name: str, array: Any) -> None:
         """Write a blob of a source, for the next forward pass; fewer rows than the batch are filled up with the last.
 
@@ -566,11 +576,13 @@ class Net:
         if self._closed:
             raise BlobError(f"net '{self.name}' is shut down")
 
+    @in_turn("whole")
     def _read(self, array: Array) -> np.ndarray:
         host = self.backend.to_host(array)
         host.flags.writeable = False
         return host
 
+    @in_turn("alone")
     def _write_array(self, value: Any, array: Array, where: str) -> None:
         import numpy as np
 
@@ -582,6 +594,7 @@ class Net:
             raise DataError(f"{where} has the shape {tuple(array.shape)}, but the array written has {host.shape}")
         self.backend.from_host(np.ascontiguousarray(host.reshape(array.shape)), array)
 
+    @in_turn("training")
     def freeze(self, *names: str) -> None:
         """Let layers keep their parameters: their gradients are not computed, and the solver leaves them.
 
@@ -601,6 +614,7 @@ class Net:
         if here and self.trains:
             self.freeze(*here)
 
+    @in_turn("training")
     def unfreeze(self, *names: str) -> None:
         """Let frozen layers learn again."""
         self._set_frozen(self.frozen - self._owners(names))
@@ -630,6 +644,7 @@ class Net:
         ]
         return {*names, *(owner for owner, name in shared if name in names)}
 
+    @in_turn("training")
     def load(self, path: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
         """Take parameters and buffers from trained nets, by the names of their layers and parameters.
 
@@ -651,6 +666,38 @@ class Net:
 
     # Derived nets
 
+    def derive(self, phase: str, layers: Iterable[Layer] | None = None, *, name: str = "", **options: Any) -> Net:
+        """Make a net of another phase that shares this one's parameters, and its turns where there are several threads.
+
+        It has this net's options too, unless others are given; but not those that speak of this net's own blobs, plan
+        and first values: `keep`, `input_gradients`, `plan` and `initialise`.
+
+        Args:
+            phase: train, validation, test or predict.
+            layers: this net's layers, unless given.
+            name: for people; this net's name and the phase unless given.
+            options: other arguments of `Net`.
+        """
+        chosen = self.layers if layers is None else tuple(layers)
+        names = {layer.name for layer in chosen}
+        handed_on: dict[str, Any] = {
+            "backend": self.backend,
+            "seed": self.seed,
+            "dtype": self.dtype,
+            "compute": self.compute_dtype,
+            "deterministic": self.deterministic,
+            "insert_splits": self._insert_splits,
+            "freeze": sorted(self.frozen & names),
+            "share": self,
+            "pins": self.pins,
+            "fallback": self._fallback,
+            "allocate": self.allocated,
+        }
+        net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **handed_on | options)
+        net.turns = self.turns
+        return net
+
+    @in_turn("whole")
     def predict(self, data: Any, output: str | Sequence[str] = "", *, batch_size: int = 0) -> Any:
         """Run any number of records through the layers that `output` needs, in phase `predict`.
 
@@ -675,6 +722,7 @@ class Net:
 
     # Showing and ending
 
+    @in_turn("whole")
     def shutdown(self) -> None:
         """Shut down every state; the net cannot run any more. May be called twice.
 

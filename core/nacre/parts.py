@@ -33,26 +33,26 @@ def parts_of(training: Training) -> dict[str, Part]:
     """Give all that works in a training: "layer.ip1", "neuron.ip1", "regularizer.ip1/weight", "constraint.ip1/weight",
     "solver", "algorithm", "lr_policy", "momentum_policy" and "callback.Snapshot".
     """
-    solver = training.solver
+    solver, part = training.solver, _Parts()
     parts = net_parts(training.net)
-    parts |= {name: _part(component, choice) for name, (component, choice) in training.choices.items()}
-    parts["solver"] = _part(solver.method, training.choice)
+    parts |= {name: part(component, choice) for name, (component, choice) in training.choices.items()}
+    parts["solver"] = part(solver.method, training.choice)
     for name in ("algorithm", "lr_policy", "momentum_policy"):
-        parts[name] = _part(getattr(solver, name))
-    return parts | {f"callback.{type(one).__name__}": _part(one) for one in solver.callbacks}
+        parts[name] = part(getattr(solver, name))
+    return parts | {f"callback.{type(one).__name__}": part(one) for one in solver.callbacks}
 
 
 def net_parts(net: Net) -> dict[str, Part]:
     """Give the layers and neurons that work in a net; the kernel of a neuron may be that of its layer."""
-    parts: dict[str, Part] = {}
+    parts, part = dict[str, Part](), _Parts()
     for op in net.ops:
         if op.neuron is not None:
-            parts[f"neuron.{op.name.rpartition('/')[0]}"] = _part(op.neuron, op.choice)
+            parts[f"neuron.{op.name.rpartition('/')[0]}"] = part(op.neuron, op.choice)
             continue
-        parts[f"layer.{op.name}"] = _part(op.layer, op.choice)
+        parts[f"layer.{op.name}"] = part(op.layer, op.choice)
         layer = op.state.layer  # after a rewrite
         if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
-            parts[f"neuron.{op.name}"] = _part(layer.neuron, op.choice)
+            parts[f"neuron.{op.name}"] = part(layer.neuron, op.choice)
     return parts
 
 
@@ -77,14 +77,22 @@ def component_choices(net: Net, slots: Iterable[Slot], solver: Solver) -> Choice
     return chosen
 
 
-def _part(thing: Any, choice: Choice | None = None) -> Part:
-    cls = cast("type[Any]", type(thing))
-    part = {"type": type_name(cls), **_origin(cls)}
-    if choice is not None and choice.offer is not None:
-        whose = choice.offer.provenance
-        part |= {"kernel": choice.offer.target}
-        part |= {"kernel_distribution": whose.distribution, "kernel_version": whose.version}
-    return part
+class _Parts:
+    """Makes parts; asks the registry once for each class, of which a net has few."""
+
+    def __init__(self) -> None:
+        self.known: dict[type, Part] = {}
+
+    def __call__(self, thing: Any, choice: Choice | None = None) -> Part:
+        cls = cast("type[Any]", type(thing))
+        if cls not in self.known:
+            self.known[cls] = {"type": type_name(cls), **_origin(cls)}
+        part = dict(self.known[cls])
+        if choice is not None and choice.offer is not None:
+            whose = choice.offer.provenance
+            part |= {"kernel": choice.offer.target}
+            part |= {"kernel_distribution": whose.distribution, "kernel_version": whose.version}
+        return part
 
 
 def _origin(cls: type) -> Part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .arena import ALIGNMENT
@@ -106,8 +107,8 @@ def place_parameters(net: Net, share: Net | None, *, allocate: bool) -> list[Slo
     for slot in fresh:
         if not slot.trainable:
             slot.storage.array = net.backend.empty(slot.storage.shape, slot.storage.dtype)
-        if net.initialise:
-            _initialise(net, slot)
+        if net.initialise:  # on the threads of a pass: those of a library's products may change their bits
+            net.backend.wrap(partial(_initialise, net, slot))()
     if net.trains:
         _lay_out(net, [slot for slot in ordered if slot.trainable], "gradient")
     for slot in slots:

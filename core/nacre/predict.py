@@ -133,24 +133,12 @@ def _batch_size(net: Net, names: Sequence[str]) -> int:
 
 
 def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int) -> Net:
-    from .net import Net
-
     for name, shape in shapes.items():
         value = net.schedule.final.get(name)
         if value is not None and value.shape[1:] != shape:
             raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but those given have {shape}")
-    return Net(
-        f"{net.name} (predict)",
-        layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes}),
-        backend=net.backend,
-        phase="predict",
-        seed=net.seed,
-        dtype=net.dtype,
-        compute=net.compute_dtype,
-        keep=want.outputs,
-        share=net,
-        pins=net.pins,
-    )
+    layers = layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes})
+    return net.derive("predict", layers, keep=want.outputs)
 
 
 def _type(net: Net, name: str) -> str:

@@ -6,6 +6,9 @@ The user's own lies below `XDG_CONFIG_HOME`, or `~/.config`. Neither has to exis
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,12 +25,27 @@ class Settings:
     pins: dict[str, str] = field(default_factory=dict[str, str])
 
 
+_held: ContextVar[Settings | None] = ContextVar("_held", default=None)
+
+
+@contextmanager
+def held_settings() -> Generator[None]:
+    """Let `settings` say the same as long as this lasts: a net asks for each of its layers, several times."""
+    token = _held.set(settings())
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
 def settings() -> Settings:
     """Give what both files say together, as they stand now.
 
     Raises:
         ConfigError: one of them cannot be read, or says something unknown.
     """
+    if (held := _held.get()) is not None:
+        return held
     home = os.environ.get("XDG_CONFIG_HOME")
     user = (Path(home) if home else Path("~/.config").expanduser()) / "nacre" / "nacre.toml"
     backend, pins = "", dict[str, str]()

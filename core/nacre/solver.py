@@ -33,6 +33,7 @@ from .parts import component_choices
 from .resume import load_parameters as load_parameters
 from .resume import make_snapshot, restore
 from .states import choose_kernel
+from .turns import in_turn
 from .updates import batch_and_update_steps
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Training:
     def __init__(self, solver: Solver, net: Net, reports: Sequence[Report] = ()) -> None:
         self.solver = solver
         self.net = net
+        self.turns = net.turns
         self.iteration = 0
         self.epochs = 0
         self.resumed_from: int | None = None
@@ -264,6 +266,7 @@ class Training:
         """End the training after this iteration."""
         self.stopped = self.stopped or reason
 
+    @in_turn("training")
     def step(self) -> None:
         """Train one batch, or with `n_accumulate` so many, and update the parameters once.
 
@@ -400,10 +403,12 @@ class Training:
 
     # Snapshots
 
+    @in_turn("whole")
     def snapshot(self) -> Snapshot:
         """Give all that a restart needs, as of the last batch consumed."""
         return make_snapshot(self)
 
+    @in_turn("training")
     def restore(self, snapshot: Snapshot, *, reset_solver: bool = False) -> None:
         """Take up a training where `snapshot` left it. What may change the bits is reported as a warning.
 

@@ -141,12 +141,14 @@ class Pool:
         self._turn = _thread.allocate_lock()
         self._inside: set[int | None] = set()
         self._finalize: weakref.finalize[..., Any] | None = None
+        self._reserving = threading.Lock()  # nets may be set up in several threads
         self._reserved: dict[str, int] = {}
         self._scratch: dict[tuple[str, int], Any] = {}
 
     def reserve(self, name: str, size: int) -> None:
         """Make `scratch(name, ...)` at least `size` bytes large; all who reserve before it is used share one piece."""
-        self._reserved[name] = max(size, self._reserved.get(name, 0))
+        with self._reserving:
+            self._reserved[name] = max(size, self._reserved.get(name, 0))
 
     def scratch(self, name: str, worker: int) -> Any:
         """A worker's memory of that name, as bytes; every layer on the pool may use it, so it keeps nothing."""

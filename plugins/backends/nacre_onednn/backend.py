@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,12 @@ from .native import VERSION, helper
 from .primitives import PLAIN, TYPES, Call, describe, plain, reorder
 from .record import Copies, Narrow, Packing, Record, Scratch, sizes_of
 from .rewrite import relu_behind_max_pooling
+
+
+class _Here(threading.local):
+    """What a thread records its run in, if it does."""
+
+    recording: Record | None = None
 
 
 class OnednnBackend(HostMemory):
@@ -47,7 +54,7 @@ class OnednnBackend(HostMemory):
         self.lacks = {} if self.library.narrow else {"bf16": "bf16 needs a processor with avx512_bf16 or AMX"}
         self.threads = number_of_threads()
         self.scratch = Scratch()
-        self.recording: Record | None = None
+        self._here = _Here()
         self._narrow: WeakValueDictionary[int, Narrow] = WeakValueDictionary()  # each keeps its storage
         self._process = os.getpid()
 
@@ -69,9 +76,8 @@ class OnednnBackend(HostMemory):
         return blob.memory if blob.dtype == "float32" else None
 
     def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
-        with self.on_threads():
-            ours = [kernel for kernel in kernels if isinstance(kernel, OnednnKernel)]
-            decide(ours, blobs, plan, self.environment())
+        ours = [kernel for kernel in kernels if isinstance(kernel, OnednnKernel)]
+        self.wrap(lambda: decide(ours, blobs, plan, self.environment()))()
 
     def storage(self, blob: Own) -> tuple[int, str]:
         return blob.size, "uint16" if blob.dtype == "bf16" else blob.dtype
@@ -102,8 +108,8 @@ class OnednnBackend(HostMemory):
     @property
     def record(self) -> Record:
         """What the kernels of a run are recorded in."""
-        assert self.recording is not None, "a kernel of onednn ran outside a run"
-        return self.recording
+        assert self._here.recording is not None, "a kernel of onednn ran outside a run"
+        return self._here.recording
 
     def narrow(self, storage: Storage) -> Narrow:
         """Give the copy in bf16 of a parameter, the same to all that ask."""
@@ -122,7 +128,7 @@ class OnednnBackend(HostMemory):
 
         Outside a run, where somebody only looks into a blob, they are run at once.
         """
-        record = self.recording or Record()
+        record = self._here.recording or Record()
         arrays = {**self.scratch.arrays(sizes_of(calls, buffers)), **buffers}
         addresses = {name: array.ctypes.data for name, array in arrays.items()}
         packing = Packing(copies or Copies([]))
@@ -131,8 +137,8 @@ class OnednnBackend(HostMemory):
             into.add_call(call, addresses, [arrays[name] for name in call.sizes()])
         if packing.record.operations:
             record.packings.append(packing)
-        if self.recording is None:
-            record.replay(self.threads)()
+        if self._here.recording is None:
+            self.wrap(record.replay(self.threads))()
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         record: Record | None = None
@@ -141,13 +147,13 @@ class OnednnBackend(HostMemory):
         def run() -> None:
             nonlocal record, replay
             if record is None or replay is None:
-                self.recording = Record()
+                self._here.recording = Record()
                 try:
                     for step in steps:
                         step.call()
-                    record, replay = self.recording, self.recording.replay(self.threads)
+                    record, replay = self._here.recording, self._here.recording.replay(self.threads)
                 finally:
-                    self.recording = None
+                    self._here.recording = None
             record.renew()
             replay()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -156,22 +157,26 @@ class Scratch:
     """Memory that holds anything, shared by all kernels of the process: a pass of one kernel runs at a time."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()  # a net may be set up while another one runs
         self._size = 0
         self._memory: Array = None
 
     def reserve(self, sizes: Mapping[str, int]) -> None:
         """Make room for the buffers of a pass; what was recorded before keeps the memory that it has."""
-        self._size = max(self._size, sum(map(_padded, sizes.values())))
+        with self._lock:
+            self._size = max(self._size, sum(map(_padded, sizes.values())))
 
     def arrays(self, sizes: Mapping[str, int]) -> dict[str, Array]:
         """Give the buffers of a pass, of bytes, one behind the other."""
-        self.reserve(sizes)
-        if self._memory is None or self._memory.size < self._size:
-            self._memory = aligned(self._size)
+        with self._lock:
+            self.reserve(sizes)
+            if self._memory is None or self._memory.size < self._size:
+                self._memory = aligned(self._size)
+            memory = self._memory
         found: dict[str, Array] = {}
         start = 0
         for name, size in sizes.items():
-            found[name] = self._memory[start : start + size]
+            found[name] = memory[start : start + size]
             start += _padded(size)
         return found
 

@@ -101,18 +101,7 @@ class ValidationState(CallbackState):
 def _make_net(net: Net, phase: str) -> Net:
     remedy = f"give it a source that does not exclude '{phase}', or take another phase"
     try:
-        made = Net(
-            f"{net.name} ({phase})",
-            net.layers,
-            backend=net.backend,
-            phase=phase,
-            seed=net.seed,
-            dtype=net.dtype,
-            compute=net.compute_dtype,
-            deterministic=net.deterministic,
-            share=net,
-            pins=net.pins,
-        )
+        made = net.derive(phase)
     except TopologyError as error:
         there = any(layer.is_source and phase not in layer.exclude for layer in net.layers)
         told, remedy = _other_records(net, phase) if there else ("", remedy)
@@ -129,8 +118,7 @@ def _make_net(net: Net, phase: str) -> Net:
 def _other_records(net: Net, phase: str) -> tuple[str, str]:
     """Say which source gives records of another shape than those trained on, and what would do; "" where none does."""
     sources = [layer for layer in net.layers if layer.is_source and phase not in layer.exclude]
-    alone = Net(f"{net.name} ({phase})", sources, backend=net.backend, phase=phase, dtype=net.dtype, allocate=False)
-    with alone:
+    with net.derive(phase, sources, allocate=False) as alone:
         for op in alone.ops:
             for value in op.outputs:
                 trained = next((one for one in net.ops if one.is_source and value.name in one.layer.tops), None)

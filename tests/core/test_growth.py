@@ -1,0 +1,206 @@
+"""What a net of many layers costs, to be set up and to be worked with: calls by the number of its layers, not its square."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from cProfile import Profile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import InputLayer, Layer, Net, Solver
+from nacre.arena import lay_out, most_at_once, sharers
+from nacre.cli.explain import explain
+from nacre.config import dumps, load
+from nacre.graph import dot, svg
+from nacre.show import first_line
+from nacre_layers import (
+    L2,
+    BatchNormLayer,
+    ConcatLayer,
+    ConvolutionLayer,
+    DropoutLayer,
+    ElementWiseLayer,
+    InnerProductLayer,
+    SquareLossLayer,
+)
+from nacre_solvers import SGD, Snapshot
+
+MOST = 2.2
+"""How many times the calls twice as many layers may make."""
+
+# Nets
+
+
+def inputs(*shape: int) -> list[Layer]:
+    return [InputLayer(name=name, tops=name, shape=shape, batch_size=2) for name in ("data", "label")]
+
+
+def ip(name: str, bottom: str, **fields: Any) -> Layer:
+    return InnerProductLayer(name=name, bottoms=bottom, tops=name, output_dim=3, **fields)
+
+
+def loss(bottom: str) -> Layer:
+    return SquareLossLayer(name="loss", bottoms=[bottom, "label"])
+
+
+def chain(count: int, **fields: Any) -> list[Layer]:
+    """Make layers of which each reads the one below."""
+    names = ["data", *(f"ip{number}" for number in range(count))]
+    return [*inputs(3), *(ip(name, below, **fields) for below, name in pairwise(names)), loss(names[-1])]
+
+
+def residual(count: int) -> list[Layer]:
+    """Make blocks of a layer whose top is added to its bottom."""
+    layers, top = inputs(3), "data"
+    for number in range(count // 2):
+        name = f"sum{number}"
+        layers.append(ip(f"ip{number}", top, neuron="ReLU"))
+        layers.append(ElementWiseLayer(name=name, bottoms=[f"ip{number}", top], tops=name, operation="Add"))
+        top = name
+    return [*layers, loss(top)]
+
+
+def images(count: int) -> list[Layer]:
+    """Make convolutions with BatchNorm behind them."""
+    layers, top = inputs(2, 4, 4), "data"
+    for number in range(count // 2):
+        below, middle, top = top, f"c{number}", f"b{number}"
+        convolution = {"n_filter": 2, "kernel": 3, "pad": 1, "bias": False}
+        layers.append(ConvolutionLayer(name=middle, bottoms=below, tops=middle, **convolution))
+        layers.append(BatchNormLayer(name=top, bottoms=middle, tops=top, neuron="ReLU"))
+    return [*layers, loss(top)]
+
+
+def in_place(count: int) -> list[Layer]:
+    """Make layers in place, all on one blob."""
+    drops = [DropoutLayer(name=f"drop{number}", bottoms="ip", ratio=0.1) for number in range(count)]
+    return [*inputs(3), ip("ip", "data"), *drops, ip("last", "ip"), loss("last")]
+
+
+def in_place_neurons(count: int) -> list[Layer]:
+    """Make a chain with a neuron, which no kernel applies, behind every layer."""
+    return chain(count, neuron="Sigmoid")
+
+
+def fan(count: int) -> list[Layer]:
+    """Make layers that all read one blob, and one that reads them all."""
+    names = [f"ip{number}" for number in range(count)]
+    both = [ip("below", "data"), ConcatLayer(name="all", bottoms=names, tops="all")]
+    return [*inputs(3), *both, *(ip(name, "below") for name in names), ip("last", "all"), loss("last")]
+
+
+def sharing(count: int) -> list[Layer]:
+    """Make a chain of layers with the same parameters."""
+    return chain(count, param_key="same")
+
+
+def made(layers: Iterable[Layer], backend: str = "numpy", **options: Any) -> Net:
+    return Net("net", layers, backend=backend, insert_splits=True, **options)
+
+
+KINDS: dict[str, tuple[Callable[[int], list[Layer]], dict[str, Any]]] = {
+    "chain": (chain, {}),
+    "chain in phase test": (chain, {"phase": "test"}),
+    "chain of which all is kept": (chain, {"keep": "all"}),
+    "chain that is planned only": (chain, {"allocate": False}),
+    "residual": (residual, {}),
+    "images": (images, {}),
+    "in place": (in_place, {}),
+    "in-place neurons": (in_place_neurons, {}),
+    "fan": (fan, {}),
+    "sharing": (sharing, {}),
+}
+
+# Calls
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Count the calls of functions, Python's and C's, that `work` makes."""
+    profile = Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def growth(cost: Callable[[int], int], count: int) -> float:
+    """Return how many times the cost twice as many layers have; what is made at the first time only does not count."""
+    cost(10)
+    return cost(2 * count) / cost(count)
+
+
+@pytest.mark.parametrize("count", [250, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("backend", ["numpy", "onednn"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_net_is_set_up_by_calls_in_proportion_to_its_layers(kind: str, backend: str, count: int) -> None:
+    make, options = KINDS[kind]
+
+    def cost(size: int) -> int:
+        layers = make(size)
+        return calls(lambda: made(layers, backend, **options))
+
+    assert growth(cost, count) <= MOST
+
+
+def test_a_thousand_layers_and_two_thousand() -> None:
+    assert growth(lambda size: calls(lambda: made(chain(size))), 1000) <= MOST
+
+
+def written(layers: Iterable[Layer]) -> Net:
+    net = made(layers)
+    for name in ("data", "label"):
+        net.write(name, np.ones((2, 3)))
+    return net
+
+
+def solver(folder: Path, max_iter: int) -> Solver:
+    return Solver(SGD(), max_iter=max_iter, regu_coef=0.1, callbacks=[Snapshot(every_n_iter=1, folder=str(folder))])
+
+
+def uses(count: int, folder: Path) -> dict[str, Callable[[], object]]:
+    """Return what is done with a net, in this order."""
+    net = written(chain(count, weight_regu=L2()))
+    path = folder / "net.toml"
+    net_file = [path.write_text(f'{dumps(net)}\n[solver]\ntype = "SGD"\n', encoding="utf-8"), load(path)][1]
+    return {
+        "text": lambda: [str(net), first_line(net)],
+        "dot": lambda: dot(net),
+        "svg": lambda: svg(net),
+        "svg of blocks": lambda: svg(made(residual(count), allocate=False)),
+        "svg of a fan": lambda: svg(made(fan(count), allocate=False)),
+        "start": lambda: solver(folder / "unused", 1).start(net).shutdown(),
+        "train": lambda: solver(folder / "snapshots", 1).solve(net),
+        "resume": lambda: solver(folder / "snapshots", 2).solve(net, resume=folder / "snapshots"),
+        "load": lambda: str(net.load(folder / "snapshots")),
+        "derive": lambda: net.derive("test"),
+        "predict": lambda: net.predict(np.ones((5, 3)), f"ip{count - 1}"),
+        "freeze": lambda: net.freeze(*(f"ip{number}" for number in range(count // 2))),
+        "write a net file": lambda: dumps(net),
+        "read a net file": lambda: load(path),
+        "make the net of a file": lambda: net_file.net(backend="numpy"),
+        "explain": lambda: explain(net_file, net_file.net(backend="numpy", allocate=False)),
+        "shut down": net.shutdown,
+    }
+
+
+@pytest.mark.parametrize("count", [250, pytest.param(1000, marks=pytest.mark.long)])
+def test_a_net_is_used_by_calls_in_proportion_to_its_layers(count: int, tmp_path: Path) -> None:
+    costs: list[dict[str, int]] = []
+    for size in (10, count, 2 * count):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        costs.append({name: calls(work) for name, work in uses(size, folder).items()})
+    _, few, many = costs
+    assert {name: many[name] / few[name] for name in few if many[name] > MOST * few[name]} == {}
+
+
+def test_a_chain_deeper_than_pythons_stack() -> None:
+    net = written(chain(4000))
+    net.forward()
+    net.backward()
+    assert net.predict(np.ones((1, 3)), "ip3999").shape == (1, 3)
+
+
+# The plan of memory
