@@ -54,8 +54,8 @@ class Turns:
                 self._entrance.release()
         raise NacreError(
             f"another thread is at work with net '{self._name}', or with one derived from it",
-            "call net.predict, which takes turns; or let one thread work with the net, or make one for each thread: "
-            "Net(..., share=net)",
+            "let one thread alone work with it: net.predict, which takes turns, may be called from any thread; or make "
+            "a net for each thread: Net(..., share=net)",
         )
 
     def leave(self) -> None:
