@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -134,7 +135,8 @@ def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
 class ReadAhead:
     """A thread that fills batches before they are asked for, in the order in which they are given back.
 
-    It ends with `stop`, with an error, which `take` then raises, or when nobody holds the object any more.
+    It ends with `stop`, with an error, which `take` then raises, or when nobody holds the object any more. Nobody waits
+    for the end then: it may be the thread itself that lets go, or one that holds a lock of HDF5's.
     """
 
     def __init__(self, fill: Callable[[Batch], None], batches: Sequence[Batch]) -> None:
@@ -146,8 +148,15 @@ class ReadAhead:
         self.thread = threading.Thread(
             target=_fill, args=(fill, self.free, self.full, stopped), name="nacre reads ahead", daemon=True
         )
-        self.stop = weakref.finalize(self, _stop, self.thread, stopped, self.free)
+        self._end = weakref.finalize(self, _end, stopped, self.free)
+        self._end.atexit = False
+        _running.add(self)
         self.thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait until it has."""
+        self._end()
+        self.thread.join()
 
     def take(self) -> Batch:
         """Wait for the next batch."""
@@ -172,10 +181,19 @@ def _fill(
         full.put(error)
 
 
-def _stop(thread: threading.Thread, stopped: threading.Event, free: SimpleQueue[Batch | None]) -> None:
+def _end(stopped: threading.Event, free: SimpleQueue[Batch | None]) -> None:
     stopped.set()
     free.put(None)
-    thread.join()
+
+
+_running: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Else a thread might be in the midst of HDF5 when that is taken down."""
+    for ahead in list(_running):
+        ahead.stop()
 
 
 class AsyncState(RecordSourceState, host_only=True):
