@@ -17,6 +17,9 @@ if sys.platform != "win32":
 
 CHUNK = 64 * 1024  # bytes a write call: a full disk and a Ctrl-C are noticed soon
 
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+"""Errors that say that there is no room, on the disk or for this user."""
+
 _os = os  # every call that changes the disk goes through this name, so that the kill trials can count and stop them
 _can_flock = sys.platform != "win32"
 _held: set[FolderLock] = set()
@@ -143,7 +146,7 @@ def told(path: Path, what: str, error: type[NacreError] = SnapshotError) -> Gene
     try:
         yield
     except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):
+        if problem.errno in (*FULL, errno.EFBIG):
             remedy = "make room, keep fewer files, or take another folder; what was there is untouched"
         elif problem.errno == errno.EIO:
             remedy = "the disk fails: take a folder on another disk; what was there is untouched"

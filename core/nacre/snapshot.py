@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from .durable import FolderLock, atomic_write, make_folder, move, remove, told
+from .durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
 from .errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
 
 if TYPE_CHECKING:
@@ -118,8 +118,10 @@ class SnapshotFolder:
     def save(
         self, snapshot: Snapshot, best: bool = False, value: float | None = None, run: dict[str, Any] | None = None
     ) -> Path:
-        """Write a snapshot, durable on return, then remove those no longer kept. Nothing is removed before.
+        """Write a snapshot, durable on return, then remove those no longer kept.
 
+        Nothing is removed before, unless the disk is full: then those that are no longer kept go first, as many as it
+        takes, the oldest first, once the `keep` newest before this one were found to be whole.
         `best` marks it as the one to keep for good, until a better one comes; `value` is what it is best in. `run` is
         for `write_run`. Snapshots of later iterations, of a training that was taken up again before them, stay.
         """
@@ -131,8 +133,8 @@ class SnapshotFolder:
             if previous is not None:
                 previous["previous"] = None  # two are enough: this one is there
             marker = {"file": path.name, "iteration": snapshot.iteration, "value": value, "previous": previous}
-            self._write_json(BEST, marker)
-        atomic_write(path, data, SnapshotError)
+            self._write(self.path / BEST, _json(BEST, marker), snapshot.iteration)
+        self._write(path, data, snapshot.iteration)
         if run is not None:
             self.write_run(run)
         self._remove_old(snapshot.iteration)
@@ -228,15 +230,37 @@ class SnapshotFolder:
         return int(match[1]) if match else None
 
     def _write_json(self, name: str, content: dict[str, Any]) -> None:
-        _check_state(content, name)
-        atomic_write(self.path / name, json.dumps(content, indent=2).encode() + b"\n", SnapshotError)
+        atomic_write(self.path / name, _json(name, content), SnapshotError)
+
+    def _write(self, path: Path, data: bytes, iteration: int) -> None:
+        surplus: list[Path] | None = None
+        while True:
+            try:
+                return atomic_write(path, data, SnapshotError)
+            except SnapshotError as error:
+                if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in FULL:
+                    raise
+                surplus = self._surplus(iteration, whole=True) if surplus is None else surplus
+                if not surplus:
+                    raise
+            remove(surplus.pop(0))
 
     def _remove_old(self, iteration: int) -> None:
+        for path in self._surplus(iteration):
+            remove(path)
+
+    def _surplus(self, iteration: int, *, whole: bool = False) -> list[Path]:
+        """Give the files that are no longer kept; with `whole` none if one of those that are kept cannot be read."""
         best = self.best()
         past = [path for path in self.files() if (self._number(path.name) or 0) <= iteration]
-        for path in past[: -self.keep]:
-            if path != best:
-                remove(path)
+        surplus = [path for path in past[: -self.keep] if path != best]
+        if whole and surplus:
+            try:
+                for path in past[-self.keep :]:
+                    self.load(path)
+            except SnapshotError:
+                return []
+        return surplus
 
     def _remove_litter(self) -> None:
         for path in self.path.glob(".*.tmp"):
@@ -357,6 +381,11 @@ def _load_file(path: Path, store: Store) -> Snapshot:
     except MemoryError as error:
         raise SnapshotError(f"{path}: does not fit into memory") from error
     return replace(store.decode(data, str(path)), path=str(path))
+
+
+def _json(name: str, content: dict[str, Any]) -> bytes:
+    _check_state(content, name)
+    return json.dumps(content, indent=2).encode() + b"\n"
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

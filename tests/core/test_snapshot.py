@@ -296,6 +296,57 @@ def test_a_full_or_failing_disk_leaves_the_old(
         assert sorted(os.listdir(folder.path)) == [".lock", "snapshot-000001.h5"]
 
 
+class SmallDisk(WatchedOS):
+    """A disk with room for so many bytes, all in one folder."""
+
+    def __init__(self, folder: Path, room: int) -> None:
+        super().__init__()
+        self.folder, self.room = folder, room
+
+    def write(self, file: int, data: Any) -> int:
+        used = sum(path.stat().st_size for path in self.folder.iterdir())
+        if used + len(data) > self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.write(file, data)
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_on_a_full_disk_what_is_no_longer_kept_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, best: bool
+) -> None:
+    with SnapshotFolder(tmp_path, HDF5Store(), keep=5) as folder:
+        for iteration in range(1, 6):
+            folder.save(snapshot(iteration, size=20_000), best=iteration == 1)
+        room = sum(path.stat().st_size for path in tmp_path.iterdir()) + 100
+        with monkeypatch.context() as patch:
+            patch.setattr(durable, "_os", SmallDisk(tmp_path, room))
+            with pytest.raises(SnapshotError, match="No space"):  # all are kept: nothing may go
+                folder.save(snapshot(6, size=20_000))
+            assert iterations(folder) == [1, 2, 3, 4, 5]
+            folder.keep = 2
+            with pytest.raises(SnapshotError, match="No space"):  # nor the two newest, and the best
+                folder.save(snapshot(6, size=200_000))
+            assert iterations(folder) == [1, 4, 5]
+            assert folder.save(snapshot(6, size=20_000), best=best).exists()
+        assert iterations(folder) == ([5, 6] if best else [1, 5, 6])
+        assert folder.best() == tmp_path / ("snapshot-000006.h5" if best else "snapshot-000001.h5")
+
+
+def test_on_a_full_disk_nothing_goes_where_what_is_kept_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SnapshotFolder(tmp_path, HDF5Store(), keep=5) as folder:
+        for iteration in range(1, 6):
+            folder.save(snapshot(iteration, size=20_000))
+        flip(tmp_path / "snapshot-000005.h5", 2000)
+        room = sum(path.stat().st_size for path in tmp_path.iterdir())
+        monkeypatch.setattr(durable, "_os", SmallDisk(tmp_path, room))
+        folder.keep = 1
+        with pytest.raises(SnapshotError, match="No space"):
+            folder.save(snapshot(6, size=20_000))
+        assert [path.name for path in folder.files()] == [f"snapshot-00000{number}.h5" for number in range(1, 6)]
+
+
 def test_an_interruption_leaves_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(WatchedOS):
         def write(self, *_: Any) -> int:

@@ -184,6 +184,15 @@ def test_nothing_left_to_train_writes_nothing_anew(tmp_path: Path) -> None:
 # What can go wrong
 
 
+def test_a_training_that_cannot_note_how_it_is_run_moves_nothing(tmp_path: Path) -> None:
+    solver(Snapshot(folder=tmp_path, every_n_iter=10)).solve(pulled_net())
+    (tmp_path / "run.json").unlink()
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(SnapshotError, match=r"run\.json: cannot be written"):
+        solver(Snapshot(folder=tmp_path)).solve(pulled_net())
+    assert names(tmp_path) == ["run.json", "snapshot-000010.h5", "snapshot-000020.h5"]
+
+
 def test_two_callbacks_for_one_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"callbacks: two of them save snapshots in one folder, .*/here; give each a"):

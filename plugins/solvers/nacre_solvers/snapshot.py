@@ -59,6 +59,7 @@ class SnapshotState(CallbackState):
     def begin(self) -> None:
         training = self.training
         start = training.resumed_from
+        self.folder.write_run(describe(training))  # before anything is moved: where it fails, nothing is
         moved = self.folder.put_aside(-1 if start is None else start)
         if moved:
             training.report(
@@ -71,7 +72,6 @@ class SnapshotState(CallbackState):
             self.saved, training.snapshot_path = (start, str(mine[0])) if mine else (None, "")
         if self.folder.best() is None:
             self.best = None
-        self.folder.write_run(describe(training))
 
     def run(self) -> None:
         training, score = self.training, self.training.score
