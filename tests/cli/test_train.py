@@ -303,6 +303,30 @@ def test_what_is_loaded_needs_no_first_values() -> None:
     run("predict", "small.toml", "snapshots", "test.h5", "--set", change)
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-", "| head -n 1", ">/dev/full", "2>/dev/full"])
+def test_a_training_goes_on_whatever_happens_to_what_is_printed(closed: str) -> None:
+    if "/dev/full" in closed and not Path("/dev/full").exists():
+        pytest.skip("only Linux has this device")
+    command = shlex.join([*SCRIPT, "train", "small.toml", "--log", "log.jsonl"])
+    shell = ["bash", "-o", "pipefail", "-c", f"{command} {closed}"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert snapshots() == ["snapshot-000020.h5", "snapshot-000040.h5", "snapshot-000060.h5"]
+    assert load_snapshot("snapshots").iteration == 60
+    assert json.loads(Path("log.jsonl").read_text().splitlines()[-1])["event"] == "end"
+    if closed == ">/dev/full":
+        assert done.stderr == "warning: nothing more can be printed: No space left on device; the work goes on\n"
+    else:
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has this device")
+def test_a_log_that_cannot_be_written_ends_no_training() -> None:
+    done = run("train", "small.toml", "--log", "/dev/full")
+    assert done.err == "warning: /dev/full: cannot be written: No space left on device; nothing more is written there\n"
+    assert snapshots()[-1] == "snapshot-000060.h5"
+
+
 def test_a_net_that_nobody_gives_data_is_refused() -> None:
     head, _, rest = Path("small.toml").read_text().split("[[layer]]", 2)
     given = 'type = "Input"\nbatch_size = 10\nexclude = ["test", "validation", "predict"]\n'

@@ -19,6 +19,7 @@ import click
 from .. import __version__
 from ..errors import NacreError, nearest
 from .options import debug_option, plugin_option
+from .streams import drop
 
 COMMANDS = (
     "demo",
@@ -76,11 +77,11 @@ class Nacre(click.Group):
         except click.exceptions.Abort:
             sys.exit(130)
         except BrokenPipeError:  # `nacre layers | head`: nobody reads on, which is no mistake
-            _drop_output()
+            drop(sys.stdout)
             sys.exit(1)
         except Exception as error:
             code = _told(error, as_json="--json" in given, debug="--debug" in given)
-            _drop_output()
+            drop(sys.stdout)
             sys.exit(code)
         sys.exit(result if isinstance(result, int) else 0)
 
@@ -125,14 +126,6 @@ def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
     with suppress(OSError):  # a closed terminal: the exit code tells it all the same
         click.echo(f"error: {message}" + (f"\n  {remedy}" if remedy else ""), err=True)
     return code
-
-
-def _drop_output() -> None:
-    """Forget what cannot be printed, or Python would try it once more at its end, and complain."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.command(cls=Nacre, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..jsonable import event_line
-from .screen import command_line, loss_text, seconds_text, statistic_text
+from .screen import command_line, loss_text, seconds_text, statistic_text, warn
 from .snapshots import resumed
+from .streams import work_matters_more
 
 if TYPE_CHECKING:
     from ..config import NetFile
@@ -74,6 +75,7 @@ def train(
     screen = Screen(quiet=quiet)
     reports = [screen.report]
     with ExitStack() as stack:
+        stack.enter_context(work_matters_more())
         if log is not None:
             reports.append(stack.enter_context(_logging(log)))
         net = stack.enter_context(file.net("train", backend=backend, **begun))
@@ -125,13 +127,18 @@ def _logging(path: Path) -> Generator[Any]:
 
     start = time.perf_counter()
     with told(path, "cannot be written", NacreError):
-        opened = path.open("a", encoding="utf-8")
+        opened = path.open("ab", buffering=0)
     with opened as file:
+        broken = False
 
         def report(event: str, data: Mapping[str, Any]) -> None:
-            if event != "step":
-                file.write(event_line(event, data, start))
-                file.flush()
+            nonlocal broken
+            if event != "step" and not broken:
+                try:
+                    file.write(event_line(event, data, start).encode())
+                except OSError as error:
+                    broken = True
+                    warn(f"{path}: cannot be written: {error.strerror}; nothing more is written there")
 
         yield report
 
@@ -167,8 +174,7 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             bar, self._bar = self._bar, None
-            with suppress(OSError):  # the terminal may be gone
-                bar.stop()
+            bar.stop()
 
     def report(self, event: str, data: Mapping[str, Any]) -> None:
         """Show one report of a training."""
@@ -190,18 +196,10 @@ class Screen:
         self._bar.update(self._task, completed=iteration, told=told)
 
     def _say(self, line: str, *, error: bool = False) -> None:
-        try:
-            if self._bar is not None:
-                self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            else:
-                click.echo(line, err=error)
-        except OSError:
-            if not self._interrupted():  # else the terminal is gone: saving matters more
-                raise
-
-    def _interrupted(self) -> bool:
-        """Say whether a signal ends the training; a call by itself, so that Python takes in a pending one before."""
-        return self.training is not None and self.training.interrupted
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(line, err=error)
 
 
 def report_line(event: str, data: Mapping[str, Any]) -> str:
@@ -222,6 +220,7 @@ def report_line(event: str, data: Mapping[str, Any]) -> str:
     return ""
 
 
+@work_matters_more()
 def print_end(
     file: NetFile, training: Training, backend: str | None = None, seed: int | None = None, sets: Sequence[str] = ()
 ) -> None:
