@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from .checks import Converted, non_negative
@@ -99,7 +100,7 @@ class Score:
     higher_better: bool = True
 
     def beats(self, value: float | None) -> bool:
-        """Say whether this is better than `value`; a score that is no number never is."""
-        if value is None or value != value:
-            return self.value == self.value
+        """Say whether this is better than `value`; a score that is not finite never is."""
+        if value is None or not isfinite(value) or not isfinite(self.value):
+            return isfinite(self.value)
         return self.value > value if self.higher_better else self.value < value

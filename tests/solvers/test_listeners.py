@@ -113,9 +113,13 @@ def test_somebody_has_to_validate(thing: Any) -> None:
     with pytest.raises(ConfigError, match="phase='test', but no callback validates in this phase"):
         start([ValidationPerformance()], phase="test")
     with pytest.raises(ConfigError, match="statistic='acuracy/a', but no layer 'acuracy' has statistics in phase"):
-        start([ValidationPerformance()], statistic="acuracy/a")
+        start([ValidationPerformance()], statistic="acuracy/a", higher_better=True)
     with pytest.raises(ConfigError, match="statistic='loss' needs higher_better=False"):
         start([ValidationPerformance()], higher_better=True)
+    with pytest.raises(ConfigError, match="statistic='one/loss' needs higher_better=False"):
+        start([ValidationPerformance()], statistic="one/loss", higher_better=True)
+    with pytest.raises(ConfigError, match="statistic='accuracy/accuracy' needs higher_better: say True if more of it"):
+        start([ValidationPerformance()], statistic="accuracy/accuracy")
     with pytest.raises(ConfigError, match="statistic='accuracy', but it must be like 'accuracy/accuracy'"):
         start([ValidationPerformance()], statistic="accuracy")
 
@@ -130,7 +134,7 @@ def test_each_of_several_losses_is_a_statistic() -> None:
     options: dict[str, Any] = {"dtype": "float64", "backend": "numpy", "insert_splits": True}
     callbacks = [
         TrainingSummary(every_n_iter=3),
-        ValidationPerformance(every_n_iter=3, best="length/loss", higher_better=False),
+        ValidationPerformance(every_n_iter=3, best="length/loss"),
         EarlyStopping(statistic="loss/loss", patience=99),
     ]
     net, reports = Net("two", two_losses(), **options), Reports()

@@ -123,7 +123,7 @@ def test_a_resumed_training_keeps_the_best_of_before(tmp_path: Path) -> None:
 
 def test_what_an_abandoned_training_saved_later_is_put_aside(tmp_path: Path) -> None:
     callbacks = [
-        ValidationPerformance(every_n_iter=5, best="accuracy/records"),
+        ValidationPerformance(every_n_iter=5, best="accuracy/records", higher_better=True),
         Snapshot(folder=tmp_path, every_n_iter=5, keep=9),
     ]
     solver(*callbacks).solve(toy_net())
@@ -153,7 +153,7 @@ def test_they_are_put_aside_before_the_first_iteration(tmp_path: Path) -> None:
 
 
 def test_a_new_training_puts_all_of_another_aside_with_its_best(tmp_path: Path) -> None:
-    callbacks = [ValidationPerformance(best="accuracy/records"), Snapshot(folder=tmp_path)]
+    callbacks = [ValidationPerformance(best="accuracy/records", higher_better=True), Snapshot(folder=tmp_path)]
     for _ in range(3):
         solver(*callbacks).solve(toy_net())
     assert names(tmp_path) == ["aside-1", "aside-2", "best.json", "run.json", "snapshot-000020.h5"]

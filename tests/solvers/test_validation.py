@@ -56,7 +56,7 @@ def test_after_a_signal_there_is_no_time_for_it() -> None:
 
 
 def test_what_was_found_survives_a_restart() -> None:
-    callback = ValidationPerformance(every_n_iter=4, best="accuracy/accuracy")
+    callback = ValidationPerformance(every_n_iter=4, best="accuracy/accuracy", higher_better=True)
     training = solver(callback, max_iter=12).solve(toy_net())
     store = HDF5Store()
     snapshot = store.decode(store.encode(training.snapshot()), "here")
@@ -70,8 +70,9 @@ def test_what_was_found_survives_a_restart() -> None:
 @pytest.mark.parametrize(
     ("fields", "value"),
     [
-        ({"best": "accuracy/accuracy"}, lambda entry: entry[2]["accuracy"]["accuracy"]),
+        ({"best": "accuracy/accuracy", "higher_better": True}, lambda entry: entry[2]["accuracy"]["accuracy"]),
         ({"best": "loss", "higher_better": False}, lambda entry: entry[1]),
+        ({"best": "loss"}, lambda entry: entry[1]),
     ],
 )
 def test_the_score(fields: dict[str, Any], value: Any) -> None:
@@ -79,7 +80,7 @@ def test_the_score(fields: dict[str, Any], value: Any) -> None:
     assert training.score is not None
     assert training.score.iteration == 20
     assert training.score.value == value(training.history["validation"][-1])
-    assert training.score.higher_better is fields.get("higher_better", True)
+    assert training.score.higher_better is fields.get("higher_better", False)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +88,16 @@ def test_the_score(fields: dict[str, Any], value: Any) -> None:
     [
         ({"phase": "train"}, "it must be one of 'validation', 'test'"),
         ({"best": "accuracy"}, "best='accuracy', but it must be like 'accuracy/accuracy'"),
-        ({"best": "loss"}, "needs higher_better=False"),
-        ({"best": "acuracy/accuracy"}, "no layer 'acuracy' has statistics in phase 'validation' .did you mean"),
-        ({"best": "accuracy/acuracy"}, "has the statistics accuracy, records .did you mean 'accuracy'"),
+        ({"best": "loss", "higher_better": True}, "needs higher_better=False"),
+        ({"best": "accuracy/accuracy"}, "best='accuracy/accuracy' needs higher_better: say True if more"),
+        (
+            {"best": "acuracy/accuracy", "higher_better": True},
+            "no layer 'acuracy' has statistics in phase 'validation' .did you mean",
+        ),
+        (
+            {"best": "accuracy/acuracy", "higher_better": True},
+            "has the statistics accuracy, records .did you mean 'accuracy'",
+        ),
     ],
 )
 def test_bad_fields(fields: dict[str, Any], message: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Annotated, Any
 
 from nacre import LrPolicy, Training, fraction, non_negative
 from nacre.snapshot import Snapshot
 from nacre.solver import LrState
 
-from .statistic import PHASE, STATISTIC, Judge, loss_complaints
+from .statistic import HIGHER, PHASE, STATISTIC, Judge, direction_complaints
 
 
 class DecayOnValidation(LrPolicy):
@@ -25,14 +26,14 @@ class DecayOnValidation(LrPolicy):
     base: Annotated[float, non_negative, "the first rate"]
     gamma: Annotated[float, fraction, "multiplies the rate when the net got worse"] = 0.5
     statistic: Annotated[str, STATISTIC, "what is followed: layer/statistic, or loss"] = "loss"
-    higher_better: Annotated[bool, "whether more of it is better"] = False
+    higher_better: Annotated[bool | None, HIGHER] = None
     phase: Annotated[str, PHASE, "phase of the validations"] = "validation"
     min_n_iter: Annotated[int, non_negative, "iterations that every rate is kept at least"] = 0
     min_rate: Annotated[float, non_negative, "the smallest rate"] = 1e-8
     go_back: Annotated[bool, "go back to the last validation that was not worse when the rate falls"] = False
 
     def complaints(self) -> Iterator[str]:
-        yield from loss_complaints("statistic", self.statistic, self.higher_better)
+        yield from direction_complaints("statistic", self.statistic, self.higher_better)
 
     def start(self, training: Training) -> LrState:
         return DecayOnValidationState(self, training)
@@ -51,10 +52,12 @@ class DecayOnValidationState:
         Judge(policy, training, self.judge)
 
     def judge(self, value: float) -> None:
-        """Let the rate fall if this value is worse than the last one; one that is no number is."""
+        """Let the rate fall if this value is worse than the last one; one that is not finite is."""
         policy, last, iteration = self.policy, self.last, self.training.iteration
-        self.last = value if value == value else last
-        worse = last is not None and not (value >= last if policy.higher_better else value <= last)
+        finite = isfinite(value)
+        self.last = value if finite else last
+        better = finite and (last is None or (value >= last if policy.higher_better else value <= last))
+        worse = last is not None and not better
         if worse and iteration - self.since >= policy.min_n_iter:
             rate = max(policy.gamma * self.current, min(policy.min_rate, self.current))
             if self.held is not None and rate < self.current:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Annotated, Any
 
 from nacre import CallbackState, Training, non_negative, positive
 
-from .statistic import PHASE, STATISTIC, Judge, loss_complaints
+from .statistic import HIGHER, PHASE, STATISTIC, Judge, direction_complaints
 from .told import Listener
 
 
@@ -20,14 +21,14 @@ class EarlyStopping(Listener):
     """
 
     statistic: Annotated[str, STATISTIC, "what is followed: layer/statistic, or loss"] = "loss"
-    higher_better: Annotated[bool, "whether more of it is better"] = False
+    higher_better: Annotated[bool | None, HIGHER] = None
     phase: Annotated[str, PHASE, "phase of the validations"] = "validation"
     patience: Annotated[int, positive, "validations without a better one until the training ends"] = 10
     min_delta: Annotated[float, non_negative, "what is better by no more than this is not better"] = 0.0
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
-        yield from loss_complaints("statistic", self.statistic, self.higher_better)
+        yield from direction_complaints("statistic", self.statistic, self.higher_better)
 
     def start(self, training: Training) -> CallbackState:
         return EarlyStoppingState(self, training)
@@ -55,8 +56,8 @@ class EarlyStoppingState(CallbackState):
             self.stop_if_due()
 
     def _better(self, value: float, other: float | None, by_more_than: float) -> bool:
-        if other is None:
-            return value == value
+        if other is None or not isfinite(value):
+            return isfinite(value)
         return (value - other if self.callback.higher_better else other - value) > by_more_than
 
     def stop_if_due(self) -> None:

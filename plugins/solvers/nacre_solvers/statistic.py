@@ -19,10 +19,16 @@ STATISTIC = Check(_complain)
 PHASE = one_of("validation", "test")
 
 
-def loss_complaints(field: str, name: str, higher_better: bool) -> Iterator[str]:
-    """Complain where a higher loss is said to be the better."""
-    if name == "loss" and higher_better:
-        yield f"{field}='loss' needs higher_better=False: the lower the loss, the better"
+HIGHER = "whether more of it is better; of what is no loss it must be said"
+
+
+def direction_complaints(field: str, name: str, higher_better: bool | None) -> Iterator[str]:
+    """Complain where nothing tells whether more of a statistic is better, or where that is said of a loss."""
+    loss = name.rpartition("/")[2] == "loss"
+    if loss and higher_better:
+        yield f"{field}={name!r} needs higher_better=False: the lower the loss, the better"
+    if name and not loss and higher_better is None:
+        yield f"{field}={name!r} needs higher_better: say True if more of it is better, as of an accuracy, else False"
 
 
 def read_statistic(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from nacre import Callback, CallbackState, ConfigError, NacreError, Net, SourceState, TopologyError, Training
 from nacre.solver import Score
 
-from .statistic import PHASE, STATISTIC, check_statistic, loss_complaints, read_statistic
+from .statistic import HIGHER, PHASE, STATISTIC, check_statistic, direction_complaints, read_statistic
 
 ASKED = "ValidationPerformance: best"
 
@@ -27,10 +27,10 @@ class ValidationPerformance(Callback):
 
     phase: Annotated[str, PHASE, "phase whose layers are run"] = "validation"
     best: Annotated[str, STATISTIC, "what marks the best snapshot: layer/statistic, or loss; nothing unless given"] = ""
-    higher_better: Annotated[bool, "whether more of it is better"] = True
+    higher_better: Annotated[bool | None, HIGHER] = None
 
     def complaints(self) -> Iterator[str]:
-        yield from loss_complaints("best", self.best, self.higher_better)
+        yield from direction_complaints("best", self.best, self.higher_better)
 
     def start(self, training: Training) -> CallbackState:
         return ValidationState(self, training)
@@ -70,7 +70,7 @@ class ValidationState(CallbackState):
         self.history.append((training.iteration, loss, statistics))
         if self.callback.best:
             score = read_statistic(ASKED, self.callback.best, loss, statistics, phase)
-            training.score = Score(training.iteration, score, self.callback.higher_better)
+            training.score = Score(training.iteration, score, bool(self.callback.higher_better))
         training.report("validation", phase=phase, loss=loss, statistics=statistics, **told)
 
     def _warn(self, message: str) -> None:
