@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .checks import Check as Check
     from .checks import Converted as Converted
     from .checks import Names as Names
+    from .checks import OutputPath as OutputPath
     from .checks import Pair as Pair
     from .checks import Shape as Shape
     from .checks import Sizes as Sizes
@@ -81,8 +82,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "backend": "Backend HostMemory Own View open_backend",
     "blob": "Blob",
-    "checks": "Check Converted Names Pair Shape Sizes Texts as_many_as at_least default every exactly finite fraction "
-    "non_negative non_zero one_of positive spread",
+    "checks": "Check Converted Names OutputPath Pair Shape Sizes Texts as_many_as at_least default every exactly "
+    "finite fraction non_negative non_zero one_of positive spread",
     "component": "Array Component ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError",

@@ -9,8 +9,10 @@ from typing import Any, cast
 from .field_types import NAME as NAME
 from .field_types import Converted as Converted
 from .field_types import Names as Names
+from .field_types import OutputPath as OutputPath
 from .field_types import Pair as Pair
 from .field_types import Paths as Paths
+from .field_types import Place as Place
 from .field_types import Shape as Shape
 from .field_types import Sizes as Sizes
 from .field_types import Texts as Texts

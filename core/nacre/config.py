@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .checks import base_folder
 from .complaints import PIN, Complaints, check_pins, check_table
 from .errors import ConfigError, nearest
+from .field_types import Permission, permission
 from .overrides import apply_override, layer_name
 from .registry import parse_requirements, registry
 from .settings import settings
@@ -59,13 +60,14 @@ class NetFile:
     """A net file that was read and checked: the layers, and how they are run and trained.
 
     `layers` are the same objects for all nets made here, so that they share their parameters. `table` is what the file
-    says, overrides included.
+    says, overrides included. `permission` tells what it may write beside new files in the working folder.
     """
 
     path: Path
     table: Table
     layers: tuple[Layer, ...]
     pins: dict[str, str] = field(default_factory=dict[str, str])
+    permission: Permission = field(default_factory=Permission)
 
     @property
     def name(self) -> str:
@@ -125,12 +127,22 @@ class NetFile:
 
     @contextmanager
     def _building(self) -> Generator[None]:
-        with pinned(self.pins), based_on(self.folder):
+        with pinned(self.pins), based_on(self.folder), _may_write(self.permission):
             yield
 
 
-def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile:
+def load(
+    path: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    *,
+    allow_writes: Sequence[str | os.PathLike[str]] = (),
+    overwrite: Sequence[str | os.PathLike[str]] = (),
+) -> NetFile:
     """Read a net file, override what `overrides` say ("solver.max_iter=100"), and make its layers.
+
+    What it makes be written must lie in the working folder, in one of `allow_writes`, or in one that the user's own
+    settings allow. A file that is there already is replaced or appended to only if the same writer wrote it, or if it
+    is one of `overwrite`.
 
     Raises:
         ConfigError: the file cannot be read, says something that cannot be, or requires what is not installed. All
@@ -151,9 +163,10 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> NetFile
     complaints.end()
     complaints.attempt(partial(parse_requirements, plugins.get("require", ())))
     complaints.end()
-    file = NetFile(path, table, (), {**settings().pins, **plugins.get("pin", {})})
+    granted = Permission(_real(*settings().allow_writes, *allow_writes), _real(*overwrite))
+    file = NetFile(path, table, (), {**settings().pins, **plugins.get("pin", {})}, granted)
     layers: list[Layer] = []
-    with pinned(file.pins), based_on(file.folder):
+    with pinned(file.pins), based_on(file.folder), _may_write(granted):
         for number, layer in enumerate(table.get("layer", [])):
             made = complaints.attempt(partial(_make_layer, layer), _called(layer, number), str(layer.get("type")))
             layers += [made] if made is not None else []
@@ -218,6 +231,20 @@ def based_on(folder: Path) -> Generator[None]:
         yield
     finally:
         base_folder.reset(token)
+
+
+@contextmanager
+def _may_write(what: Permission) -> Generator[None]:
+    """Let paths that are written be a net file's, which may write no more than this."""
+    token = permission.set(what)
+    try:
+        yield
+    finally:
+        permission.reset(token)
+
+
+def _real(*paths: str | os.PathLike[str]) -> tuple[str, ...]:
+    return tuple(os.path.realpath(os.fspath(path)) for path in paths)
 
 
 def _called(table: Mapping[str, Any], number: int) -> str:

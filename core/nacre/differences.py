@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from .checks import Place
 from .configured import Configured
 from .environment import environment_of, flat_environment
 from .parts import part_differences, parts_of
@@ -71,6 +72,8 @@ def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterato
         if field.name in FREE or field.name == "exclude":
             continue
         value = getattr(thing, field.name)
+        if isinstance(value, Place):  # what is trained does not depend on where it is written
+            continue
         was = then[field.name] if field.name in then else _default(field, value)
         # a folder that was moved holds the same files
         shorten = _file_names if field.type == "Paths" else _without_addresses

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -43,6 +44,11 @@ def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreEr
                 _os.unlink(temporary)
             raise
         _sync_folder(path.parent)
+
+
+def make_empty(path: Path) -> None:
+    """Make an empty file of this name; what had the name, a link too, is there no more, but what it led to is."""
+    os.close(_create(path))
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
@@ -109,15 +115,18 @@ class FolderLock:
             _held.discard(self)
 
     def _take(self) -> int:
-        exclusive = 0 if _can_flock else os.O_EXCL
+        flags = os.O_RDWR | os.O_CREAT | (getattr(os, "O_NOFOLLOW", 0) if _can_flock else os.O_EXCL)
         try:
-            file = _os.open(self.path, os.O_RDWR | os.O_CREAT | exclusive, 0o666)
+            file = _os.open(self.path, flags, 0o666)
         except FileExistsError as error:
             remedy = f"wait for it, take another folder, or remove {self.path} if that process is gone"
             raise SnapshotError(self._taken(), remedy) from error
         try:
             if sys.platform != "win32" and _can_flock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:  # it is written into
+                raise SnapshotError(f"{self.path}: not a file of its own, so it is no lock", "remove it")
             os.ftruncate(file, 0)
             _os.write(file, _process().encode())
         except BaseException as error:
@@ -155,8 +164,18 @@ def told(path: Path, what: str, error: type[NacreError] = SnapshotError) -> Gene
         raise error(f"{path}: {what}: {problem.strerror or problem}", remedy) from problem
 
 
+def _create(path: Path) -> int:
+    """Open a new file: a link of this name would lead to a file that somebody chose."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        return _os.open(path, flags, 0o666)
+    except FileExistsError:
+        _os.unlink(path)
+        return _os.open(path, flags, 0o666)
+
+
 def _write(path: Path, data: bytes | memoryview) -> None:
-    file = _os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
+    file = _create(path)
     try:
         rest = memoryview(data)
         while rest:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
 import types
 from collections.abc import Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
@@ -19,6 +21,39 @@ NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 
 base_folder: ContextVar[Path | None] = ContextVar("base_folder", default=None)
 """The folder that relative paths in fields start from: a net file's while it is read, else the working folder."""
+
+
+@dataclass(frozen=True)
+class Permission:
+    """Where a net file may write, beside the working folder, and over what, as real paths."""
+
+    folders: tuple[str, ...] = ()
+    overwrite: tuple[str, ...] = ()
+
+
+permission: ContextVar[Permission | None] = ContextVar("permission", default=None)
+"""What the net file that is being read may write; None where a person gives the fields."""
+
+
+class Said(str):
+    """A text that a person says on the command line, in place of what stands in a net file."""
+
+
+class Place(str):
+    """A path that is written; `permission` is that of the net file that says so, None where a person does."""
+
+    permission: Permission | None = None
+
+    def renamed(self, path: str | os.PathLike[str]) -> Place:
+        """Return another path with the same permission."""
+        return place(os.fspath(path), self.permission)
+
+
+def place(path: str, permission: Permission | None) -> Place:
+    """Return a path that is written."""
+    made = Place(path)
+    made.permission = permission
+    return made
 
 
 class Converted(Generic[Given, Read]):
@@ -128,8 +163,6 @@ class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
 
     @staticmethod
     def convert(value: Any) -> tuple[str, ...]:
-        import os
-
         texts = _entries(value, str | os.PathLike)
         if not all(isinstance(text, str | os.PathLike) for text in texts):
             raise ValueError
@@ -143,8 +176,30 @@ class Paths(Texts):
 
     @staticmethod
     def convert(value: Any) -> tuple[str, ...]:
-        folder = base_folder.get()
-        return tuple(text if folder is None else str(folder / text) for text in Texts.convert(value))
+        folder, texts = base_folder.get(), Texts.convert(value)
+        if any("\0" in text for text in texts):
+            raise ValueError
+        return tuple(text if folder is None else str(folder / text) for text in texts)
+
+
+class OutputPath(Converted["str | os.PathLike[str]", Place]):
+    """A file or a folder that is written, relative to the working folder: not to the net file, which may be anybody's.
+
+    What a net file says here leads out of the working folder only where the person allows it: see `nacre.outputs`.
+    """
+
+    wants = "a path"
+
+    @staticmethod
+    def convert(value: Any) -> Place:
+        if not isinstance(value, str | os.PathLike) or not os.fspath(cast("str | os.PathLike[str]", value)):
+            raise ValueError
+        path = os.fspath(cast("str | os.PathLike[str]", value))
+        if isinstance(value, Place):
+            return value
+        if "\0" in path:
+            raise ValueError
+        return place(path, None if isinstance(value, Said) else permission.get())
 
 
 def spread(numbers: tuple[int, ...], count: int, where: str) -> tuple[int, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 
 def finite(data: Any) -> Any:
@@ -24,3 +25,8 @@ def event_line(event: str, data: Mapping[str, Any], begun: float) -> str:
     """Give the line of a log for what a training reports: event, `clock` (seconds since `begun`), and what it tells."""
     entry = {"event": event, "clock": round(time.perf_counter() - begun, 3), **data}
     return json.dumps(finite(entry), ensure_ascii=False) + "\n"
+
+
+def is_log(file: BinaryIO) -> bool:
+    """Say whether a file begins with such a line."""
+    return re.match(rb'\{"event": "[^"\n]*", "clock": [0-9.]+[,}]', file.read(200)) is not None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from .checks import NAME, Names, Paths, default
+from .checks import NAME, Names, Paths, Place, default
 from .component import Array, Neuron
 from .configured import Configured
 from .errors import ConfigError, ContractError
@@ -167,8 +167,9 @@ def check_outputs(layers: Iterable[Layer]) -> None:
 def _paths_of(layer: Layer) -> Iterator[tuple[str, str, str]]:
     """Give the files that a layer's fields name: where each is, links followed, the field, and what it says."""
     for field in type(layer).fields():
-        if field.type == Paths.__name__:
-            yield from ((os.path.realpath(given), field.name, given) for given in getattr(layer, field.name))
+        value = getattr(layer, field.name)
+        files = (value,) if isinstance(value, Place) else value if field.type == Paths.__name__ else ()
+        yield from ((os.path.realpath(given), field.name, given) for given in files)
 
 
 class LayerState:

@@ -19,6 +19,7 @@ from .feed import InputLayer, InputState
 from .layer import PHASES, Layer, SourceState, check_outputs
 from .memory import settle
 from .not_finite import bad_records
+from .outputs import check_places
 from .parameter import Parameter, ParameterHandle, Parameters, fits
 from .placement import Slot, names_of, place_parameters
 from .schedule import Schedule, Step, compile_steps
@@ -245,6 +246,7 @@ class Net:
                 settle(values)
         self.allocated = True
         for op in self.ops:
+            check_places(op.layer)
             op.state.ready()
         self._compile_passes()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from .errors import ConfigError, nearest
+from .field_types import Said
 
 Table = dict[str, Any]
 
@@ -24,7 +25,7 @@ def apply_override(table: Table, override: str) -> None:
     parts = [part.strip() for part in key.strip().split(".")]
     if not equals or not all(parts):
         raise ConfigError(f"--set {override}: it must be like solver.max_iter=100, layer.conv1.n_filter=30 or seed=3")
-    value = _override_value(override, text.strip())
+    value = _said(_override_value(override, text.strip()))
     place: Any = table
     rest = parts
     if parts[0] in ("layer", "callback"):
@@ -74,6 +75,17 @@ def _override_value(override: str, text: str) -> Any:
     if list(read) != ["value"]:
         raise ConfigError(f"--set {override}: it must be one value")
     return read["value"]
+
+
+def _said(value: Any) -> Any:
+    """Return a value whose texts are said by the person, wherever they stand in it."""
+    if isinstance(value, str):
+        return Said(value)
+    if isinstance(value, list):
+        return [_said(entry) for entry in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _said(entry) for key, entry in cast("Table", value).items()}
+    return value
 
 
 def layer_name(table: Mapping[str, Any]) -> str:

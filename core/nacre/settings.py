@@ -14,15 +14,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-_KNOWN: dict[str, tuple[type, str]] = {"backend": (str, "a text"), "plugins": (dict, "a table: [plugins]")}
+from .errors import ConfigError
+
+_KNOWN: dict[str, tuple[type, str]] = {
+    "backend": (str, "a text"),
+    "allow_writes": (list, "a list of folders"),
+    "plugins": (dict, "a table: [plugins]"),
+}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for every net: `backend`, or "" where none is chosen, and pins."""
+    """What holds for every net: `backend`, or "" where none is chosen, pins, and where net files may write."""
 
     backend: str = ""
     pins: dict[str, str] = field(default_factory=dict[str, str])
+    allow_writes: tuple[str, ...] = ()
 
 
 _held: ContextVar[Settings | None] = ContextVar("_held", default=None)
@@ -48,16 +55,24 @@ def settings() -> Settings:
         return held
     home = os.environ.get("XDG_CONFIG_HOME")
     user = (Path(home) if home else Path("~/.config").expanduser()) / "nacre" / "nacre.toml"
-    backend, pins = "", dict[str, str]()
+    together, own = Settings(), None
     for path in (user, Path("nacre.toml")):
         try:
             status = path.stat()
         except OSError:  # it is not there, or not ours to read
             continue
-        if path.is_file():
-            found = _read(path, path.absolute(), (status.st_ino, status.st_mtime_ns, status.st_size))
-            backend, pins = found.backend or backend, pins | found.pins
-    return Settings(backend, pins)
+        if not path.is_file() or (own is not None and os.path.samestat(own, status)):
+            continue
+        found = _read(path, path.absolute(), (status.st_ino, status.st_mtime_ns, status.st_size))
+        if path == user:
+            own = status
+        elif found.allow_writes:  # it may have come with the net file
+            told = f"{path.absolute()}: allow_writes must not stand in the nacre.toml of a working folder"
+            raise ConfigError(told, f"write it into your own, {user}, or say --allow-writes DIR")
+        together = Settings(
+            found.backend or together.backend, together.pins | found.pins, together.allow_writes or found.allow_writes
+        )
+    return together
 
 
 @lru_cache(maxsize=16)
@@ -73,5 +88,11 @@ def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
     plugins: dict[str, Any] = table.get("plugins", {})
     complaints.about(check_table(plugins, {"pin": PIN}, "plugins."))
     complaints.about(check_pins(plugins))
+    folders = [Path(folder).expanduser() for folder in table.get("allow_writes", [])]
+    complaints.about(
+        (f"allow_writes has {str(folder)!r}, which is relative", "write it from / or ~ on")
+        for folder in folders
+        if not folder.is_absolute()
+    )
     complaints.end()
-    return Settings(table.get("backend", ""), plugins.get("pin", {}))
+    return Settings(table.get("backend", ""), plugins.get("pin", {}), tuple(map(str, folders)))

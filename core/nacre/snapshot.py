@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
 from .errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
+from .outputs import MARK, claim_folder, output_place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +76,7 @@ class SnapshotFolder:
         if keep < 1:
             raise ConfigError(f"snapshot folder {path}: keep={keep}, but at least 1 must be kept")
         self.path = Path(path)
+        self.place = path
         self.store = store
         self.keep = keep
         self._lock: FolderLock | None = None
@@ -91,7 +93,7 @@ class SnapshotFolder:
         """
         if not self.locked:
             with told(self.path, "cannot be used for snapshots"):
-                make_folder(self.path)
+                claim_folder(self.place, self._is_ours, SnapshotError)
             self._lock = FolderLock(self.path)
             try:
                 self._settle_best()
@@ -200,9 +202,16 @@ class SnapshotFolder:
         """Read one snapshot file, or raise `SnapshotError` naming file and reason."""
         return _load_file(Path(path), self.store)
 
+    def _is_ours(self, path: Path) -> bool:
+        """Say whether there are snapshots in a folder, or at least nothing but what a training leaves there."""
+        names = [one.name for one in path.iterdir()]
+        own = re.compile(r"aside-[0-9]+|\.lock|(best|run)\.json|\..*\.tmp")
+        return any(self._number(name) is not None for name in names) or all(map(own.fullmatch, names))
+
     def _demand_lock(self) -> None:
         if not self.locked:
             raise ContractError(f"{self.path}: a snapshot folder must be locked for writing: `with folder:`")
+        output_place(self.place)
 
     def _best(self) -> dict[str, Any] | None:
         """Give the marker of the best snapshot, or the one before where that snapshot was never written."""
@@ -265,7 +274,7 @@ class SnapshotFolder:
     def _remove_litter(self) -> None:
         for path in self.path.glob(".*.tmp"):
             name = path.name[1:-4]
-            if name in (BEST, RUN) or self._number(name) is not None:
+            if name in (BEST, RUN, MARK) or self._number(name) is not None:
                 remove(path)
 
 

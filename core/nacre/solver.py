@@ -29,6 +29,7 @@ from .method import MomentumState as MomentumState
 from .method import Span as Span
 from .method import make_spans
 from .not_finite import first_bad_blob, first_bad_parameter
+from .outputs import check_places
 from .parts import component_choices
 from .resume import load_parameters as load_parameters
 from .resume import make_snapshot, restore
@@ -188,6 +189,7 @@ class Training:
         if not net.allocated:
             raise ConfigError(f"net '{net.name}' was made with allocate=False: it can be looked at, not trained")
         self._refuse_closed()
+        check_places(solver)
         batch = solver.algorithm.train_one_batch(net)
         self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):

@@ -190,7 +190,7 @@ def test_only_our_own_litter_is_removed(tmp_path: Path) -> None:
     for name in ours | others:
         (tmp_path / name).write_bytes(b"half")
     with SnapshotFolder(tmp_path, HDF5Store()) as folder:
-        assert set(os.listdir(tmp_path)) == others | {".lock"}
+        assert set(os.listdir(tmp_path)) == others | {".lock", ".nacre"}
         assert folder.files() == []
 
 
@@ -293,7 +293,7 @@ def test_a_full_or_failing_disk_leaves_the_old(
         with pytest.raises(SnapshotError, match=rf"snapshot-00000{iteration}\.h5: .*{os.strerror(error)}\n  .+"):
             folder.save(snapshot(iteration, size=20_000))
         assert old.read_bytes() == before
-        assert sorted(os.listdir(folder.path)) == [".lock", "snapshot-000001.h5"]
+        assert sorted(os.listdir(folder.path)) == [".lock", ".nacre", "snapshot-000001.h5"]
 
 
 class SmallDisk(WatchedOS):
@@ -398,7 +398,7 @@ def test_a_limit_of_the_system_leaves_the_old(tmp_path: Path) -> None:
     child = subprocess.run(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     assert child.returncode == 1
     assert "snapshot-000002.h5: cannot be written: File too large\n  make room" in child.stderr
-    assert sorted(os.listdir(tmp_path)) == [".lock", "snapshot-000001.h5"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", ".nacre", "snapshot-000001.h5"]
     assert SnapshotFolder(tmp_path, HDF5Store()).newest(pytest.fail) is not None
 
 

@@ -262,7 +262,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     ("fields", "message"),
     [
         ({"bottoms": []}, "out: bottoms=.*, but at least 1 must be given"),
-        ({"filename": ["a", "b"]}, "out: filename=.*, but exactly 1 must be given"),
+        ({"filename": ["a", "b"]}, "out: filename=.*, but it must be a path"),
         ({"datasets": ["a"]}, r"out: datasets=\('a',\), but there must be as many as bottoms, 2"),
         ({"datasets": ["a", "a"]}, "out: datasets=.*, but each must have a name of its own"),
     ],

@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from nacre import ConfigError, Solver
 from nacre_data import HDF5Store
 from nacre_solvers import SGD, LearningCurve, ValidationPerformance
-from nacre_solvers.learning_curve import ENDINGS, table
+from nacre_solvers.learning_curve import ENDINGS, is_curve, picture, table
 from toy_training import Reports, toy_net
 
 
@@ -127,3 +128,13 @@ def test_bad_fields() -> None:
 def test_every_ending_can_be_drawn() -> None:
     figures = pytest.importorskip("matplotlib.figure")
     assert {ending[1:] for ending in ENDINGS} <= set(figures.Figure().canvas.get_supported_filetypes())
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_picture_bears_the_mark(ending: str) -> None:
+    """Else a net file's next training could not replace it."""
+    pytest.importorskip("matplotlib")
+    curve = {"training": ([1, 2], [2.0, 1.0])}
+    assert is_curve(BytesIO(picture("t", curve, {}, ending[1:])))
+    assert is_curve(BytesIO(table(curve, {})))
+    assert not is_curve(BytesIO(b"\x89PNG\r\n\x1a\n"))

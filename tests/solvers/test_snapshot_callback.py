@@ -21,7 +21,7 @@ def solver(*callbacks: Any, **fields: Any) -> Solver:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+    return sorted(path.name for path in folder.iterdir() if path.name not in (".lock", ".nacre"))
 
 
 def numbers(folder: Path) -> list[int]:

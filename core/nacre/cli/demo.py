@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import backend_option, common
+from .options import backend_option, common, write_options
 
 FOLDER = Path("nacre-demo")
 FILES = ("lenet.toml", "train.h5", "test.h5")
@@ -17,8 +17,9 @@ FILES = ("lenet.toml", "train.h5", "test.h5")
 @backend_option
 @click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change the net file for this run.")
+@write_options
 @common
-def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int:
+def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes: dict[str, tuple[str, ...]]) -> int:
     """Train a small convolutional net on real handwritten digits.
 
     Everything goes into ./nacre-demo/, the net file too: change it, and run the demo again.
@@ -32,7 +33,7 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...]) -> int
     copy_files()
     net = FOLDER / "lenet.toml"
     sets = (*_places(net), *sets)
-    file = read_net(net, sets, seed)
+    file = read_net(net, sets, seed, writes)
     training = train(file, backend)
     if exit_code(training):
         print_end(file, training, backend, seed, sets)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,28 @@ def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say what its net file may write; they come as `writes`, for `read_net`."""
+
+    @click.option(
+        "--allow-writes",
+        multiple=True,
+        metavar="DIR",
+        help="Let the net file write below this folder too, beside the working folder. May be repeated.",
+    )
+    @click.option(
+        "--overwrite",
+        multiple=True,
+        metavar="FILE",
+        help="Let the net file replace or append to this file or folder, whoever wrote it. May be repeated.",
+    )
+    @wraps(command)
+    def with_writes(*arguments: Any, allow_writes: tuple[str, ...], overwrite: tuple[str, ...], **options: Any) -> Any:
+        return command(*arguments, writes={"allow_writes": allow_writes, "overwrite": overwrite}, **options)
+
+    return with_writes
+
+
 net_argument: Decorator = click.argument("net", metavar="NET.toml", type=click.Path(path_type=Path))
 phase_option: Decorator = click.option(
     "--phase",
@@ -85,8 +108,10 @@ phase_option: Decorator = click.option(
 )
 
 
-def read_net(net: Path, sets: tuple[str, ...], seed: int | None) -> NetFile:
+def read_net(
+    net: Path, sets: tuple[str, ...], seed: int | None, writes: Mapping[str, tuple[str, ...]] | None = None
+) -> NetFile:
     """Read a net file as the options say."""
     from ..config import load
 
-    return load(net, [*sets, *([] if seed is None else [f"seed={seed}"])])
+    return load(net, [*sets, *([] if seed is None else [f"seed={seed}"])], **(writes or {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from ..solver import Solver
 
 
-def read_trained(net: Path, sets: tuple[str, ...], seed: int | None, path: str | Path) -> tuple[NetFile, Snapshot]:
+def read_trained(
+    net: Path,
+    sets: tuple[str, ...],
+    seed: int | None,
+    path: str | Path,
+    writes: Mapping[str, tuple[str, ...]] | None = None,
+) -> tuple[NetFile, Snapshot]:
     """Read a net file, and a snapshot of it: a file, or the newest whole one of a folder.
 
     Raises:
@@ -26,7 +32,7 @@ def read_trained(net: Path, sets: tuple[str, ...], seed: int | None, path: str |
         SnapshotError: the snapshot cannot be read.
     """
     with advised(net, sets, path):
-        file = read_net(net, sets, seed)
+        file = read_net(net, sets, seed, writes)
     return file, load_snapshot(path, file)
 
 

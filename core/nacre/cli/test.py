@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import net_argument, net_options
+from .options import net_argument, net_options, write_options
 
 if TYPE_CHECKING:
     from ..config import NetFile
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 @click.option(
     "--phase", type=click.Choice(["test", "validation"]), default="test", show_default=True, help="Phase of the net."
 )
+@write_options
 @net_options
 def command(
     net: Path,
     snapshot: Path,
     phase: str,
+    writes: dict[str, tuple[str, ...]],
     backend: str | None,
     seed: int | None,
     sets: tuple[str, ...],
@@ -37,7 +39,7 @@ def command(
     from .screen import loss_text, print_json, statistic_text
     from .snapshots import read_trained
 
-    file, saved = read_trained(net, sets, seed, snapshot)
+    file, saved = read_trained(net, sets, seed, snapshot, writes)
     tested = run_test(file, saved, phase, backend)
     if as_json:
         print_json(tested)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import net_argument, net_options, read_net
+from .options import net_argument, net_options, read_net, write_options
 
 
 @click.command()
@@ -39,6 +39,7 @@ from .options import net_argument, net_options, read_net
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append one JSON line for each report: start, summary, validation, snapshot, warning, end.",
 )
+@write_options
 @net_options
 def command(
     net: Path,
@@ -47,6 +48,7 @@ def command(
     weights: str | None,
     rename: tuple[str, ...],
     log: Path | None,
+    writes: dict[str, tuple[str, ...]],
     backend: str | None,
     seed: int | None,
     sets: tuple[str, ...],
@@ -70,7 +72,7 @@ def command(
             told, "leave out one of them; --resume auto begins with the weights where there is no snapshot"
         )
     with advised(net, sets, resume):
-        file = read_net(net, sets, seed)
+        file = read_net(net, sets, seed, writes)
     training = train(file, backend, resume, log, Weights.of(weights, rename), reset_solver=reset_solver, quiet=as_json)
     if as_json:
         print_json(result(training), lines=True)

@@ -49,6 +49,16 @@ class CheckedFile:
             check_dataset(found, where, self.max_bytes)
         return found
 
+    def attribute(self, name: str) -> bytes | None:
+        """Give an attribute of the file, if it is a short text; else None."""
+        with readable(self.where):
+            if name not in self.file.attrs:
+                return None
+            stored: Any = self.file.attrs.get_id(name)
+            short = stored.dtype.kind == "S" and stored.dtype.itemsize <= 100 and stored.shape == ()
+            value: Any = self.file.attrs[name] if short else None
+            return value if value is None else bytes(value)
+
     @contextmanager
     def reading(self, where: str, what: str = "") -> Generator[None]:
         """Read numbers in here; raise `DataError`, which begins with `where`, if they cannot be read.

@@ -6,12 +6,19 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 from weakref import WeakValueDictionary
 
-from nacre import DataError, Layer, LayerState, Names, at_least, default
-from nacre.checks import Paths, exactly
-from nacre.durable import put_in_place, told
+import numpy as np
+
+from nacre import DataError, Layer, LayerState, Names, OutputPath, at_least, default
+from nacre.durable import make_empty, put_in_place, told
+from nacre.outputs import output_place
+
+from .hdf5_checks import open_hdf5
+
+MARK, MARKED = "written by", b"nacre HDF5Output"
+"""The attribute of a file that an `HDF5Output` wrote."""
 
 _writing: WeakValueDictionary[Path, HDF5OutputState] = WeakValueDictionary()
 """Who writes which file now: two would mix their rows."""
@@ -29,7 +36,8 @@ class HDF5OutputLayer(Layer, is_sink=True):
     passes, in place of the file of the first part where `force_overwrite` allows it: move that away if it is to stay.
 
     Raises DataError where the file is there already, unless `force_overwrite`, where another net is writing it, and
-    where it cannot be written; ConfigError where another layer reads it. After Mocha.jl's `HDF5OutputLayer`.
+    where it cannot be written; ConfigError where another layer reads it, and where `force_overwrite` stands in a net
+    file, but the file is not one that an HDF5Output wrote. After Mocha.jl's `HDF5OutputLayer`.
 
     Example:
         [[layer]]
@@ -39,7 +47,7 @@ class HDF5OutputLayer(Layer, is_sink=True):
     """
 
     bottoms: Annotated[Names, at_least(1), "what is written"]
-    filename: Annotated[Paths, exactly(1), "the HDF5 file, relative to the net file"]
+    filename: Annotated[OutputPath, "the HDF5 file; relative to the working folder"]
     datasets: Annotated[Names, "names of the datasets, one for each bottom; the bottoms' unless given"] = default(())
     force_overwrite: Annotated[bool, "replace a file that is there"] = False
 
@@ -59,7 +67,7 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
 
     def __init__(self, layer: HDF5OutputLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.path = Path(layer.filename[0])
+        self.path = Path(layer.filename)
         self.temporary = self.path.with_name(f".{self.path.name}.tmp")
         self.file: Any = None
         self.datasets: list[Any] = []
@@ -89,6 +97,7 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
                 f"{self.layer.name}: {self.path} is there already",
                 "move it away, take another name, or set force_overwrite, by which it is replaced",
             )
+        output_place(self.layer.filename, is_output_file)
 
     def forward(self, inputs: list[Any]) -> None:
         with self._writing():
@@ -102,8 +111,9 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
     def _create(self, inputs: list[Any]) -> None:
         import h5py
 
-        self.temporary.touch()  # tells what is wrong with the folder in a word, as h5py does not
+        make_empty(self.temporary)  # tells what is wrong with the folder in a word, as h5py does not
         self.file = h5py.File(self.temporary, "w")
+        self.file.attrs[MARK] = np.bytes_(MARKED)
         self.handled = sys.exception()  # of a run in an `except`, which that error does not end
         self.datasets = [
             self.file.create_dataset(name, (0, *x.shape[1:]), x.dtype, maxshape=(None, *x.shape[1:]), chunks=True)
@@ -139,3 +149,12 @@ class HDF5OutputState(LayerState, reads="", host_only=True):
             file.close()
             self._check_free()
             put_in_place(self.temporary, self.path)
+
+
+def is_output_file(file: BinaryIO) -> bool:
+    """Say whether a file is what an `HDF5Output` wrote."""
+    try:
+        with open_hdf5(file, where="it") as opened:
+            return opened.attribute(MARK) == MARKED
+    except DataError:
+        return False

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import IO, Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
-from nacre import CallbackState, NacreError, Training, default
-from nacre.durable import told
-from nacre.jsonable import event_line
+from nacre import CallbackState, OutputPath, Training, default
+from nacre.jsonable import event_line, is_log
+from nacre.outputs import open_to_append
 
-from .paths import OutputPath
 from .told import Listener, ListenerState
 
 
@@ -22,6 +21,7 @@ class JSONLog(Listener):
 
     Raises:
         NacreError: the file cannot be written.
+        ConfigError: a net file names the file, which is there already and is no such log.
     """
 
     outputs = ("path",)
@@ -36,15 +36,14 @@ class JSONLogState(ListenerState):
     """`JSONLog` in one training: holds the file."""
 
     def __init__(self, callback: JSONLog, training: Training) -> None:
-        self.file: IO[str] | None = None
+        self.file: BinaryIO | None = None
         super().__init__(callback, training)
         self.clock = time.perf_counter()
-        with told(self.path, "cannot be written", NacreError):
-            self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by `shutdown`
+        self.file = open_to_append(self.path, is_log)
 
     def hear(self, event: str, data: Mapping[str, Any]) -> None:
         if event != "step" and self.file is not None:
-            self.file.write(event_line(event, data, self.clock))
+            self.file.write(event_line(event, data, self.clock).encode())
             self.file.flush()
 
     def shutdown(self) -> None:

@@ -6,14 +6,14 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from math import nan
+from os import SEEK_END
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
-from nacre import Callback, CallbackState, Training, default
+from nacre import Callback, CallbackState, OutputPath, Training, default
 from nacre.errors import NacreError
-from nacre.snapshot import atomic_write
+from nacre.outputs import output_place, replace_output
 
-from .paths import OutputPath
 from .summary import MeanLoss
 
 POINTS = 100
@@ -21,6 +21,20 @@ POINTS = 100
 
 ENDINGS = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")
 """Of the files that matplotlib writes."""
+
+MARK = b"learning curve by nacre"
+_TEXT = MARK.decode()
+MARKED: dict[str, dict[str, Any]] = {
+    "png": {"metadata": {"Software": _TEXT}},
+    **{ending: {"metadata": {"Creator": _TEXT}} for ending in ("svg", "pdf", "eps", "ps")},
+    **{ending: {"pil_kwargs": {"comment": MARK}} for ending in ("jpg", "jpeg")},
+    **{ending: {"pil_kwargs": {"description": _TEXT}} for ending in ("tif", "tiff")},
+    "webp": {"pil_kwargs": {"xmp": MARK}},
+}
+"""How matplotlib is told to put the mark into a file: a picture without it is not replaced at a net file's word."""
+HEAD = b"iteration,training loss"
+ENDS = 1 << 16
+"""Bytes at either end of a file in which the mark is."""
 
 Curve = tuple[list[int], list[float]]
 
@@ -52,6 +66,7 @@ class LearningCurveState(CallbackState):
 
     def __init__(self, callback: LearningCurve, training: Training) -> None:
         super().__init__(callback, training)
+        output_place(callback.path, is_curve)
         self.mean_loss = MeanLoss(training)
         self.to_draw = False
         self.stride = max(1, training.solver.max_iter // POINTS)
@@ -76,7 +91,7 @@ class LearningCurveState(CallbackState):
 
     def draw(self) -> None:
         """Write the picture, or the table; that neither can be written is a warning, since the training went well."""
-        path = Path(self.callback.path)
+        path = self.callback.path
         losses: dict[str, Curve] = {"training": (self.iterations, self.losses)}
         shares: dict[str, Curve] = {}
         for phase, entries in self.training.history.items():
@@ -91,14 +106,14 @@ class LearningCurveState(CallbackState):
                     )
         try:
             try:
-                data = picture(self.training.net.name, losses, shares, path.suffix[1:] or "png")
+                data = picture(self.training.net.name, losses, shares, Path(path).suffix[1:] or "png")
             except ImportError:
-                path = path.with_suffix(".csv")
+                path = path.renamed(Path(path).with_suffix(".csv"))
                 data = table(losses, shares)
                 self.warn(
                     f"matplotlib is not installed, so the learning curve is a table, {path}: pip install nacre[plots]"
                 )
-            atomic_write(path, data)
+            replace_output(path, data, is_curve)
         except (NacreError, ValueError) as error:  # ValueError: matplotlib knows no such format
             self.warn(f"{path}: no learning curve: {error}")
         else:
@@ -177,8 +192,15 @@ def picture(title: str, losses: Mapping[str, Curve], shares: Mapping[str, Curve]
         if one.lines:
             one.legend(frameon=False)
     file = io.BytesIO()
-    figure.savefig(file, format=suffix)
+    figure.savefig(file, format=suffix, **MARKED.get(suffix.lower(), {}))
     return file.getvalue()
+
+
+def is_curve(file: BinaryIO) -> bool:
+    """Say whether a file is a picture that `picture` drew, or a table that `table` made."""
+    start = file.read(ENDS)
+    file.seek(max(0, file.seek(0, SEEK_END) - ENDS))
+    return MARK in start or MARK in file.read() or start.startswith(HEAD)
 
 
 def _draw(axes: Any, curve: Curve, name: str, colour: str | None, label: str) -> None:

@@ -8,13 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from nacre import Callback, CallbackState, Training, default, positive, registry
+from nacre import Callback, CallbackState, OutputPath, Training, default, positive, registry
 from nacre.environment import environment_of
 from nacre.parts import origins_of, parts_of
 from nacre.snapshot import SnapshotFolder, open_store
 from nacre.tables import table_of
-
-from .paths import OutputPath
 
 
 class Snapshot(Callback):

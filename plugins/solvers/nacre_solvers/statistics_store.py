@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
-from nacre import Callback, CallbackState, ConfigError, NacreError, Training, default, non_negative, one_of
-from nacre.durable import atomic_write, told
+from nacre import Callback, CallbackState, ConfigError, NacreError, OutputPath, Training, default, non_negative, one_of
+from nacre.durable import told
 from nacre.jsonable import finite
+from nacre.outputs import output_place, replace_output
 
-from .paths import OutputPath
 from .told import ListenerState, numbers
 
 
@@ -46,12 +46,13 @@ class StatisticsStoreState(ListenerState):
         self.statistics: dict[str, dict[str, float]] = {}
 
     def begin(self) -> None:
-        path, if_exists = Path(self.path), self.callback.if_exists
+        path, if_exists = output_place(self.path, is_statistics), self.callback.if_exists
         if self.training.resumed_from is not None:
             if_exists = "merge"
         if path.exists() and if_exists == "refuse":
             raise ConfigError(
-                f"StatisticsStore: {path} is there already", "take another path, or if_exists='merge' or 'overwrite'"
+                f"StatisticsStore: {self.path} is there already",
+                "take another path, or if_exists='merge' or 'overwrite'",
             )
         if path.exists() and if_exists == "merge":
             self.statistics = read_statistics(path)
@@ -62,7 +63,7 @@ class StatisticsStoreState(ListenerState):
             self.statistics.setdefault(name, {})[str(data["iteration"])] = value
 
     def write(self) -> None:
-        atomic_write(self.path, json.dumps(finite(self.statistics), indent=1).encode())
+        replace_output(self.path, json.dumps(finite(self.statistics), indent=1).encode(), is_statistics)
 
     def run(self) -> None:
         self.attempt(self.write)
@@ -81,13 +82,26 @@ def read_statistics(path: str | Path) -> dict[str, dict[str, float]]:
     with told(path, "cannot be read", NacreError):
         data = path.read_bytes()
     try:
-        found = json.loads(data)
-        if not (isinstance(found, dict) and all(map(_is_curve, found.values()))):
-            raise ValueError("it is JSON of another form")
+        return _parsed(data)
     except (ValueError, RecursionError) as error:
         raise NacreError(
             f"{path} holds no statistics of a training: {error}", "take another path, or if_exists='overwrite'"
         ) from error
+
+
+def is_statistics(file: BinaryIO) -> bool:
+    """Say whether a file is what a `StatisticsStore` wrote: its form is the mark."""
+    try:
+        _parsed(file.read())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _parsed(data: bytes) -> dict[str, dict[str, float]]:
+    found = json.loads(data)
+    if not (isinstance(found, dict) and all(map(_is_curve, found.values()))):
+        raise ValueError("it is JSON of another form")
     return found
 
 

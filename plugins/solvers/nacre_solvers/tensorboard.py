@@ -12,10 +12,10 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from nacre import CallbackState, NacreError, Training, default
+from nacre import CallbackState, NacreError, OutputPath, Training, default
 from nacre.durable import told
+from nacre.outputs import output_place
 
-from .paths import OutputPath
 from .told import Listener, ListenerState, numbers
 
 
@@ -44,8 +44,9 @@ class TensorBoardState(ListenerState):
     file: EventFile | None = None
 
     def begin(self) -> None:
-        with told(self.path, "cannot be written", NacreError):
-            self.file = EventFile(self.path)
+        folder = output_place(self.path)
+        with told(Path(self.path), "cannot be written", NacreError):
+            self.file = EventFile(folder)
             if self.training.resumed_from is not None:
                 self.file.restart(self.training.resumed_from)
 

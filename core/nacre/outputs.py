@@ -1,0 +1,131 @@
+"""What a net file makes be written: in the working folder, and over nothing but what its writer wrote there.
+
+A net file may be anybody's. So a path of a field `OutputPath` that stands in one must lie, links followed, in the
+working folder or in one that the person allows, and a file that is there already is replaced or appended to only if it
+bears the mark that its writer puts in, or the person says that it may be overwritten. A path that a person gives, in
+Python or by `--set`, is free. Whoever writes goes through `output_place`, `replace_output`, `open_to_append` or
+`claim_folder`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from .configured import Configured
+from .durable import atomic_write, make_folder, told
+from .errors import ConfigError, NacreError
+from .field_types import Permission, Place
+
+MARK = ".nacre"
+"""A file that marks a folder as nacre's own."""
+
+Ours = Callable[[BinaryIO], bool]
+"""Says whether a file, open at its beginning, bears the mark of its writer."""
+
+
+def output_place(place: str | Path, ours: Ours | None = None) -> Path:
+    """Return where a path leads now, to be written there at once; a file there must be `ours`, if that is given.
+
+    Raises:
+        ConfigError: the net file that says so may not write there.
+    """
+    permission = _permission(place)
+    if permission is None:
+        return Path(place)
+    here, path = os.path.realpath("."), Path(os.path.realpath(place))
+    if not any(path.is_relative_to(folder) for folder in (here, *permission.folders)):
+        leads = "" if str(path) == str(place) else f", which is {path}"
+        raise ConfigError(
+            f"a net file may write in the working folder only, {here}, but this one says {str(place)!r}{leads}",
+            f"if you trust it, --allow-writes {path.parent} allows it (in Python load(..., allow_writes=[...]); for "
+            "every net, allow_writes in a nacre.toml of your own); or say another place",
+        )
+    if ours is not None and str(path) not in permission.overwrite and os.path.lexists(path) and not _is(ours, path):
+        raise ConfigError(
+            f"{place}: there is a file already that something else wrote, so a net file may not change it",
+            f"move it away, say another place, or allow it: --overwrite {place}",
+        )
+    return path
+
+
+def replace_output(place: str, data: bytes, ours: Ours, error: type[NacreError] = NacreError) -> None:
+    """Write a whole file as `atomic_write` does, where `output_place` allows it."""
+    atomic_write(output_place(place, ours), data, error)
+
+
+def open_to_append(place: str, ours: Ours, error: type[NacreError] = NacreError) -> BinaryIO:
+    """Open a file to append to it, where `output_place` allows it, and where it has no second name elsewhere."""
+    path, permission = output_place(place, ours), _permission(place)
+    with told(Path(place), "cannot be written", error):
+        if permission is None or str(path) in permission.overwrite:
+            return path.open("ab")
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _AS_IT_IS, 0o666), "ab")
+    if os.fstat(file.fileno()).st_nlink > 1:
+        file.close()
+        raise ConfigError(
+            f"{place}: this file has another name elsewhere, so a net file may not append to it",
+            f"say another place, or allow it: --overwrite {place}",
+        )
+    return file
+
+
+def claim_folder(place: str | Path, ours: Callable[[Path], bool], error: type[NacreError] = NacreError) -> Path:
+    """Return a folder to write in, where `output_place` allows it, made and marked as nacre's own.
+
+    One that is there already must be empty, bear the mark, or be `ours`.
+    """
+    path, permission = output_place(place), _permission(place)
+    mark = path / MARK
+    foreign = path.is_dir() and any(path.iterdir()) and not ((mark.is_file() and not mark.is_symlink()) or ours(path))
+    if permission is not None and foreign and str(path) not in permission.overwrite:
+        raise ConfigError(
+            f"{place}: there is a folder already with files that something else wrote, so a net file may not use it",
+            f"say another folder, or allow it: --overwrite {place}",
+        )
+    make_folder(path)
+    if not os.path.lexists(mark):
+        atomic_write(mark, b"This folder is nacre's: it adds files here, replaces and removes them.\n", error)
+    return path
+
+
+def check_places(thing: Configured) -> None:
+    """Check every path that a layer or a solver writes, before any work is done; raise as `output_place` does."""
+    for place in places_of(thing):
+        output_place(place)
+
+
+def places_of(value: Any) -> Iterator[Place]:
+    """Give the paths that a layer or a component writes, and all components in its fields."""
+    if isinstance(value, Place):
+        yield value
+    elif isinstance(value, Configured):
+        for field in type(value).fields():
+            yield from places_of(getattr(value, field.name))
+    elif isinstance(value, list | tuple):
+        for entry in cast("Sequence[Any]", value):
+            yield from places_of(entry)
+    elif isinstance(value, Mapping):
+        for entry in cast("Mapping[Any, Any]", value).values():
+            yield from places_of(entry)
+
+
+_AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""No link is followed, and no pipe waited for."""
+
+
+def _permission(place: str | Path) -> Permission | None:
+    return place.permission if isinstance(place, Place) else None
+
+
+def _is(ours: Ours, path: Path) -> bool:
+    """Say whether there is a file that is empty or `ours`."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | _AS_IT_IS), "rb") as file:
+            status = os.fstat(file.fileno())
+            return stat.S_ISREG(status.st_mode) and (not status.st_size or ours(file))
+    except OSError:
+        return False

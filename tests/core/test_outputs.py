@@ -1,0 +1,258 @@
+"""What a net file may write: nothing outside the working folder, and nothing over what something else wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import h5py
+import numpy as np
+import pytest
+
+import nacre
+from nacre import Callback, CallbackState, ConfigError, OutputPath, Training
+from nacre.config import NetFile, load
+from nacre.durable import FolderLock, atomic_write
+from nacre.errors import SnapshotError
+
+NET = """
+[[layer]]
+type = "HDF5Data"
+source = "train.h5"
+batch_size = 4
+
+[[layer]]
+type = "InnerProduct"
+bottoms = "data"
+tops = "score"
+output_dim = 2
+
+[[layer]]
+type = "SoftmaxLoss"
+bottoms = ["score", "label"]
+{layer}
+[solver]
+type = "SGD"
+max_iter = 1
+{callback}
+"""
+
+CALLBACKS = {
+    "JSONLog": 'type = "JSONLog"\npath = "{}"',
+    "LearningCurve": 'type = "LearningCurve"\npath = "{}.png"',
+    "StatisticsStore": 'type = "StatisticsStore"\npath = "{}"\nif_exists = "overwrite"',
+    "Snapshot": 'type = "Snapshot"\nfolder = "{}"',
+    "TensorBoard": 'type = "TensorBoard"\npath = "{}"',
+    "Note": 'type = "Note"\nto = "{}"',
+}
+OUTPUT = '[[layer]]\ntype = "HDF5Output"\nname = "out"\nbottoms = "score"\nfilename = "{}"\nforce_overwrite = true\n'
+WRITERS = [*CALLBACKS, "HDF5Output"]
+FOLDERS = ("Snapshot", "TensorBoard")
+MINE = b"alias ls=ls\n"
+
+
+class Note(Callback):
+    """A stranger's, which opens files by itself: it is checked before it comes to that."""
+
+    to: Annotated[OutputPath, "the file"]
+
+    def start(self, training: Training) -> CallbackState:
+        Path(self.to).write_text("written")
+        return NoteState(self, training)
+
+
+class NoteState(CallbackState):
+    def run(self) -> None:
+        """There is nothing to do."""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "mine").write_bytes(MINE)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(nacre.registry, "_registry", nacre.registry.Registry())  # type: ignore[attr-defined]
+    nacre.registry().register(Note, distribution="acme")
+    with h5py.File("train.h5", "w") as file:
+        file["data"] = np.ones((4, 3))
+        file["label"] = np.arange(4) % 2
+
+
+def net_file(writer: str, place: str, *overrides: str, **options: Any) -> NetFile:
+    text = OUTPUT if writer == "HDF5Output" else f"[[callback]]\n{CALLBACKS[writer]}"
+    text = text.format(place)
+    parts = {"layer": text, "callback": ""} if writer == "HDF5Output" else {"layer": "", "callback": text}
+    Path("net.toml").write_text(NET.format(**parts))
+    return load("net.toml", overrides, **options)
+
+
+def train(file: NetFile) -> None:
+    with file.net(backend="numpy") as net:
+        file.solver().solve(net)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def make_places(home: Path) -> dict[str, str]:
+    """Give paths that lead out of the working folder, by their kind."""
+    Path("sub").mkdir()
+    Path("out").symlink_to(home)
+    Path("sub/again").symlink_to("../out")
+    Path("file").symlink_to(home / "mine")
+    Path("file.png").symlink_to(home / "mine")
+    Path("dangling").symlink_to(home / "new")
+    Path("dangling.png").symlink_to(home / "new")
+    return {
+        "absolute": str(home / "new"),
+        "above": "../home/new",
+        "above, by a detour": "sub/../../home/new",
+        "by a link": "out/new",
+        "by two links": "sub/again/new",
+        "a link to a file": "file",
+        "a link to nothing": "dangling",
+        "the folder above": "../",
+    }
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_nothing_is_written_outside(writer: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    places = make_places(home)
+    before = tree(home)
+    for place in places.values():
+        file = net_file(writer, place)
+        with pytest.raises(ConfigError, match="a net file may write in the working folder only") as caught:
+            train(file)
+        assert "--allow-writes" in caught.value.remedy
+    assert tree(home) == before
+    assert sorted(os.listdir(tmp_path)) == ["here", "home"]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_the_person_allows(writer: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    key = {"HDF5Output": "layer.out.filename", "Snapshot": "callback.Snapshot.folder"}.get(
+        writer, f"callback.{writer}.{'to' if writer == 'Note' else 'path'}"
+    )
+    train(net_file(writer, "inside"))
+    train(net_file(writer, str(home / "allowed"), allow_writes=[home]))
+    train(net_file(writer, "inside", f"{key}={home / 'said.png'}"))
+    (tmp_path / "config" / "nacre").mkdir(parents=True)
+    (tmp_path / "config" / "nacre" / "nacre.toml").write_text(f'allow_writes = ["{home}"]')
+    train(net_file(writer, str(home / "set")))
+    assert {name.split("/")[0].removesuffix(".png") for name in tree(home)} == {"mine", "allowed", "said", "set"}
+
+
+def test_a_working_folder_allows_nothing(tmp_path: Path) -> None:
+    """It may have come with the net file."""
+    Path("nacre.toml").write_text(f'allow_writes = ["{tmp_path}"]')
+    with pytest.raises(ConfigError, match="allow_writes must not stand in") as caught:
+        net_file("JSONLog", "log")
+    assert str(tmp_path / "config" / "nacre" / "nacre.toml") in caught.value.remedy
+
+
+def test_the_persons_own_settings_hold_in_their_own_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "config" / "nacre"
+    own.mkdir(parents=True)
+    (own / "nacre.toml").write_text(f'allow_writes = ["{tmp_path}"]')
+    monkeypatch.chdir(own)
+    assert nacre.settings.settings().allow_writes == (str(tmp_path),)
+    (own / "nacre.toml").write_text('allow_writes = ["data"]')
+    with pytest.raises(ConfigError, match="allow_writes has 'data', which is relative"):
+        nacre.settings.settings()
+
+
+@pytest.mark.parametrize("writer", [one for one in WRITERS if one not in ("TensorBoard", "Note")])
+def test_what_something_else_wrote_stays(writer: str) -> None:
+    place = Path("mine.png" if writer == "LearningCurve" else "mine")
+    if writer in FOLDERS:
+        place.mkdir()
+    theirs = place / "theirs" if writer in FOLDERS else place
+    theirs.write_bytes(MINE)
+    with pytest.raises(ConfigError, match=f"{place}: there is a fil|{place}: there is a folder") as caught:
+        train(net_file(writer, "mine"))
+    assert f"--overwrite {place}" in caught.value.remedy
+    assert theirs.read_bytes() == MINE
+    train(net_file(writer, "mine", overwrite=[place]))
+    assert writer in FOLDERS or theirs.read_bytes() != MINE
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_it_wrote_itself_it_writes_again(writer: str) -> None:
+    for _ in range(3):
+        train(net_file(writer, "mine"))
+    for path in Path().rglob("mine*"):
+        if path.is_file():
+            path.write_bytes(b"")  # an empty file is nobody's
+    train(net_file(writer, "mine"))
+
+
+@pytest.mark.parametrize("writer", ["JSONLog", "LearningCurve", "StatisticsStore", "HDF5Output"])
+def test_a_pipe_is_not_waited_for(writer: str) -> None:
+    os.mkfifo("mine.png" if writer == "LearningCurve" else "mine")
+    with pytest.raises(ConfigError, match="there is a file already that something else wrote"):
+        train(net_file(writer, "mine"))
+
+
+def test_a_log_with_another_name_elsewhere_is_not_appended_to(tmp_path: Path) -> None:
+    train(net_file("JSONLog", "log"))
+    (tmp_path / "home" / "log").hardlink_to("log")
+    before = Path("log").read_bytes()
+    with pytest.raises(ConfigError, match="log: this file has another name elsewhere"):
+        train(net_file("JSONLog", "log"))
+    assert Path("log").read_bytes() == before
+
+
+@pytest.mark.parametrize("names", [["snapshot-000001.h5", "notes.txt"], ["aside-1", "run.json", ".lock"], []])
+def test_a_folder_of_snapshots_from_before_the_mark(names: list[str]) -> None:
+    train(net_file("Snapshot", "saved"))
+    Path("saved/.nacre").unlink()
+    for name in set(os.listdir("saved")) - set(names):
+        Path("saved", name).unlink()
+    for name in set(names) - set(os.listdir("saved")):
+        Path("saved", name).mkdir() if name == "aside-1" else Path("saved", name).touch()
+    train(net_file("Snapshot", "saved"))
+    assert Path("saved/.nacre").is_file()
+
+
+def test_a_link_that_appears_while_a_training_runs(tmp_path: Path) -> None:
+    file = net_file("Snapshot", "saved")
+    with file.net(backend="numpy") as net, file.solver().start(net) as training:
+        Path("saved").rename("other")
+        Path("saved").symlink_to(tmp_path / "home")
+        with pytest.raises(ConfigError, match="a net file may write in the working folder only"):
+            training.run()
+    assert tree(tmp_path / "home") == {"mine": MINE}
+
+
+# The core's own writing goes through no link that lies ready for it
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_half_written_file_is_no_link(link: Any, tmp_path: Path) -> None:
+    mine = tmp_path / "home" / "mine"
+    link(Path(".a.tmp"), mine)
+    atomic_write("a", b"new")
+    assert (Path("a").read_bytes(), mine.read_bytes()) == (b"new", MINE)
+    link(Path(".mine.tmp"), mine)
+    train(net_file("HDF5Output", "mine"))
+    assert mine.read_bytes() == MINE
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_lock_is_no_link(link: Any, tmp_path: Path) -> None:
+    link(Path(".lock"), tmp_path / "home" / "mine")
+    with pytest.raises(SnapshotError, match="lock"):
+        FolderLock(Path())
+    assert (tmp_path / "home" / "mine").read_bytes() == MINE
+
+
+def test_a_path_with_a_nul_is_none() -> None:
+    with pytest.raises(ConfigError, match="it must be a path"):
+        net_file("JSONLog", "a\\u0000b")
