@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nacre import DataError, RecordReader
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""Pillow goes by content, and would start Ghostscript for a PostScript file, whatever that is called."""
+MAX_PIXELS = 1 << 26
+PLAIN = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
+"""Pillow's modes of 8 bits a channel, or 1, which it converts rightly."""
 
 
 class PictureReader(RecordReader):
     """A picture as one record (channels, rows, columns) of numbers from 0 to 255, scaled to the net's size.
 
-    It becomes grey where the net takes one channel.
+    It becomes grey where the net takes one channel. It is turned as its EXIF data say; 16 bits of grey become 8. What
+    would be a guess is refused: pixels that one can see through, unless the net takes four channels; several pictures
+    in a file; numbers that are no colours.
     """
 
     needs_shape = True
@@ -29,9 +41,49 @@ class PictureReader(RecordReader):
             told = f"{path}: a picture cannot become a record of shape {shape}"
             raise DataError(f"{told}; it must be (1, 3 or 4, rows, columns)")
         try:
-            with Image.open(path) as image:
-                picture = image.convert(MODES[shape[0]]).resize((shape[2], shape[1]), Image.Resampling.LANCZOS)
+            with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as image:
+                picture = _plain(image, str(path), MODES[shape[0]])
+                picture = picture.resize((shape[2], shape[1]), Image.Resampling.LANCZOS)
+        except DataError:
+            raise
+        except Image.DecompressionBombError as error:
+            raise _too_large(str(path)) from error
         except Exception as error:  # of Pillow, whose plugins raise whatever they like on damaged files
-            raise DataError(f"{path}: this is no picture that Pillow reads: {error}") from error
+            told = f"{path}: this is no picture that can be read ({', '.join(FORMATS)}): {error}"
+            raise DataError(told, "write it again as PNG") from error
         pixels = np.asarray(picture, np.uint8).reshape(shape[1], shape[2], shape[0])
         return np.moveaxis(pixels, -1, 0)[np.newaxis]
+
+
+def _plain(image: Image, where: str, mode: str) -> Image:
+    """Give a picture the right way up, in a mode of 8 bits; raise DataError where that would be a guess."""
+    from PIL import ImageOps
+
+    if image.width * image.height > MAX_PIXELS:  # nothing is unpacked yet
+        raise _too_large(where)
+    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:  # a camera's MPO has a preview behind the picture
+        frames = image.n_frames  # pyright: ignore[reportAttributeAccessIssue] - of formats that have several
+        raise DataError(f"{where}: it holds {frames} pictures, but one is a record", "write them as files of their own")
+    turned = ImageOps.exif_transpose(image)
+    if turned.mode.startswith("I;16") or (turned.mode == "I" and image.format in ("PNG", "PPM")):
+        turned = _of_16_bits(turned)
+    if turned.mode not in PLAIN:
+        raise DataError(f"{where}: its pixels are no colours (Pillow's mode {turned.mode})", "write it again as PNG")
+    if mode != "RGBA" and turned.has_transparency_data and np.asarray(turned.convert("RGBA"))[..., 3].min() < 255:
+        told = f"{where}: one can see through it, but the net takes {mode}, and no background is known"
+        raise DataError(told, "put it onto a background, and save it without alpha channel")
+    return turned.convert(mode)
+
+
+def _of_16_bits(image: Image) -> Image:
+    """Give a grey picture of 16 bits in 8: 65535 is white, as 255 is."""
+    from PIL import Image
+
+    grey = Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))  # rounds
+    if "transparency" in image.info:
+        grey.info["transparency"] = image.info["transparency"] // 257
+    return grey
+
+
+def _too_large(where: str) -> DataError:
+    return DataError(f"{where}: it has more than {MAX_PIXELS:,} pixels, the most that are read", "scale it down")
