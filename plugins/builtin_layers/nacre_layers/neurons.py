@@ -22,9 +22,11 @@ class ReLU(Neuron):
         backend.xp.maximum(x, self.epsilon, out=y)
 
     def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
-        passes = backend.scratch(y.shape, "bool")
-        backend.xp.greater(y, self.epsilon, out=passes)
-        backend.xp.multiply(dy, passes, out=dx)
+        xp, cut = backend.xp, backend.scratch(y.shape, "bool")
+        xp.greater(y, self.epsilon, out=cut)
+        xp.logical_not(cut, out=cut)
+        xp.copyto(dx, dy)
+        xp.copyto(dx, 0, where=cut)  # whatever dy is: a product with 0 would let a NaN through
 
 
 def is_relu(neuron: Neuron) -> bool:

@@ -85,7 +85,8 @@ class Max(PoolingFunction):
             xp.equal(cell, y, out=wins)
             xp.logical_and(wins, free, out=wins)
             xp.logical_xor(free, wins, out=free)
-            xp.multiply(dy, wins, out=part)
+            part[...] = 0  # a product with 0 would bring a NaN to cells that do not win
+            xp.copyto(part, dy, where=wins)
             xp.add(gradient, part, out=gradient)
 
 
