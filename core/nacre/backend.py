@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -179,6 +180,8 @@ class HostMemory(Backend):
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
         kind = self.xp.dtype(dtype)
         size = prod(shape) * kind.itemsize
+        if size > sys.maxsize - 64:
+            raise MemoryError(f"an array of shape {tuple(shape)} has more bytes than there are addresses")
         raw = self.xp.zeros(size + 64, self.xp.uint8)
         start = -raw.ctypes.data % 64
         return raw[start : start + size].view(kind).reshape(shape)

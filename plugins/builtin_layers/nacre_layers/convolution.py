@@ -167,8 +167,8 @@ class Slider:
     def __init__(self, backend: Any, g: Geometry, groups: int) -> None:
         self.xp = backend.xp
         padded = (g.images, g.channels, *g.padded(g.image))
-        self.inside, self.cells = g.inside(g.image), g.cells(g.out)
         self.padded, self.padded_diff = backend.empty(padded), backend.empty(padded)
+        self.inside, self.cells = g.inside(g.image), g.cells(g.out)
         matrix, count = (groups, g.filters // groups, g.channels // groups), prod(g.out)
         self.grouped_out = (g.images, *matrix[:2], count)
         self.cell = backend.empty((g.images, g.channels, *g.out))

@@ -22,6 +22,7 @@ class Sliding:
             spread(getattr(layer, name), axes, f"{layer.name}: {name}")
             for name in ("kernel", "stride", "pad", "dilation")
         )
+        self.dilation = tuple(step if count > 1 else 1 for step, count in zip(self.dilation, self.kernel, strict=True))
         self.extent = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     def padded(self, image: Sequence[int]) -> tuple[int, ...]:
@@ -40,6 +41,8 @@ class Sliding:
         if min(counts) < 1:
             dilated = f" with dilation={self.dilation}" if max(self.dilation) > 1 else ""
             raise ConfigError(f"{layer.name}: kernel={self.kernel}{dilated} is larger than the padded image, {padded}")
+        # a step that is never made may be of any length, which not every library could count
+        self.stride = tuple(map(min, self.stride, padded))
         return counts
 
     def inside(self, image: Sequence[int]) -> Place:
