@@ -322,7 +322,7 @@ def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_helper(patch: pytest.MonkeyPatch) -> None:
     """Let nobody find the helper."""
-    for module in ("record", "update", "loss", "dropout"):
+    for module in ("record", "update", "loss", "dropout", "kernel", "element_wise", "pooling", "softmax", "lrn"):
         patch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
     patch.setattr("nacre_onednn.lanes.has_lanes", lambda: False)
     patch.setattr("nacre_onednn.skinny.has_lanes", lambda: False)

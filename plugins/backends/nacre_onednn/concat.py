@@ -12,7 +12,7 @@ from nacre_layers.concat import ConcatLayer, ConcatState
 from .element_wise import numbered, unfit_any
 from .kernel import Layouts, OnednnKernel, describe_blob
 from .library import library
-from .primitives import Call, Desc, dims, reorder
+from .primitives import Call, Desc, dims, lengths, reorder, too_large
 
 
 class ConcatKernel(OnednnKernel, reads=""):
@@ -22,7 +22,9 @@ class ConcatKernel(OnednnKernel, reads=""):
     def supports(cls, layer: ConcatLayer, inputs: list[Any]) -> str | None:
         if layer.axis in (0, -len(inputs[0].shape)):
             return "joins batches, of which the layer's own code checks that all rows count"
-        return unfit_any(inputs)
+        whole = list(inputs[0].shape)
+        whole[layer.axis] = sum(one.shape[layer.axis] for one in inputs)
+        return unfit_any(inputs) or too_large(whole)
 
     def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -54,7 +56,9 @@ class Part(Desc):
     def __init__(self, whole: Desc, shape: tuple[int, ...], axis: int, start: int) -> None:
         handle = ctypes.c_void_p()
         offsets = [start if place == axis else 0 for place in range(len(shape))]
-        library().call("memory_desc_create_submemory", ctypes.byref(handle), whole.handle, dims(shape), dims(offsets))
+        library().call(
+            "memory_desc_create_submemory", ctypes.byref(handle), whole.handle, lengths(shape), dims(offsets)
+        )
         super().__init__(handle)
         self.whole = whole
 

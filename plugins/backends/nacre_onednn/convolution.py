@@ -9,7 +9,7 @@ from nacre_layers.convolution import FilterLayer, Geometry, declare
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 from .lanes import LanesConvolution, WinogradConvolution
 from .library import Unimplemented, library
 from .primitives import (
@@ -26,6 +26,7 @@ from .primitives import (
     Desc,
     Primitive,
     attributes,
+    block,
     call,
     describe,
     dims,
@@ -50,12 +51,11 @@ class Forms:
 
     KIND, ALGORITHM = "convolution", dnnl.CONVOLUTION_DIRECT
 
-    def __init__(self, g: Geometry, groups: int, bias: bool, relu: bool, dtype: str = "float32") -> None:
+    def __init__(self, g: Geometry, groups: int, bias: bool, dtype: str = "float32") -> None:
         plain_shape = (groups, g.weight[0] // groups, *g.weight[1:]) if groups > 1 else g.weight
         shape, self.weight = self.lay(plain_shape)
         self.free_weight, self.free_gradient = free(*shape, dtype=dtype), free(*shape)
         self.bias = plain(g.top[1]) if bias else None
-        self.relu = relu
         gaps = [step - 1 for step in g.dilation]  # oneDNN counts dilation from 0
         rest = (dims(g.stride), dims(gaps), dims(g.pad))
         reach = [(out - 1) * stride + extent for out, stride, extent in zip(g.out, g.stride, g.extent, strict=True)]
@@ -69,7 +69,7 @@ class Forms:
     def forward(self, x: Desc, y: Desc) -> Primitive:
         return Primitive(
             f"{self.KIND}_forward", library().engine, dnnl.FORWARD_TRAINING, self.ALGORITHM,
-            x, self.free_weight, self.bias, y, *self.sizes, attributes(self.relu),
+            x, self.free_weight, self.bias, y, *self.sizes, attributes(),
         )  # fmt: skip
 
     def backward(self, part: str, x: Desc, y: Desc) -> Primitive:
@@ -99,9 +99,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if len(inputs[0].shape) != 4:
             return "serves images with two axes"
         geometry = cls.GEOMETRY(layer, inputs[0].shape)
-        forms = cls.FORMS(geometry, layer.n_group, layer.bias, relu=False)
-        x, y = free(*inputs[0].shape), free(*geometry.top)
         try:
+            forms = cls.FORMS(geometry, layer.n_group, layer.bias)
+            x, y = free(*inputs[0].shape), free(*geometry.top)
             forms.forward(x, y)
             for part in ("weights", "data"):
                 forms.backward(part, x, y)
@@ -113,7 +113,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         self.geometry = declare(self, layer, backend, inputs, self.GEOMETRY)
         self.relu = is_relu(layer.neuron)
-        self.forms = self.FORMS(self.geometry, layer.n_group, layer.bias, self.relu, backend.compute)
+        self.forms = self.FORMS(self.geometry, layer.n_group, layer.bias, backend.compute)
         if self.relu:
             self.reads = "inputs blobs"
         self.ours: dict[str, LanesConvolution] = {}
@@ -142,6 +142,13 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         ours = [way for way, one in self.ours.items() if one.has(part)]
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
 
+    def by_rule(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+        """Return the ways with Winograd's first, and lanes where channels fill no blocks."""
+        ways = self.ways_of(part, layouts)
+        fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
+        first = [way for way in (BY_WINOGRAD, *(() if fills else (IN_LANES,))) if way in ways]
+        return (*first, *(way for way in ways if way not in first))
+
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         bottom, top = self.inputs[0], self.blobs[0]
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
@@ -158,7 +165,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             primitive = make(x, describe(top.shape, layouts(bottom), top.dtype))
         else:
             primitive = make(x, y)
-        return getattr(self, f"_{part}")(primitive, x, y)
+        calls = getattr(self, f"_{part}")(primitive, x, y)
+        return [*calls, *rectify(y)] if part == "forward" and self.relu else calls
 
     def _of_ours(self, ours: LanesConvolution, part: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None

@@ -10,7 +10,7 @@ from nacre_layers.convolution import DeconvolutionLayer, Transposed
 
 from . import convolution
 from . import library as dnnl
-from .kernel import Layouts, make_ones, rectify, stays_plain
+from .kernel import Layouts, make_ones, stays_plain
 from .library import Unimplemented, library
 from .primitives import (
     BLOCKED,
@@ -34,7 +34,7 @@ from .primitives import (
 )
 
 NESTED = "conv:"
-"""How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for bias and ReLU."""
+"""How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for the bias."""
 
 
 class Forms(convolution.Forms):
@@ -51,8 +51,8 @@ class Forms(convolution.Forms):
 class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
     """Deconvolution in groups or without, with stride, padding, dilation and extra pixels; applies ReLU itself.
 
-    Bias and ReLU are a call of their own where oneDNN would take reference code for them, which made a forward pass 20
-    to 70 times as long. The gradient of the bias always is one: oneDNN's took 20 times as long as the rest in bf16.
+    The bias is a call of its own where oneDNN would take reference code for it, which made a forward pass 20 to 70
+    times as long. The gradient of the bias always is one: oneDNN's took 20 times as long as the rest in bf16.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "bias", "data")}
@@ -66,7 +66,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         top = Transposed(layer, inputs[0].shape).top
         layout = PLAIN if stays_plain(top) else CHANNELS_LAST
         try:
-            add_bias(describe(top, layout), top[1], relu=True)
+            add_bias(describe(top, layout), top[1])
             sum_up("dy", top, layout)
         except Unimplemented as error:
             return str(error)
@@ -75,7 +75,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
     def __init__(self, layer: DeconvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.whole = self.forms
-        self.forms = Forms(self.geometry, layer.n_group, bias=False, relu=False, dtype=backend.compute)
+        self.forms = Forms(self.geometry, layer.n_group, bias=False, dtype=backend.compute)
 
     def ready(self) -> None:
         images, _, *image = self.blobs[0].shape
@@ -106,12 +106,10 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         if whole is not None:
             return super()._forward(whole, x, y, self.whole.bias)
         calls = super()._forward(primitive, x, y)
-        if self.layer.bias:
-            return [*calls, *add_bias(y, self.layer.n_filter, self.relu)]
-        return [*calls, *(rectify(y, "y") if self.relu else [])]
+        return [*calls, *(add_bias(y, self.layer.n_filter) if self.layer.bias else [])]
 
     def _in_one(self, primitive: Primitive) -> Primitive | None:
-        """Give the primitive that also adds the bias and applies ReLU, if oneDNN has good code for that."""
+        """Give the primitive that also adds the bias, if oneDNN has good code for that."""
         try:
             whole = self.whole.forward(primitive.memory(dnnl.SOURCE), primitive.memory(dnnl.RESULT))
         except Unimplemented:
@@ -124,10 +122,10 @@ def _turned(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return (*numbers[:-4], numbers[-3], numbers[-4], *numbers[-2:])
 
 
-def add_bias(y: Desc, channels: int, relu: bool) -> list[Call]:
-    """Give the calls that add the bias to `y` where it is, with ReLU behind."""
+def add_bias(y: Desc, channels: int) -> list[Call]:
+    """Give the calls that add the bias to `y` where it is."""
     shape = (1, channels, 1, 1)
-    primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes(relu))
+    primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes())
     before, bias = into("bias", plain(*shape), primitive.memory(dnnl.SOURCE, 1))
     return [*before, call(primitive, {SRC: ("y", y), SRC_1: bias, DST: ("y", y)})]
 

@@ -10,9 +10,10 @@ from nacre_layers.neurons import is_relu
 from nacre_layers.split import SplitLayer
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 from .library import library
-from .primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, reorder
+from .native import ADD, helper
+from .primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, pass_over, reorder
 
 MOST_AXES = 5
 
@@ -79,15 +80,12 @@ class SplitKernel(OnednnKernel, reads=""):
 def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> list[Call]:
     """Add buffers of one layout up, with ReLU behind the last sum."""
     sums = [(names[0], names[1]), *((target, name) for name in names[2:])]
-    last = len(sums) - 1
-    return [
-        call(_addition(desc, relu and place == last), {SRC: (one, desc), SRC_1: (other, desc), DST: (target, desc)})
-        for place, (one, other) in enumerate(sums)
-    ]
-
-
-def _addition(desc: Desc, relu: bool) -> Primitive:
-    return Primitive("binary", library().engine, dnnl.BINARY_ADD, desc, desc, desc, attributes(relu))
+    if helper() is not None:
+        last = len(sums) - 1
+        return [pass_over(ADD, (*pair, target), desc, relu and place == last) for place, pair in enumerate(sums)]
+    addition = Primitive("binary", library().engine, dnnl.BINARY_ADD, desc, desc, desc, attributes())
+    calls = [call(addition, {SRC: (one, desc), SRC_1: (other, desc), DST: (target, desc)}) for one, other in sums]
+    return [*calls, *(rectify(desc, target) if relu else [])]
 
 
 def numbered(name: str, blobs: list[Own | None]) -> dict[str, Array]:

@@ -9,13 +9,7 @@
 
 #include "helper.h"
 
-#if defined(__x86_64__) && defined(__GLIBC__) /* where a loader picks one of several versions */
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
-
-enum { ALONE = 1 << 15 };
+int64_t instructions = ANY;
 
 struct share {
     const struct machine *machine;
@@ -41,14 +35,13 @@ void share_out(const struct machine *machine, const struct operation *op, work_t
         work(op, 0, size, 0);
 }
 
-/* The same for elements: few are done at once, and pieces begin at whole blocks of random numbers. */
-static void spread(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
+void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
     share_out(machine, op, work, size, size > ALONE ? LANES : size);
 }
 
 /* v = momentum v - rate g; w = w + v; gives the sum of w g. */
-WIDE static double move(float *restrict w, const float *restrict g, float *restrict v, int64_t size, float rate,
-                        float momentum) {
+INLINE double move(float *restrict w, const float *restrict g, float *restrict v, int64_t size, float rate,
+                   float momentum) {
     float sums[LANES] = {0};
     double sum = 0;
     int64_t i = 0;
@@ -71,7 +64,7 @@ WIDE static double move(float *restrict w, const float *restrict g, float *restr
 /* The same for all values; some of them have a copy in bf16, which is written along. products[worker] is the sum.
  * pointers: w, g, v, scalars, products, what has a copy, in order; numbers: size, place of the rate, place of the
  * momentum, how many have a copy; values: multiplies the rate. */
-static void update(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+INLINE void update(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     float *w = op->pointers[0], *v = op->pointers[2];
     const float *g = op->pointers[1];
     const double *scalars = op->pointers[3];
@@ -89,14 +82,18 @@ static void update(const struct operation *op, int64_t start, int64_t stop, int6
     ((double *)op->pointers[4])[worker] = sum + move(w + at, g + at, v + at, stop - at, rate, momentum);
 }
 
+VERSIONS(update)
+
 /* g = g + coefficient w. pointers: w, g; numbers: size; values: the coefficient. */
-WIDE static void decay(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+INLINE void decay(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const float *restrict w = op->pointers[0];
     float *restrict g = op->pointers[1];
     float coefficient = (float)op->values[0];
     (void)worker;
     for (int64_t i = start; i < stop; i++) g[i] += w[i] * coefficient;
 }
+
+VERSIONS(decay)
 
 /* A label as a whole number, or -1. */
 static int64_t label_of(const void *labels, int64_t type, int64_t place, int64_t classes) {
@@ -189,7 +186,7 @@ static void dropout(const struct operation *op, int64_t start, int64_t stop, int
 }
 
 /* The same with the elements that were kept: pointers: dy, dx, kept. */
-WIDE static void dropout_gradient(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+INLINE void dropout_gradient(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const float *dy = op->pointers[0];
     float *dx = op->pointers[1];
     const uint8_t *kept = op->pointers[2];
@@ -197,6 +194,8 @@ WIDE static void dropout_gradient(const struct operation *op, int64_t start, int
     (void)worker;
     for (int64_t i = start; i < stop; i++) dx[i] = dy[i] * (kept[i] ? scale : 0);
 }
+
+VERSIONS(dropout_gradient)
 
 /* Runs operations in order; gives the number of the first that fails, counted from 1, or 0. */
 EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *ops, int64_t count) {
@@ -209,13 +208,22 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
             break;
         case UPDATE:
             for (int64_t worker = 0; worker < machine->threads; worker++) ((double *)op->pointers[4])[worker] = 0;
-            spread(machine, op, update, op->numbers[0]);
+            share_elements(machine, op, best_update(), op->numbers[0]);
             break;
-        case DECAY: spread(machine, op, decay, op->numbers[0]); break;
+        case DECAY: share_elements(machine, op, best_decay(), op->numbers[0]); break;
         case LOSS: failed = loss(op); break;
         case LOSS_GRADIENT: loss_gradient(op); break;
-        case DROPOUT: spread(machine, op, dropout, op->numbers[0]); break;
-        case DROPOUT_GRADIENT: spread(machine, op, dropout_gradient, op->numbers[0]); break;
+        case DROPOUT: share_elements(machine, op, dropout, op->numbers[0]); break;
+        case DROPOUT_GRADIENT: share_elements(machine, op, best_dropout_gradient(), op->numbers[0]); break;
+        case RECTIFY: run_rectify(machine, op); break;
+        case GATE: run_gate(machine, op); break;
+        case ADD: run_add(machine, op); break;
+        case SOFTMAX: run_softmax(machine, op); break;
+        case SOFTMAX_GRADIENT: run_softmax_gradient(machine, op); break;
+        case POOL: run_pool(machine, op); break;
+        case POOL_GRADIENT: run_pool_gradient(machine, op); break;
+        case LRN: run_lrn(machine, op); break;
+        case LRN_GRADIENT: run_lrn_gradient(machine, op); break;
         default: failed = run_on_lanes(machine, op);
         }
         if (failed) return place + 1;
@@ -223,5 +231,15 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
     return 0;
 }
 
+/* Says which instructions may be used; gives those of them that there is code for. */
+EXPORT int64_t nacre_use(int64_t most) {
+#if defined(__x86_64__)
+    instructions = most;
+#else
+    (void)most;
+#endif
+    return instructions;
+}
+
 /* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
-EXPORT int64_t nacre_helper_version(void) { return 7; }
+EXPORT int64_t nacre_helper_version(void) { return 8; }

@@ -8,8 +8,10 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT, PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS,
-       FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, SKINNY, SKINNY_DATA, SKINNY_WEIGHTS };
+       FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT,
+       POOL, POOL_GRADIENT, LRN, LRN_GRADIENT };
 enum { LANES = 16 };
+enum { ALONE = 1 << 15 }; /* elements up to which one thread does the work */
 
 struct operation {
     int64_t kind;
@@ -28,11 +30,45 @@ struct machine {
     int64_t threads;
 };
 
+/* Instructions that may be used: what oneDNN uses too, so that one variable tells both. */
+enum { ANY, AVX2, AVX512 };
+extern int64_t instructions;
+
 /* Does the pieces from `start` to `stop` of an operation. */
 typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, int64_t worker);
 
 /* Divides `size` pieces among the threads; a thread's share begins at a multiple of `unit`. */
 void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit);
+
+/* The same for elements: few are done at once, and pieces begin at whole blocks of random numbers. */
+void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size);
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* A work_t once more for each kind of instructions: `best_work()` is the one that may be used. */
+#if defined(__x86_64__)
+#define VERSIONS(work)                                                                                                 \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void work##_on_avx512(                        \
+        const struct operation *op, int64_t start, int64_t stop, int64_t worker) {                                     \
+        work(op, start, stop, worker);                                                                                 \
+    }                                                                                                                  \
+    __attribute__((target("avx2"))) static void work##_on_avx2(const struct operation *op, int64_t start, int64_t stop, \
+                                                               int64_t worker) {                                       \
+        work(op, start, stop, worker);                                                                                 \
+    }                                                                                                                  \
+    static void work##_on_any(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {               \
+        work(op, start, stop, worker);                                                                                 \
+    }                                                                                                                  \
+    static work_t best_##work(void) {                                                                                  \
+        return instructions == AVX512 ? work##_on_avx512 : instructions == AVX2 ? work##_on_avx2 : work##_on_any;      \
+    }
+#else
+#define VERSIONS(work)                                                                                                 \
+    static void work##_on_any(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {               \
+        work(op, start, stop, worker);                                                                                 \
+    }                                                                                                                  \
+    static work_t best_##work(void) { return work##_on_any; }
+#endif
 
 /* Values from `start` to `stop` have a copy in bf16 at `to`. */
 struct copied {
@@ -45,5 +81,16 @@ double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t siz
 
 /* lanes.c: 0, or 1 where this processor cannot do it. */
 int run_on_lanes(const struct machine *machine, const struct operation *op);
+
+/* passes.c, pooling.c, lrn.c */
+void run_rectify(const struct machine *machine, const struct operation *op);
+void run_gate(const struct machine *machine, const struct operation *op);
+void run_add(const struct machine *machine, const struct operation *op);
+void run_softmax(const struct machine *machine, const struct operation *op);
+void run_softmax_gradient(const struct machine *machine, const struct operation *op);
+void run_pool(const struct machine *machine, const struct operation *op);
+void run_pool_gradient(const struct machine *machine, const struct operation *op);
+void run_lrn(const struct machine *machine, const struct operation *op);
+void run_lrn_gradient(const struct machine *machine, const struct operation *op);
 
 #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any, ClassVar
 
 from nacre import Array, Neuron
@@ -11,7 +12,7 @@ from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, unfit
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 from .library import library
 from .primitives import (
     BIAS,
@@ -34,6 +35,7 @@ from .primitives import (
     plain,
     reorder,
     strided,
+    too_large,
 )
 from .record import Copies, recorder
 from .skinny import SkinnyProduct
@@ -54,7 +56,10 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-        return unfit(inputs) or not_plain(layer, inputs)
+        if reason := unfit(inputs) or not_plain(layer, inputs):
+            return reason
+        images, *features = inputs[0].shape
+        return too_large((layer.output_dim, prod(features)), (images, layer.output_dim))
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -111,6 +116,10 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             return ("",)
         return (PRODUCT, GEMM, PACKED, *([FEW] if self.ours.usual else []))
 
+    def by_rule(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+        """Return the ways with that of few images first."""
+        return tuple(sorted(self.ways_of(part, layouts), key=lambda way: way != FEW))
+
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         self.source, self.gradient = ("x", "dx") if self.flat else ("Flat x", "flat dx")
         self.top = "gated" if self.relu else "dy"
@@ -121,8 +130,11 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             return reorder("x", blob, self.source, flat) if part == "flatten" else reorder("flat dx", flat, "dx", blob)
         narrowing = self._narrowing() if part == "forward" and self.shares else []
         if way in (PRODUCT, FEW):
-            return [*narrowing, *getattr(self, f"_{part}_{'product' if way == PRODUCT else 'of_few'}")()]
-        return [*narrowing, *getattr(self, f"_{part}")(plain if way == GEMM else free)]
+            calls = getattr(self, f"_{part}_{'product' if way == PRODUCT else 'of_few'}")()
+        else:
+            calls = getattr(self, f"_{part}")(plain if way == GEMM else free)
+        behind = rectify(self.y) if part == "forward" and self.relu and way != FEW else []
+        return [*narrowing, *calls, *behind]
 
     def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
         """Describe the bottom as it lies, and flattened."""
@@ -137,7 +149,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         outputs, features = self.parameters[0].shape
         turned = strided((features, outputs), (1, features), self.dtype)
         bias = None if self.bias is None else self.row
-        primitive = Primitive("matmul", library().engine, self.x, turned, bias, self.y, attributes(self.relu))
+        primitive = Primitive("matmul", library().engine, self.x, turned, bias, self.y, attributes())
         narrowing, (weight, _) = self._weight(self.narrow)
         buffers = {SRC: (self.source, self.x), WEIGHT: (weight, turned), DST: ("y", self.y)}
         return [*narrowing, call(primitive, {**buffers, **({BIAS: ("bias", self.row)} if bias else {})})]
@@ -196,7 +208,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     def _hint(self, laid: Laid) -> Primitive:
         return Primitive(
             "inner_product_forward", library().engine, dnnl.FORWARD_TRAINING,
-            self.x, laid(*self.parameters[0].shape, dtype=self.dtype), self.bias, self.y, attributes(self.relu),
+            self.x, laid(*self.parameters[0].shape, dtype=self.dtype), self.bias, self.y, attributes(),
         )  # fmt: skip
 
     def _forward(self, laid: Laid) -> list[Call]:

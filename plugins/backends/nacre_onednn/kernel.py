@@ -12,6 +12,7 @@ from nacre import Array, LayerState, Own
 from . import library as dnnl
 from .lanes import packing
 from .library import Unimplemented, library
+from .native import GATE, RECTIFY, helper
 from .primitives import (
     BLOCKED,
     CHANNELS_LAST,
@@ -21,6 +22,7 @@ from .primitives import (
     IN_ORDER,
     PLAIN,
     SRC,
+    SRC_1,
     Buffer,
     Call,
     Desc,
@@ -30,6 +32,8 @@ from .primitives import (
     call,
     describe,
     into,
+    pass_over,
+    too_large,
 )
 from .record import Copies, aligned, recorder, sizes_of
 
@@ -40,17 +44,23 @@ Layouts = Callable[[Own], str]
 
 def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Desc:
     """Describe how a blob lies; one of single pixels lies in every layout, so it is described like the one `beside`."""
-    layout = layouts(blob)
+    return describe(blob.shape, layout_beside(blob, layouts, beside), blob.dtype)
+
+
+def layout_beside(blob: Own, layouts: Layouts, beside: Own | None) -> str:
+    """Give the layout of a blob; of one of single pixels that of the one `beside`."""
     if beside is not None and blob.shape[2:] == (1, 1) and len(beside.shape) == 4:
-        layout = unpadded(blob.shape, layouts(beside))
-    return describe(blob.shape, layout, blob.dtype)
+        return unpadded(blob.shape, layouts(beside))
+    return layouts(blob)
 
 
 def unfit(inputs: list[Any], count: int = 1) -> str | None:
     """Give the reason why no kernel here serves these bottoms, or None."""
     if len(inputs) != count:
         return "serves one bottom"
-    return None if inputs[0].dtype == "float32" else f"serves a bottom of float32, not {inputs[0].dtype}"
+    if inputs[0].dtype != "float32":
+        return f"serves a bottom of float32, not {inputs[0].dtype}"
+    return too_large(inputs[0].shape)
 
 
 FEW = 4
@@ -74,6 +84,11 @@ def unpadded(shape: tuple[int, ...], layout: str) -> str:
     return CHANNELS_LAST if layout == BLOCKED and shape[1] % block() else layout
 
 
+def side_by_side(shape: tuple[int, ...], layout: str) -> int:
+    """Give how many channels of a pixel lie side by side in images of a layout."""
+    return {CHANNELS_LAST: shape[1], BLOCKED: block()}.get(layout, 1)
+
+
 class OnednnKernel(LayerState, dtypes=("float32",)):
     """A kernel whose passes are lists of calls, made of parts such as "forward", "weights" and "data".
 
@@ -92,6 +107,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         self.layer_name = getattr(layer, "name", type(layer).__name__)
         self.keeps = self.phase in ("test", "predict")
         self.taken: dict[str, list[Call]] = {}
+        self.ways: dict[str, str] = {}
         self.own: dict[str, Array] = {}
         self.calls: dict[str, list[Call]] = {}
 
@@ -104,6 +120,10 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
         """Give the ways in which a part can be computed."""
         return ("",)
+
+    def by_rule(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+        """Return the ways in the order in which they are taken where none may be timed."""
+        return self.ways_of(part, layouts)
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         """Give the calls of a part.
@@ -145,17 +165,17 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
             recorder(self.backend).scratch.reserve(sizes_of(calls, there))
 
     def make_first(self, part: str, layouts: Layouts, way: str | None = None) -> list[Call]:
-        """Make a part in this way, or in the first that there is, and take it.
+        """Make a part in this way, or in the first that there is by the rule, and take it.
 
         Raises:
             Unimplemented: oneDNN has no good code for it.
         """
-        for one in self.ways_of(part, layouts) if way is None else (way,):
+        for one in self.by_rule(part, layouts) if way is None else (way,):
             try:
                 calls = self.make(part, one, layouts)
             except Unimplemented:
                 continue
-            self.taken[part] = calls
+            self.taken[part], self.ways[part] = calls, one
             return calls
         raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{part}' in these layouts")
 
@@ -187,6 +207,8 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
 def gate(desc: Desc, into: str) -> list[Call]:
     """Give the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
+    if helper() is not None:
+        return [pass_over(GATE, ("y", "dy", into), desc)]
     zero = ctypes.c_float(0)
     engine = library().engine
     hint = Primitive(
@@ -198,13 +220,12 @@ def gate(desc: Desc, into: str) -> list[Call]:
     return [call(backward, {DST: ("y", desc), DIFF_DST: ("dy", desc), DIFF_SRC: (into, desc)})]
 
 
-def rectify(desc: Desc, source: str = "x") -> list[Call]:
-    """Give y = max(0, x), where x may be y."""
-    zero = ctypes.c_float(0)
-    forward = Primitive(
-        "eltwise_forward", library().engine, dnnl.FORWARD_TRAINING, dnnl.RELU, desc, desc, zero, zero, attributes()
-    )
-    return [call(forward, {SRC: (source, desc), DST: ("y", desc)})]
+def rectify(desc: Desc, source: str = "y") -> list[Call]:
+    """Give y = max(0, x), where x may be y. A NaN stays, which it does not in any ReLU of oneDNN's."""
+    if helper() is not None:
+        return [pass_over(RECTIFY, (source, "y"), desc)]
+    largest = Primitive("binary", library().engine, dnnl.BINARY_MAX, desc, desc, desc, attributes())
+    return [call(largest, {SRC: ("Zeros", desc), SRC_1: (source, desc), DST: ("y", desc)})]
 
 
 def make_ones(backend: Any, count: int, dtype: str = "float32") -> Array:

@@ -325,9 +325,6 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
     }
 }
 
-/* Whether the processor has what these need; bf16 is known to oneDNN. */
-EXPORT int64_t nacre_has_lanes(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"); }
-
 #else
 
 double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
@@ -339,7 +336,5 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
     (void)machine, (void)op;
     return 1;
 }
-
-EXPORT int64_t nacre_has_lanes(void) { return 0; }
 
 #endif

@@ -41,18 +41,44 @@ def decide(
     """Give the blobs of a net their layouts, and its kernels their ways.
 
     Whatever is decided goes into `plan`; what it has decided already is followed, as far as this library can. Else
-    the plan is the one that was kept for such a net on such a machine.
+    the plan is the one that was kept for such a net on such a machine. That of a deterministic net comes from rules.
     """
     if kernels and not _follow(kernels, plan):
-        kept = Kept(key_of(kernels, machine))
-        found = kept.read()
-        if not _follow(kernels, found):
-            found = _fastest(kernels, blobs)
-            kept.write(found)
+        if kernels[0].backend.deterministic:
+            found = _by_rule(kernels)
+        else:
+            found = _kept_or_fastest(kernels, blobs, machine)
         plan.clear()
         plan.update(found)
     for blob in blobs:
         blob.layout = layout_of(blob.shape, plan.get("layout", CHANNELS_LAST))
+
+
+def _by_rule(kernels: Sequence[OnednnKernel]) -> dict[str, Any]:
+    """Let kernels take the first layout and the first ways that there are: the same at every start."""
+    for candidate in CANDIDATES:
+        if _follow(kernels, {"layout": candidate}):
+            ways = {kernel.layer_name: dict(kernel.ways) for kernel in kernels if any(kernel.ways.values())}
+            return {"layout": candidate, "ways": ways}
+    raise _cannot_run(kernels)
+
+
+def _cannot_run(kernels: Sequence[OnednnKernel]) -> NacreError:
+    names = ", ".join(kernel.layer_name for kernel in kernels)
+    return NacreError(
+        f"oneDNN {library().version} cannot run {names} on one another's blobs", "take another backend, such as numpy"
+    )
+
+
+def _kept_or_fastest(
+    kernels: Sequence[OnednnKernel], blobs: Sequence[Own], machine: Mapping[str, Any]
+) -> dict[str, Any]:
+    kept = Kept(key_of(kernels, machine))
+    found = kept.read()
+    if not _follow(kernels, found):
+        found = _fastest(kernels, blobs)
+        kept.write(found)
+    return found
 
 
 def _tried(candidate: str) -> Layouts:
@@ -108,8 +134,7 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
                     taken[candidate].append((kernel, part, best))
     seconds, layout = _clearly_least([(total, candidate) for candidate, total in totals.items()])
     if seconds == inf:
-        names = ", ".join(kernel.layer_name for kernel in kernels)
-        raise NacreError(f"oneDNN {library().version} cannot run {names} on one another's blobs")
+        raise _cannot_run(kernels)
     ways: dict[str, dict[str, str]] = {}
     for kernel, part, trial in taken[layout]:
         kernel.taken[part] = trial.calls

@@ -32,6 +32,9 @@ INSTRUCTIONS = {
 
 SPINS = "4000"
 SUCCESS, UNIMPLEMENTED = 0, 3
+TOLD = {1: "there is not enough memory", 2: "its arguments make no sense together", 3: "it has no code for this"}
+"""What a status means to a person."""
+
 BFLOAT16, FLOAT32 = 2, 3
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 0xA
@@ -40,7 +43,7 @@ RELU_OF_RESULT, TANH_OF_RESULT, ELU_OF_RESULT, LOGISTIC_OF_RESULT = 0x100, 0x101
 NORM_GIVEN, NORM_SCALE, NORM_SHIFT, NORM_RELU = 1, 2, 4, 8
 LRN_ACROSS, LRN_WITHIN = 0xAFF, 0xBFF
 SOFTMAX = 0x30000
-BINARY_ADD = 0x1FFF0
+BINARY_ADD, BINARY_MAX = 0x1FFF0, 0x1FFF2
 POOLING_MAX, POOLING_ALL, POOLING_INSIDE = 0x1FF, 0x2FF, 0x3FF
 SCRATCHPAD_OF_USER = 1
 ANY, BLOCKED_8, BLOCKED_16, CHANNELS_LAST = 1, 102, 78, 22
@@ -130,7 +133,8 @@ class Library:
         status = getattr(self.functions, f"dnnl_{name}")(*arguments)
         if status == SUCCESS:
             return
-        raise (Unimplemented if status == UNIMPLEMENTED else NacreError)(f"oneDNN's {name} gave status {status}")
+        told = f"oneDNN {self.version} refused '{name}': {TOLD.get(status, 'something went wrong in it')}"
+        raise (Unimplemented if status == UNIMPLEMENTED else NacreError)(told)
 
     def set_threads(self, count: int) -> int:
         """Let the calling thread's parallel regions have so many threads; give how many they had."""

@@ -1,98 +1,47 @@
-"""LRN of images, across channels and within them."""
+"""LRN of images, across channels and within them, by the helper: oneDNN's serves few windows, and few processors."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
+from nacre.threads import number_of_threads
 from nacre_layers.lrn import LRNLayer, window_axes
 
-from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain, unfit
-from .library import Unimplemented, library
-from .primitives import (
-    CHANNELS_LAST,
-    DIFF_DST,
-    DIFF_SRC,
-    DST,
-    PLAIN,
-    SPACE,
-    SRC,
-    Call,
-    Desc,
-    Primitive,
-    attributes,
-    call,
-    describe,
-    into,
-    out_of,
-)
+from .kernel import Layouts, OnednnKernel, describe_blob, side_by_side, unfit
+from .native import LRN, LRN_GRADIENT, MISSING, helper
+from .primitives import Call, HelperCall, of_type
 
 
 class LRNKernel(OnednnKernel, reads="inputs"):
-    """LRN of images whose channels are axis 1; forward notes what divides."""
+    """LRN of images whose channels are axis 1."""
 
     @classmethod
     def supports(cls, layer: LRNLayer, inputs: list[Any]) -> str | None:
+        if helper() is None:
+            return MISSING
         if reason := unfit(inputs):
             return reason
-        shape = inputs[0].shape
-        if len(shape) != 4 or layer.axis not in (1, -3):
+        if len(inputs[0].shape) != 4 or layer.axis not in (1, -3):
             return "serves images with two axes, and the channels before them"
-        window_axes(layer, shape)
-        # oneDNN 3.2 takes even windows for shorter ones; across channels it crashes at 1 and is wrong from 7 on
-        served = layer.kernel in (3, 5) if layer.mode == "across" else layer.kernel % 2
-        if not served:
-            return f"serves odd windows, of 3 or 5 across channels, not kernel={layer.kernel}"
-        try:
-            Forms(layer).backward(describe(shape, PLAIN if stays_plain(shape) else CHANNELS_LAST))
-        except Unimplemented as error:
-            return str(error)
         return None
 
     def __init__(self, layer: LRNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.forms = Forms(layer)
         self.blobs = [backend.blob(inputs[0].shape)]
+        self.cells = layer.kernel ** len(window_axes(layer, inputs[0].shape))
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        outer = describe_blob(self.inputs[0], layouts)
-        inner = self._inner(outer)
-        before, source = into("x", outer, inner)
-        keeps = {}
-        trained = "data" in self.parts()
-        forward = self.forms.forward(inner, trained)
-        if trained and (space := forward.memory(dnnl.WORKSPACE)).bytes:
-            keeps = {SPACE: ("Norms", space)}
-        if part == "forward":
-            result, after = out_of("y", outer, inner)
-            return [*before, call(forward, {SRC: source, DST: result, **keeps}), *after]
-        more, top = into("dy", outer, inner)
-        result, after = out_of("dx", outer, inner)
-        backward = self.forms.backward(inner)
-        return [*before, *more, call(backward, {SRC: source, DIFF_DST: top, DIFF_SRC: result, **keeps}), *after]
-
-    def _inner(self, outer: Desc) -> Desc:
-        """Give the layout that is computed in: channels last where oneDNN lacks code for that of the blobs."""
-        try:
-            self.forms.backward(outer)
-        except Unimplemented:
-            return describe(self.inputs[0].shape, CHANNELS_LAST, self.inputs[0].dtype)
-        return outer
-
-
-class Forms:
-    """The primitives of an LRN."""
-
-    def __init__(self, layer: LRNLayer) -> None:
-        self.number = dnnl.LRN_ACROSS if layer.mode == "across" else dnnl.LRN_WITHIN
-        numbers = map(ctypes.c_float, (layer.scale, layer.power, layer.shift))
-        self.rest = (ctypes.c_int64(layer.kernel), *numbers)
-
-    def forward(self, x: Desc, trained: bool = True) -> Primitive:
-        kind = dnnl.FORWARD_TRAINING if trained else dnnl.FORWARD_INFERENCE
-        return Primitive("lrn_forward", library().engine, kind, self.number, x, x, *self.rest, attributes())
-
-    def backward(self, x: Desc) -> Primitive:
-        hint = self.forward(x).desc
-        return Primitive("lrn_backward", library().engine, self.number, x, x, x, *self.rest, hint, attributes())
+        x, layer, workers = self.inputs[0], self.layer, number_of_threads()
+        _, channels, rows, columns = x.shape
+        side = side_by_side(x.shape, layouts(x))
+        width, within = columns * side, layer.mode == "within"
+        most = (max(rows, columns) if within else channels) - 1  # what lies beyond is 0
+        down, up = min((layer.kernel - 1) // 2, most), min(layer.kernel // 2, most)
+        if not within:  # as lrn.c has it
+            room = 4 * channels + 2 * (down + up)
+        else:
+            room = 2 * width if part == "forward" else 2 * rows * width + width
+        kind, names = (LRN, ("x", "y")) if part == "forward" else (LRN_GRADIENT, ("x", "dy", "dx"))
+        buffers = {**dict.fromkeys(names, describe_blob(x, layouts).bytes), "lrn": 4 * room * workers}
+        numbers = of_type(x.dtype == "bf16", *x.shape, side, down, up, int(within))
+        return [HelperCall(buffers, kind, numbers, workers, (layer.scale / self.cells, layer.shift, layer.power))]

@@ -1,18 +1,26 @@
-"""The helper, where it was compiled: see helper.c, lanes.c and winograd.c, and hatch_build.py which compiles them."""
+"""The helper, where it was compiled: see helper.c and the C files beside it, and hatch_build.py which compiles them."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .library import OPENMP, library
+from nacre import NacreError
 
-VERSION = 7
+from .library import OPENMP, find, library
+
+VERSION = 8
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
 PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
 SKINNY, SKINNY_DATA, SKINNY_WEIGHTS = range(14, 17)
+RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT, POOL, POOL_GRADIENT, LRN, LRN_GRADIENT = range(17, 26)
+AVX2, AVX512 = 1, 2
+"""Instructions that the helper may use."""
+NARROW_PLACE = 15
+"""Of the numbers of operations from RECTIFY on: whether blobs are of bf16."""
 LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}
 MISSING = "needs the native helper, which was not compiled when nacre was built"
 
@@ -27,6 +35,20 @@ class Operation(ctypes.Structure):
         ("values", ctypes.c_double * 4),
         ("workers", ctypes.c_int64),
     )
+
+
+def operation(
+    kind: int, pointers: Sequence[int | None], numbers: Sequence[int], values: Sequence[float] = (), workers: int = 0
+) -> Operation:
+    """Return an operation.
+
+    Raises:
+        NacreError: a number does not fit into the 64 bits that it has.
+    """
+    for number in numbers:
+        if not -(1 << 63) <= number < 1 << 63:
+            raise NacreError(f"a size of {number} is more than a processor can count")
+    return Operation(kind, tuple(pointers), tuple(numbers), tuple(values), workers)
 
 
 class Machine(ctypes.Structure):
@@ -48,18 +70,29 @@ def helper() -> Any:
     path = Path(__file__).with_name("_helper.so")
     try:
         found = ctypes.CDLL(str(path))
-        for function in (found.nacre_helper_version, found.nacre_run, found.nacre_has_lanes):
+        for function in (found.nacre_helper_version, found.nacre_run, found.nacre_use):
             function.restype = ctypes.c_int64
-        return found if found.nacre_helper_version() == VERSION else None
     except (OSError, AttributeError):
         return None
+    if found.nacre_helper_version() != VERSION:
+        return None
+    found.nacre_use(ctypes.c_int64(most_instructions()))
+    return found
+
+
+def most_instructions() -> int:
+    """Give the helper's number of the instructions that oneDNN uses, which ONEDNN_MAX_CPU_ISA may keep to fewer."""
+    here, _ = find()
+    if here is None:
+        return 0
+    return AVX512 if here.wide else AVX2 * (here.instructions == "AVX2")
 
 
 @cache
 def has_lanes() -> bool:
-    """Say whether there is a helper, and the processor has what lanes.c needs."""
+    """Say whether there is a helper, and it may use what lanes.c needs."""
     native = helper()
-    return native is not None and bool(native.nacre_has_lanes())
+    return native is not None and native.nacre_use(ctypes.c_int64(most_instructions())) == AVX512
 
 
 def machine(threads: int) -> Machine:

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, ClassVar
 
 from nacre import Neuron
+from nacre.threads import number_of_threads
 from nacre_layers.neurons import is_relu
 from nacre_layers.pooling import Axis, Max, Mean, PoolingLayer, pooled_axes
 
 from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, stays_plain, unfit
+from .kernel import (
+    Layouts,
+    OnednnKernel,
+    describe_blob,
+    gate,
+    layout_beside,
+    rectify,
+    side_by_side,
+    stays_plain,
+    unfit,
+)
 from .library import Unimplemented, library
+from .native import MISSING, POOL, POOL_GRADIENT, helper
 from .primitives import (
     CHANNELS_LAST,
     DIFF_DST,
     DIFF_SRC,
     DST,
     PLAIN,
-    SPACE,
     SRC,
     Call,
     Desc,
+    HelperCall,
     Primitive,
     attributes,
     call,
     describe,
     dims,
+    of_type,
+    too_large,
 )
 
 
@@ -46,8 +61,15 @@ def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:
     return dnnl.POOLING_ALL if pooling.divide_by == "kernel" or within else None
 
 
+MOST_BYTES = 1 << 8
+"""Cells of a window whose numbers are bytes."""
+
+
 class PoolingKernel(OnednnKernel, reads=""):
-    """Max and mean pooling, with ReLU behind it; of equal maxima the first gets the gradient, as forward has noted."""
+    """Max and mean pooling, with ReLU behind it; of equal maxima the first gets the gradient, as forward has noted.
+
+    Max pooling is the helper's: oneDNN's passes over a NaN.
+    """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "data")}
 
@@ -64,9 +86,11 @@ class PoolingKernel(OnednnKernel, reads=""):
         number = algorithm(layer, axes)
         if number is None:
             return f"serves Max, and Mean where oneDNN divides by the same cells, not {layer.pooling!r}"
-        forms = Forms(shape, axes, number, is_relu(layer.neuron))
+        if number == dnnl.POOLING_MAX:
+            return MISSING if helper() is None else too_large([axis.kernel for axis in axes])
         layout = PLAIN if stays_plain(shape) else CHANNELS_LAST
         try:
+            forms = Forms(shape, axes, number)
             forms.backward(describe(shape, layout), describe(forms.top, layout))
         except Unimplemented as error:
             return str(error)
@@ -76,9 +100,10 @@ class PoolingKernel(OnednnKernel, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         shape = inputs[0].shape
         axes = pooled_axes(layer, shape)
-        self.relu = is_relu(layer.neuron)
-        self.forms = Forms(shape, axes, algorithm(layer, axes) or 0, self.relu)
-        self.blobs = [backend.blob(self.forms.top)]
+        self.relu, self.axes = is_relu(layer.neuron), axes
+        number = algorithm(layer, axes)
+        self.mean = None if number in (None, dnnl.POOLING_MAX) else Forms(shape, axes, number)
+        self.blobs = [backend.blob((*shape[:2], *(axis.windows for axis in axes)))]
         if self.relu:
             self.reads = "blobs"
 
@@ -94,22 +119,51 @@ class PoolingKernel(OnednnKernel, reads=""):
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
         if part == "gate":
             return gate(y, "gated")
-        trained = "data" in self.parts()
-        forward = self.forms.forward(x, y, trained)
-        keeps = {}
-        if trained and self.forms.number == dnnl.POOLING_MAX:
-            keeps = {SPACE: ("Winners", forward.memory(dnnl.WORKSPACE))}
-        if part == "forward":
-            return [call(forward, {SRC: ("x", x), DST: ("y", y), **keeps})]
         above = "gated" if self.relu else "dy"
-        return [call(self.forms.backward(x, y), {DIFF_DST: (above, y), DIFF_SRC: ("dx", x), **keeps})]
+        if self.mean is None:
+            side = side_by_side(bottom.shape, layout_beside(bottom, layouts, top))
+            return [self._largest(x, y, side) if part == "forward" else self._to_largest(x, y, side, above)]
+        if part == "forward":
+            trained = "data" in self.parts()
+            pooling = call(self.mean.forward(x, y, trained), {SRC: ("x", x), DST: ("y", y)})
+            return [pooling, *(rectify(y) if self.relu else [])]
+        return [call(self.mean.backward(x, y), {DIFF_DST: (above, y), DIFF_SRC: ("dx", x)})]
+
+    def _largest(self, x: Desc, y: Desc, side: int) -> Call:
+        """Give the call that finds the largest numbers, and notes their cells where somebody will ask."""
+        winners = "Winners" if "data" in self.parts() else ""
+        return HelperCall({"x": x.bytes, "y": y.bytes, winners: self._winners}, POOL, self._numbers(side))
+
+    def _to_largest(self, x: Desc, y: Desc, side: int, above: str) -> Call:
+        """Give the call that brings the gradient `above` of y to the cells that are noted."""
+        workers = number_of_threads()
+        row, size = "row" if self.inputs[0].dtype == "bf16" else "", 4 * side * self.axes[1].length
+        buffers = {above: y.bytes, "dx": x.bytes, "Winners": self._winners, row: size * workers}
+        return HelperCall(buffers, POOL_GRADIENT, self._numbers(side), workers if row else 0)
+
+    @property
+    def _in_bytes(self) -> bool:
+        return prod(axis.kernel for axis in self.axes) <= MOST_BYTES
+
+    @property
+    def _winners(self) -> int:
+        """Bytes in which all cells that win are noted."""
+        return self.blobs[0].size * (1 if self._in_bytes else 4)
+
+    def _numbers(self, side: int) -> tuple[int, ...]:
+        """Give the numbers of pooling.c."""
+        (images, channels, *image), top = self.inputs[0].shape, self.blobs[0].shape
+        steps = [axis.stride if axis.windows > 1 else 1 for axis in self.axes]
+        sizes = (*(axis.kernel for axis in self.axes), *steps, *(axis.pad for axis in self.axes))
+        there = (images * channels // side, *image, side, *top[2:], *sizes, int(self.relu), int(self._in_bytes))
+        return of_type(self.inputs[0].dtype == "bf16", *there)
 
 
 class Forms:
     """The primitives of a pooling of one shape."""
 
-    def __init__(self, shape: tuple[int, ...], axes: list[Axis], number: int, relu: bool) -> None:
-        self.shape, self.number, self.relu = shape, number, relu
+    def __init__(self, shape: tuple[int, ...], axes: list[Axis], number: int) -> None:
+        self.number = number
         self.top = (*shape[:2], *(axis.windows for axis in axes))
         ends = [max(0, (one.windows - 1) * one.stride + one.kernel - one.length - one.pad) for one in axes]
         self.sizes = (
@@ -122,7 +176,7 @@ class Forms:
 
     def forward(self, x: Desc, y: Desc, trained: bool = True) -> Primitive:
         kind = dnnl.FORWARD_TRAINING if trained else dnnl.FORWARD_INFERENCE
-        return self._make("forward", [kind], x, y, attributes(self.relu))
+        return self._make("forward", [kind], x, y, attributes())
 
     def backward(self, x: Desc, y: Desc) -> Primitive:
         return self._make("backward", [], x, y, self.forward(x, y).desc, attributes())

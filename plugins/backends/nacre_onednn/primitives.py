@@ -6,11 +6,12 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import prod
 from typing import Any
 
 from . import library as dnnl
 from .library import Argument, Unimplemented, library
-from .native import PRIMITIVE, Operation
+from .native import NARROW_PLACE, PRIMITIVE, Operation, operation
 
 MOST_AXES = 12
 
@@ -58,8 +59,39 @@ class Desc(Handle):
     __hash__ = None  # type: ignore[assignment] # equal ones may be different objects
 
 
+MOST = (1 << 31) - 1
+"""The longest axis, and the most numbers of a blob: oneDNN counts many things in 32 bits, and crashes beyond."""
+
+
+def too_large(*shapes: Sequence[int]) -> str | None:
+    """Return why a blob of one of these shapes cannot be handed to oneDNN or to the helper, or None."""
+    for shape in shapes:
+        if min(shape, default=1) < 1:
+            return f"serves no blobs without numbers, such as one of shape {tuple(shape)}"
+        if prod(shape) > MOST:
+            return f"serves blobs of up to {MOST} numbers, not of shape {tuple(shape)}"
+    return None
+
+
+def lengths(shape: Sequence[int]) -> Any:
+    """Return the lengths of a blob's axes as `dnnl_dims_t`: every shape that a foreign call sees comes through here.
+
+    Raises:
+        Unimplemented: a blob of this shape is too large for oneDNN.
+    """
+    if reason := too_large(shape):
+        raise Unimplemented(reason)
+    return dims(shape)
+
+
 def dims(numbers: Sequence[int]) -> Any:
-    """Give `dnnl_dims_t`."""
+    """Return sizes, such as strides and padding, as `dnnl_dims_t`.
+
+    Raises:
+        Unimplemented: one of them is too large for oneDNN.
+    """
+    if not 0 <= min(numbers, default=0) <= max(numbers, default=0) <= MOST:
+        raise Unimplemented(f"serves sizes from 0 to {MOST}, not {tuple(numbers)}")
     return (ctypes.c_int64 * MOST_AXES)(*numbers)
 
 
@@ -71,7 +103,7 @@ def tagged(shape: tuple[int, ...], tag: int, dtype: str = "float32") -> Desc:
     """Describe numbers of a type and shape in the layout of a format tag."""
     handle = ctypes.c_void_p()
     library().call(
-        "memory_desc_create_with_tag", ctypes.byref(handle), len(shape), dims(shape), TYPES[dtype], ctypes.c_int(tag)
+        "memory_desc_create_with_tag", ctypes.byref(handle), len(shape), lengths(shape), TYPES[dtype], ctypes.c_int(tag)
     )
     return Desc(handle)
 
@@ -93,7 +125,7 @@ def strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str = "floa
         "memory_desc_create_with_strides",
         ctypes.byref(handle),
         len(shape),
-        dims(shape),
+        lengths(shape),
         TYPES[dtype],
         dims(strides),
     )
@@ -125,30 +157,23 @@ Buffer = tuple[str, Desc]
 
 
 class Attributes(Handle):
-    """What is asked of a primitive beside its work: scratch memory from us, and ReLU behind it."""
+    """What is asked of a primitive beside its work: scratch memory from us. ReLU is not: oneDNN's passes over a NaN."""
 
     kind = "primitive_attr"
 
-    def __init__(self, relu: bool = False) -> None:
+    def __init__(self) -> None:
         here = library()
         handle = ctypes.c_void_p()
         here.call("primitive_attr_create", ctypes.byref(handle))
         super().__init__(handle)
         # oneDNN's own scratch memory belongs to the thread that made a primitive, not to the one that runs it
         here.call("primitive_attr_set_scratchpad_mode", handle, dnnl.SCRATCHPAD_OF_USER)
-        if relu:
-            posts = ctypes.c_void_p()
-            here.call("post_ops_create", ctypes.byref(posts))
-            zero = ctypes.c_float(0)
-            here.call("post_ops_append_eltwise", posts, dnnl.RELU, zero, zero)
-            here.call("primitive_attr_set_post_ops", handle, posts)
-            here.functions.dnnl_post_ops_destroy(posts)
 
 
 @cache
-def attributes(relu: bool = False) -> Attributes:
+def attributes() -> Attributes:
     """Give the attributes of a primitive."""
-    return Attributes(relu)
+    return Attributes()
 
 
 class _PrimitiveDesc(Handle):
@@ -254,31 +279,46 @@ class PrimitiveCall(Call):
         for argument, number, memory in zip(arguments, self.buffers, memories, strict=True):
             argument.number, argument.memory = number, memory.handle.value
         pointers = (self.primitive.made.value, ctypes.addressof(arguments))
-        return Operation(PRIMITIVE, pointers, (len(arguments),)), (self, arguments, memories)
+        return operation(PRIMITIVE, pointers, (len(arguments),)), (self, arguments, memories)
 
 
 @dataclass
 class HelperCall(Call):
     """An operation of the helper on `buffers`, {name: bytes} in the order of its pointers; without a name, none.
 
-    `workers` is the number of threads that there is scratch memory for, where each needs its own.
+    `workers` is the number of threads that there is scratch memory for, where each needs its own. `pointers` are the
+    names in their order where one comes twice.
     """
 
     buffers: Mapping[str, int]
     kind: int
     numbers: Sequence[int] = ()
     workers: int = 0
+    values: Sequence[float] = ()
+    pointers: Sequence[str] = ()
 
     @property
     def info(self) -> str:
-        return f"helper: {self.kind} {tuple(self.numbers)}"
+        return f"helper: {self.kind} {(*self.numbers, *self.values, *self.pointers)}"
 
     def sizes(self) -> dict[str, int]:
         return {name: size for name, size in self.buffers.items() if name}
 
     def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
-        pointers = tuple(addresses[name] if name else None for name in self.buffers)
-        return Operation(self.kind, pointers, tuple(self.numbers), workers=self.workers), self
+        pointers = tuple(addresses[name] if name else None for name in self.pointers or self.buffers)
+        return operation(self.kind, pointers, self.numbers, self.values, self.workers), self
+
+
+def pass_over(kind: int, pointers: Sequence[str], desc: Desc, *numbers: int) -> Call:
+    """Give an operation of the helper on all elements of blobs that lie alike."""
+    size = prod(desc.shape)
+    sizes = dict.fromkeys(pointers, desc.bytes)
+    return HelperCall(sizes, kind, of_type(desc.bytes < 4 * size, size, *numbers), pointers=pointers)
+
+
+def of_type(narrow: bool, *numbers: int) -> tuple[int, ...]:
+    """Give the numbers of an operation of the helper that is for float32 and for bf16."""
+    return (*numbers, *[0] * (NARROW_PLACE - len(numbers)), int(narrow))
 
 
 def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:

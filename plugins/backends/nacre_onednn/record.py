@@ -14,7 +14,7 @@ from nacre.backend import Scalars
 from nacre.parameter import Storage
 
 from .library import library
-from .native import PRIMITIVE, Operation, helper, machine
+from .native import PRIMITIVE, Operation, helper, machine, operation
 from .primitives import Call
 
 MOST_SCALARS = 64
@@ -34,8 +34,8 @@ class Record:
 
     def add_call(self, call: Call, addresses: Mapping[str, int], alive: Sequence[Any]) -> None:
         """Add a call of a primitive on buffers at these addresses."""
-        operation, more = call.bound(addresses)
-        self.operations.append(operation)
+        made, more = call.bound(addresses)
+        self.operations.append(made)
         self.names.append(call.info)
         self.alive += [more, *alive]
 
@@ -49,10 +49,10 @@ class Record:
     ) -> None:
         """Add an operation of the helper; `refusal` raises where the operation fails."""
         addresses = [one if isinstance(one, int) else one.ctypes.data for one in pointers]
-        operation = Operation(kind, tuple(addresses), tuple(numbers), tuple(values))
+        made = operation(kind, addresses, numbers, values)
         if refusal is not None:
             self.refusals[len(self.operations)] = refusal
-        self.operations.append(operation)
+        self.operations.append(made)
         self.names.append(f"helper: {kind}")
         self.alive += pointers
 

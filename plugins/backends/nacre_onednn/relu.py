@@ -11,7 +11,7 @@ from .primitives import Call
 
 
 class ReLUKernel(OnednnKernel, reads="blobs"):
-    """y = max(0, x), and the gradient from y; in place where the net says so."""
+    """y = max(0, x), a NaN staying one, and the gradient from y; in place where the net says so."""
 
     @classmethod
     def supports(cls, layer: ReLU, inputs: list[Any]) -> str | None:
@@ -27,4 +27,4 @@ class ReLUKernel(OnednnKernel, reads="blobs"):
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         desc = describe_blob(self.blobs[0], layouts)
-        return rectify(desc) if part == "forward" else gate(desc, "dx")
+        return rectify(desc, "x") if part == "forward" else gate(desc, "dx")

@@ -1,0 +1,33 @@
+/* Numbers of float32 or of bf16, whichever a constant says, and blobs of images in any layout. */
+
+#ifndef NACRE_NARROW_H
+#define NACRE_NARROW_H
+
+#include <string.h>
+
+#include "helper.h"
+
+INLINE float get(const void *numbers, int64_t place, const int narrow) {
+    if (!narrow) return ((const float *)numbers)[place];
+    uint32_t bits = (uint32_t)((const uint16_t *)numbers)[place] << 16;
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+/* Rounds to the nearest, of two to the even one; a NaN stays one. */
+INLINE void put(void *numbers, int64_t place, float number, const int narrow) {
+    if (!narrow) {
+        ((float *)numbers)[place] = number;
+        return;
+    }
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    ((uint16_t *)numbers)[place] = (uint16_t)(number == number ? rounded : (bits >> 16 | 0x40));
+}
+
+static inline int64_t at_least(int64_t one, int64_t other) { return one > other ? one : other; }
+static inline int64_t at_most(int64_t one, int64_t other) { return one < other ? one : other; }
+
+#endif

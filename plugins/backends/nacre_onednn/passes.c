@@ -1,0 +1,116 @@
+/* What goes over a blob once, in float32 or in bf16: ReLU and sums, where a NaN stays one as it does in NumPy, which cannot be
+ * said of all of oneDNN's; and softmax. numbers[15]: whether in bf16. */
+
+#include <math.h>
+
+#include "narrow.h"
+
+/* y = max(0, x). pointers: x, y, which may be x; numbers: size. */
+INLINE void rectify_in(const void *x, void *y, int64_t start, int64_t stop, const int narrow) {
+#pragma GCC ivdep
+    for (int64_t i = start; i < stop; i++) {
+        float number = get(x, i, narrow);
+        put(y, i, number < 0 ? 0 : number, narrow);
+    }
+}
+
+INLINE void rectify_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    (void)worker;
+    if (op->numbers[15])
+        rectify_in(op->pointers[0], op->pointers[1], start, stop, 1);
+    else
+        rectify_in(op->pointers[0], op->pointers[1], start, stop, 0);
+}
+
+/* dx = dy where y > 0, else 0, whatever dy is. pointers: y, dy, dx, which may be dy; numbers: size. */
+INLINE void gate_in(const void *y, const void *dy, void *dx, int64_t start, int64_t stop, const int narrow) {
+#pragma GCC ivdep
+    for (int64_t i = start; i < stop; i++) {
+        float gradient = get(dy, i, narrow);
+        put(dx, i, get(y, i, narrow) > 0 ? gradient : 0, narrow);
+    }
+}
+
+INLINE void gate_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    (void)worker;
+    if (op->numbers[15])
+        gate_in(op->pointers[0], op->pointers[1], op->pointers[2], start, stop, 1);
+    else
+        gate_in(op->pointers[0], op->pointers[1], op->pointers[2], start, stop, 0);
+}
+
+/* y = one + other, or max(0, one + other). pointers: one, other, y, which may be one; numbers: size, whether ReLU. */
+INLINE void add_in(const void *one, const void *other, void *y, int64_t start, int64_t stop, const int relu,
+                   const int narrow) {
+#pragma GCC ivdep
+    for (int64_t i = start; i < stop; i++) {
+        float sum = get(one, i, narrow) + get(other, i, narrow);
+        put(y, i, relu && sum < 0 ? 0 : sum, narrow);
+    }
+}
+
+INLINE void add_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    (void)worker;
+    void *const *p = op->pointers;
+    switch (op->numbers[1] * 2 + op->numbers[15]) {
+    case 0: add_in(p[0], p[1], p[2], start, stop, 0, 0); break;
+    case 1: add_in(p[0], p[1], p[2], start, stop, 0, 1); break;
+    case 2: add_in(p[0], p[1], p[2], start, stop, 1, 0); break;
+    default: add_in(p[0], p[1], p[2], start, stop, 1, 1);
+    }
+}
+
+/* Probabilities of scores. pointers: x, y; numbers: images, classes. Pieces are images. */
+INLINE void softmax_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    int64_t classes = op->numbers[1], narrow = op->numbers[15];
+    (void)worker;
+    for (int64_t at = start * classes; at < stop * classes; at += classes) {
+        float largest = get(op->pointers[0], at, narrow), sum = 0;
+        for (int64_t c = at + 1; c < at + classes; c++) {
+            float score = get(op->pointers[0], c, narrow);
+            largest = score > largest || score != score ? score : largest;
+        }
+        for (int64_t c = at; c < at + classes; c++) sum += expf(get(op->pointers[0], c, narrow) - largest);
+        for (int64_t c = at; c < at + classes; c++)
+            put(op->pointers[1], c, expf(get(op->pointers[0], c, narrow) - largest) / sum, narrow);
+    }
+}
+
+/* dx = y (dy - the sum of dy y). pointers: y, dy, dx; numbers: images, classes. Pieces are images. */
+INLINE void softmax_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    int64_t classes = op->numbers[1], narrow = op->numbers[15];
+    const void *y = op->pointers[0], *dy = op->pointers[1];
+    (void)worker;
+    for (int64_t at = start * classes; at < stop * classes; at += classes) {
+        float sum = 0;
+        for (int64_t c = at; c < at + classes; c++) sum += get(dy, c, narrow) * get(y, c, narrow);
+        for (int64_t c = at; c < at + classes; c++)
+            put(op->pointers[2], c, get(y, c, narrow) * (get(dy, c, narrow) - sum), narrow);
+    }
+}
+
+VERSIONS(rectify_some)
+VERSIONS(gate_some)
+VERSIONS(add_some)
+VERSIONS(softmax_some)
+VERSIONS(softmax_back)
+
+void run_rectify(const struct machine *machine, const struct operation *op) {
+    share_elements(machine, op, best_rectify_some(), op->numbers[0]);
+}
+
+void run_gate(const struct machine *machine, const struct operation *op) {
+    share_elements(machine, op, best_gate_some(), op->numbers[0]);
+}
+
+void run_add(const struct machine *machine, const struct operation *op) {
+    share_elements(machine, op, best_add_some(), op->numbers[0]);
+}
+
+void run_softmax(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, best_softmax_some(), op->numbers[0], 1);
+}
+
+void run_softmax_gradient(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, best_softmax_back(), op->numbers[0], 1);
+}

@@ -1,0 +1,149 @@
+/* Max pooling of images in any layout, (planes, rows, columns, numbers side by side), in float32 or in bf16: of equal numbers
+ * the first wins, and a NaN wins for good. oneDNN's passes over it, and does so or not as its code for a processor has it.
+ *
+ * numbers: planes, rows and columns of x, numbers side by side, rows and columns of y, of a window, of a step, of padding;
+ * whether ReLU, whether the cells that win are noted as bytes; numbers[15]: whether in bf16.
+ */
+
+#include "narrow.h"
+
+struct pooling {
+    int64_t planes, rows, columns, side, out_rows, out_columns, down, right, step_down, step_right, above, beside;
+};
+
+static struct pooling pooling(const int64_t *n) {
+    return (struct pooling){n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11]};
+}
+
+/* A window: where its first cell inside lies in x and is counted, how many cells are inside, and where its result goes. */
+struct window {
+    const void *x;
+    void *y, *winners;
+    int64_t from, to, rows, columns;
+    int32_t cell;
+};
+
+/* The largest of the cells of a window, of so many numbers side by side at `at`, as bits of float32. */
+#define LARGEST(width)                                                                                                 \
+    typedef float floats_##width __attribute__((vector_size(4 * (width))));                                            \
+    typedef int32_t words_##width __attribute__((vector_size(4 * (width))));                                           \
+    typedef uint16_t halves_##width __attribute__((vector_size(2 * (width))));                                         \
+    typedef uint8_t bytes_##width __attribute__((vector_size(width)));                                                 \
+    INLINE void read_##width(const void *x, int64_t place, words_##width *to, const int narrow) {                      \
+        halves_##width halves;                                                                                         \
+        if (narrow) {                                                                                                  \
+            memcpy(&halves, (const uint16_t *)x + place, sizeof halves);                                               \
+            *to = __builtin_convertvector(halves, words_##width) << 16;                                                \
+        } else {                                                                                                       \
+            memcpy(to, (const float *)x + place, sizeof *to);                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    INLINE void largest_##width(const struct pooling *p, const struct window *w, int64_t at, const int relu,           \
+                                const int bytes, const int narrow) {                                                   \
+        words_##width best, other, wins = (words_##width){0} + w->cell;                                                \
+        read_##width(w->x, w->from + at, &best, narrow);                                                               \
+        for (int64_t row = 0; row < w->rows; row++)                                                                    \
+            for (int64_t column = 0; column < w->columns; column++) {                                                  \
+                read_##width(w->x, w->from + at + (row * p->columns + column) * p->side, &other, narrow);              \
+                words_##width taken = ~((floats_##width)other <= (floats_##width)best) &                               \
+                                      ((floats_##width)best == (floats_##width)best);                                  \
+                int32_t cell = w->cell + (int32_t)(row * p->right + column);                                           \
+                best = (other & taken) | (best & ~taken), wins = (cell & taken) | (wins & ~taken);                     \
+            }                                                                                                          \
+        if (relu) best &= ~((floats_##width)best < 0);                                                                 \
+        halves_##width halves = __builtin_convertvector(best >> 16, halves_##width);                                   \
+        memcpy((char *)w->y + (w->to + at) * (narrow ? 2 : 4), narrow ? (void *)&halves : (void *)&best,               \
+               narrow ? sizeof halves : sizeof best);                                                                  \
+        bytes_##width small = __builtin_convertvector(wins, bytes_##width);                                            \
+        if (w->winners)                                                                                                \
+            memcpy((char *)w->winners + (w->to + at) * (bytes ? 1 : 4), bytes ? (void *)&small : (void *)&wins,        \
+                   bytes ? sizeof small : sizeof wins);                                                                \
+    }
+
+LARGEST(1)
+LARGEST(4)
+LARGEST(8)
+
+/* pointers: x, y, the cells that win or NULL. Pieces are rows of y. */
+INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, const int relu, const int bytes, const int narrow) {
+    struct pooling p = pooling(op->numbers);
+    const void *x = op->pointers[0];
+    void *y = op->pointers[1], *winners = op->pointers[2];
+    for (int64_t line = start; line < stop; line++) {
+        int64_t plane = line / p.out_rows, top = line % p.out_rows * p.step_down - p.above, skip = at_least(0, -top);
+        int64_t rows = at_most(p.down, p.rows - top) - skip;
+        for (int64_t column = 0; column < p.out_columns; column++) {
+            int64_t left = column * p.step_right - p.beside, over = at_least(0, -left);
+            int64_t columns = at_most(p.right, p.columns - left) - over;
+            struct window w = {x, y, winners, ((plane * p.rows + top + skip) * p.columns + left + over) * p.side,
+                               (line * p.out_columns + column) * p.side, rows, columns,
+                               (int32_t)(skip * p.right + over)};
+            int64_t at = 0;
+            for (; at + 8 <= p.side; at += 8) largest_8(&p, &w, at, relu, bytes, narrow);
+            for (; at + 4 <= p.side; at += 4) largest_4(&p, &w, at, relu, bytes, narrow);
+            for (; at < p.side; at++) largest_1(&p, &w, at, relu, bytes, narrow);
+        }
+    }
+}
+
+INLINE void rows_of(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    int relu = op->numbers[12] != 0, bytes = op->numbers[13] != 0;
+    (void)worker;
+    if (op->numbers[15])
+        rows_in(op, start, stop, relu, bytes, 1);
+    else
+        rows_in(op, start, stop, relu, bytes, 0);
+}
+
+/* dx = the sum of dy of the windows that a cell wins. pointers: dy, dx, the cells that win, scratch in bf16: a row of float32
+ * for each worker. Pieces are rows of x. */
+INLINE void back_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int bytes, const int narrow) {
+    struct pooling p = pooling(op->numbers);
+    int64_t width = p.columns * p.side;
+    for (int64_t line = start; line < stop; line++) {
+        int64_t plane = line / p.rows, row = line % p.rows;
+        float *dx = narrow ? (float *)op->pointers[3] + worker * width : (float *)op->pointers[1] + line * width;
+        for (int64_t one = 0; one < width; one++) dx[one] = 0;
+        /* the windows that reach this row */
+        int64_t first = at_least(0, (row + p.above - p.down + p.step_down) / p.step_down);
+        int64_t end = at_most(p.out_rows, (row + p.above) / p.step_down + 1);
+        for (int64_t out = first; out < end; out++) {
+            int64_t down = row - out * p.step_down + p.above, from = (plane * p.out_rows + out) * p.out_columns * p.side;
+            for (int64_t column = 0; column < p.out_columns; column++, from += p.side) {
+                int64_t left = column * p.step_right - p.beside;
+                for (int64_t right = at_least(0, -left); right < at_most(p.right, p.columns - left); right++) {
+                    float *to = dx + (left + right) * p.side;
+                    int32_t cell = (int32_t)(down * p.right + right);
+#pragma GCC ivdep
+                    for (int64_t one = 0; one < p.side; one++) {
+                        int32_t wins = bytes ? ((const uint8_t *)op->pointers[2])[from + one]
+                                             : ((const int32_t *)op->pointers[2])[from + one];
+                        float dy = get(op->pointers[0], from + one, narrow);
+                        to[one] += wins == cell ? dy : 0;
+                    }
+                }
+            }
+        }
+        for (int64_t one = 0; narrow && one < width; one++) put(op->pointers[1], line * width + one, dx[one], 1);
+    }
+}
+
+INLINE void rows_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    switch (op->numbers[13] * 2 + op->numbers[15]) {
+    case 0: back_in(op, start, stop, worker, 0, 0); break;
+    case 1: back_in(op, start, stop, worker, 0, 1); break;
+    case 2: back_in(op, start, stop, worker, 1, 0); break;
+    default: back_in(op, start, stop, worker, 1, 1);
+    }
+}
+
+VERSIONS(rows_of)
+VERSIONS(rows_back)
+
+void run_pool(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, best_rows_of(), op->numbers[0] * op->numbers[4], 1);
+}
+
+void run_pool_gradient(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, best_rows_back(), op->numbers[0] * op->numbers[1], 1);
+}

@@ -1,0 +1,200 @@
+"""NaN: every kernel of numpy's, and every way of every kernel of onednn's, lets it through where the own state does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import InputLayer, Layer, Net, open_backend
+from nacre_layers import (
+    ActivationLayer,
+    ConvolutionLayer,
+    DeconvolutionLayer,
+    ElementWiseLayer,
+    InnerProductLayer,
+    LRNLayer,
+    Max,
+    Mean,
+    Multiply,
+    PoolingLayer,
+    ReLU,
+    SoftmaxLayer,
+    SplitLayer,
+    SumLossLayer,
+)
+from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.kernel import OnednnKernel
+from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, PLAIN
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+
+COMPUTES = ("float32", *open_backend("onednn").computes)
+ENDS = {"name": "it", "bottoms": "x", "tops": "y"}
+RELU = {**ENDS, "neuron": ReLU()}
+IMAGES, MATRIX = (3, 16, 8, 9), (3, 40)
+CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
+    ("ReLU", IMAGES, [ActivationLayer(**RELU)]),
+    ("convolution of 3 x 3", IMAGES, [ConvolutionLayer(n_filter=32, kernel=3, **RELU)]),
+    ("convolution of 5 x 5", IMAGES, [ConvolutionLayer(n_filter=16, kernel=5, pad=2, **RELU)]),
+    ("convolution in groups", IMAGES, [ConvolutionLayer(n_filter=32, kernel=3, pad=1, n_group=2, **RELU)]),
+    ("convolution of odd channels", (3, 5, 8, 9), [ConvolutionLayer(n_filter=20, kernel=3, stride=2, **RELU)]),
+    ("deconvolution", IMAGES, [DeconvolutionLayer(n_filter=16, kernel=3, stride=2, **RELU)]),
+    ("inner product", MATRIX, [InnerProductLayer(output_dim=10, **RELU)]),
+    ("inner product of images", IMAGES, [InnerProductLayer(output_dim=10, **RELU)]),
+    ("max pooling", IMAGES, [PoolingLayer(kernel=3, stride=2, pooling=Max(), **ENDS)]),
+    ("max pooling with ReLU", IMAGES, [PoolingLayer(kernel=(2, 3), pad=1, pooling=Max(), **RELU)]),
+    ("max pooling of odd channels", (3, 13, 7, 6), [PoolingLayer(kernel=3, stride=2, **RELU)]),
+    ("max pooling of few channels", (3, 3, 8, 8), [PoolingLayer(kernel=2, stride=2, **RELU)]),
+    ("max pooling of whole images", (2, 8, 17, 18), [PoolingLayer(whole=True, **ENDS)]),
+    ("mean pooling with ReLU", IMAGES, [PoolingLayer(kernel=2, stride=2, pooling=Mean(), **RELU)]),
+    ("LRN across", IMAGES, [LRNLayer(kernel=5, **ENDS)]),
+    ("LRN within", IMAGES, [LRNLayer(kernel=3, mode="within", **ENDS)]),
+    ("softmax", MATRIX, [SoftmaxLayer(**ENDS)]),
+    (
+        "sum with ReLU",
+        IMAGES,
+        [
+            SplitLayer(name="two", bottoms="x", tops=("one", "other")),
+            ElementWiseLayer(name="it", bottoms=("one", "other"), tops="y", neuron=ReLU()),
+        ],
+    ),
+]
+NAMES = [name for name, _, _ in CASES]
+
+
+def make_net(shape: tuple[int, ...], layers: list[Layer], **options: Any) -> Net:
+    """Make a net in which `it` stands between layers with kernels, so that its blobs have the layout of a net's."""
+    if len(shape) == 4:
+        first: Layer = ConvolutionLayer(name="first", bottoms="data", tops="x", n_filter=shape[1])
+    else:
+        first = InnerProductLayer(name="first", bottoms="data", tops="x", output_dim=shape[1])
+    top = top_of(shape, layers)
+    return Net(
+        "net",
+        [
+            InputLayer(name="in", tops="data", shape=shape[1:], batch_size=shape[0]),
+            InputLayer(name="factors", tops="factor", shape=top[1:], batch_size=shape[0]),
+            first,
+            *layers,
+            ElementWiseLayer(name="times", bottoms=("y", "factor"), tops="z", operation=Multiply()),
+            SumLossLayer(name="loss", bottoms="z"),
+        ],
+        keep="all",
+        seed=2,
+        deterministic=True,  # nothing is timed
+        **options,
+    )
+
+
+def top_of(shape: tuple[int, ...], layers: list[Layer]) -> tuple[int, ...]:
+    """Give the shape of the top."""
+    bottom = InputLayer(name="in", tops="x", shape=shape[1:], batch_size=shape[0])
+    return Net("top", [bottom, *layers], backend="numpy", phase="test", keep="all").blob("y").shape
+
+
+def some_nan(shape: tuple[int, ...], seed: int, count: int = 3) -> Any:
+    """Give numbers of which some are NaN."""
+    generator = np.random.default_rng(seed)
+    numbers = generator.normal(size=shape).astype(np.float32)
+    numbers.flat[generator.choice(numbers.size, count, replace=False)] = np.nan
+    return numbers
+
+
+def passed(net: Net, data: Any, factor: Any, own: Net) -> tuple[Any, Any]:
+    """Give the top, and the gradient of the bottom, with another net's parameters."""
+    for name, handle in net.parameters.items():
+        handle.value = own.parameters[name].value
+    net.write("data", data)
+    net.write("factor", factor)
+    net.forward()
+    net.backward()
+    return net.blob("y"), net.gradient("x")
+
+
+class OwnReLU(ReLU):
+    """A ReLU that no kernel knows."""
+
+
+def own_code(layer: Layer) -> Layer:
+    """Give a layer that no kernel serves, since it is of a class of its own."""
+    kind = type(f"Own{type(layer).__name__}", (type(layer),), {"__doc__": "A layer that no kernel knows."})
+    fields = {name: getattr(layer, name) for name in layer.given()}
+    return kind(**fields | ({"neuron": OwnReLU()} if "neuron" in fields else {}))
+
+
+def oracle(shape: tuple[int, ...], layers: list[Layer]) -> Net:
+    net = make_net(shape, [own_code(layer) for layer in layers], backend="numpy")
+    assert not any(op.kernel for op in net.ops if op.name.startswith("it")), "a kernel serves it"
+    return net
+
+
+def ways(shape: tuple[int, ...], layers: list[Layer], compute: str) -> Iterator[Net]:
+    """Give nets in which `it` takes each of its ways, in each layout; and numpy's."""
+    if compute == "float32":
+        yield make_net(shape, layers, backend="numpy")
+    for layout in (CHANNELS_LAST, BLOCKED):
+        some = make_net(shape, layers, backend="onednn", compute=compute, plan={"onednn": {"layout": layout}})
+        kernels = [op.state for op in some.ops if op.name.startswith("it") and isinstance(op.state, OnednnKernel)]
+        assert kernels, "no kernel serves it"
+        for kernel in kernels:
+            parts = kernel.parts()
+            for chosen in product(*(kernel.ways_of(part, lambda blob: blob.layout or PLAIN) for part in parts)):
+                taken = {kernel.layer_name: dict(zip(parts, chosen, strict=True))}
+                plan = {"onednn": {"layout": layout, "ways": taken}}
+                net = make_net(shape, layers, backend="onednn", compute=compute, plan=plan)
+                if net.plan == plan:  # else there is no good code for one of them
+                    yield net
+
+
+@pytest.mark.parametrize("compute", COMPUTES)
+@pytest.mark.parametrize(("shape", "layers"), [case[1:] for case in CASES], ids=NAMES)
+def test_nan_goes_where_the_own_state_lets_it(shape: tuple[int, ...], layers: list[Layer], compute: str) -> None:
+    clean = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    own = oracle(shape, layers)
+    top = top_of(shape, layers)
+    ones, torn = np.ones(top, np.float32), some_nan(top, 5, 12)
+    data = some_nan(shape, 4)
+    expected, _ = passed(own, data, ones, own)
+    _, gradient = passed(own, clean, torn, own)
+    assert np.isnan(expected).any() and np.isnan(gradient).any()
+    count = 0
+    for net in ways(shape, layers, compute):
+        y, _ = passed(net, data, ones, own)
+        _, dx = passed(net, clean, torn, own)
+        np.testing.assert_array_equal(np.isnan(y), np.isnan(expected), err_msg=str(net.plan))
+        assert np.isnan(dx)[np.isnan(gradient)].all(), net.plan
+        count += 1
+    assert count > (compute == "float32")
+
+
+@pytest.mark.parametrize(("shape", "layers"), [case[1:] for case in CASES], ids=NAMES)
+def test_numbers_are_those_of_the_own_state(shape: tuple[int, ...], layers: list[Layer]) -> None:
+    clean = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    own = oracle(shape, layers)
+    factor = np.random.default_rng(6).normal(size=top_of(shape, layers)).astype(np.float32)
+    expected = passed(own, clean, factor, own)
+    for net in ways(shape, layers, "float32"):
+        for found, one in zip(passed(net, clean, factor, own), expected, strict=True):
+            np.testing.assert_allclose(found, one, rtol=1e-4, atol=1e-4 * np.abs(one).max(), err_msg=str(net.plan))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_infinities_pass_max_pooling_and_relu(relu: bool) -> None:
+    numbers = np.random.default_rng(7).choice([-np.inf, np.inf, 0.0, -1.0, np.nan], size=(2, 12, 6, 6))
+    neuron = {"neuron": ReLU()} if relu else {}
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="x", shape=(12, 6, 6), batch_size=2),
+        PoolingLayer(kernel=2, stride=1, **ENDS, **neuron),
+    ]
+    tops = []
+    for backend in ("numpy", "onednn"):
+        net = Net("net", layers, backend=backend, keep="all", phase="test")
+        net.write("x", numbers)
+        net.forward()
+        tops.append(net.blob("y"))
+    np.testing.assert_array_equal(*tops)
