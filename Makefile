@@ -14,18 +14,19 @@ UV     := $(shell command -v uv 2>/dev/null)
 # process, so that what a file sets up is set up once. ARGS adds to it: make test ARGS="-k pooling"
 TEST := -n auto --maxprocesses 8 --dist loadfile
 # The processes share the cores: each is not to start a thread for every core besides.
-test long: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
+test long older: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
 # Of every kind of trial, such as a training killed at a random moment.
 long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)
-test long: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
+test long older: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
 
-.PHONY: help demo test long bench lint format clean dev torch python
+.PHONY: help demo test long older bench lint format clean dev torch python
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    train a convolutional net on handwritten digits'
 	@echo 'make test    run the tests           (make test ARGS="-k pooling" runs some of them)'
 	@echo 'make long    run the tests that are too slow for every commit'
+	@echo 'make older   run the tests of the onednn backend as on processors without AVX-512'
 	@echo 'make bench   compare with PyTorch on the CPU'
 	@echo 'make lint    ruff, pyright and mypy'
 	@echo 'make format  let ruff put the code in order'
@@ -39,6 +40,15 @@ test: $(VENV)/dev.stamp
 
 long: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(TEST) -m long $(ARGS)
+
+# The onednn backend's tests on fewer instructions than this processor has: oneDNN and nacre's own C code obey one variable.
+KERNELS := activation batch_norm concat convolution dropout element_wise inner_product lrn pooling softmax softmax_loss split
+older: $(VENV)/dev.stamp
+	@for most in AVX2 SSE41; do \
+	  echo "with no more than $$most:"; \
+	  ONEDNN_MAX_CPU_ISA=$$most $(BIN)/python -m pytest $(TEST) -k onednn tests/backends \
+	    $(KERNELS:%=tests/layers/test_%.py) $(ARGS) || exit 1; \
+	done
 
 bench: $(VENV)/dev.stamp $(VENV)/torch.stamp
 	$(BIN)/python -m benchmarks $(ARGS)
