@@ -53,8 +53,9 @@ def most_at_once(lives: Iterable[tuple[Lifetime, int]]) -> int:
     """Return the most bytes of tenants, given with their bytes, that live at one time: no plan can do with less."""
     lives = list(lives)
     most = now = sum(size for one, size in lives if one.pinned)
-    changes = [change for one, size in lives if not one.pinned for change in ((one.first, 0, size), (one.last, 1, -size))]
-    for _, _, change in sorted(changes):  # at one time, what begins to live does so before another ends
+    others = [(one, size) for one, size in lives if not one.pinned]
+    begins, ends = [(one.first, 0, size) for one, size in others], [(one.last, 1, -size) for one, size in others]
+    for _, _, change in sorted(begins + ends):  # at one time, what begins to live does so before another ends
         now += change
         most = max(most, now)
     return most

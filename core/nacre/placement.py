@@ -23,8 +23,9 @@ class Slot:
     """One parameter of a net: its memory, its gradient, and all the layers' `Parameter`s that share it.
 
     The first of `parameters` in the net's order gives initialiser, rates, regulariser, constraint and name; `first` is
-    the first to run backward. `parts` holds the scratch gradients of sharers that are added to `gradient` after their backward; `on_host` the device's
-    gradient arrays of states that want NumPy arrays, whose values and gradients are copied in each pass.
+    the first to run backward. `parts` holds the scratch gradients of sharers that are added to `gradient` after their
+    backward; `on_host` the device's gradient arrays of states that want NumPy arrays, whose values and gradients are
+    copied in each pass.
     """
 
     name: str

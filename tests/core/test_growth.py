@@ -1,4 +1,4 @@
-"""What a net of many layers costs, to be set up and to be worked with: calls by the number of its layers, not its square."""
+"""What a net of many layers costs, to be made and to be used: calls by the number of its layers, not by its square."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ BLOBS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(BLOBS)
 def test_a_plan_is_that_of_comparing_all_with_all(blobs: list[Blob]) -> None:
     places, total = lay_out(blobs, attrgetter("count"))
@@ -275,7 +275,7 @@ def test_a_plan_is_that_of_comparing_all_with_all(blobs: list[Blob]) -> None:
 
 
 def long_lives(count: int) -> list[Blob]:
-    """Make blobs as training has them: activations that live to the end, and gradients that do not, none like another."""
+    """Make blobs as training has them: activations live to the end, gradients do not, and none is like another."""
     up = [Blob(number, 2 * count, False, 64 + 65 * (number * 7 % count)) for number in range(count)]
     down = [Blob(2 * count - number - 1, 2 * count - number, False, blob.count) for number, blob in enumerate(up)]
     return [*up, *down]

@@ -1,4 +1,6 @@
-"""Several threads: `predict` takes turns, nothing else is done with a net by two at once, and other nets are not disturbed."""
+"""Several threads: `predict` takes turns, nothing else is done with a net by two at once, and nets do not disturb one
+another.
+"""
 
 from __future__ import annotations
 
@@ -154,9 +156,7 @@ TOLD = "another thread is at work with net 'net', or with one derived from it\n.
 
 @pytest.mark.parametrize("inside", ["forward", "step", "a derived net's forward"])
 @pytest.mark.parametrize("name", [*WORK, *COMPLETE])
-def test_while_another_thread_is_at_work_nothing_else_is_done(
-    scene: Scene, gate: Gate, name: str, inside: str
-) -> None:
+def test_while_another_thread_is_at_work_nothing_else_is_done(scene: Scene, gate: Gate, name: str, inside: str) -> None:
     work = (WORK | COMPLETE)[name]
     works = {"forward": scene.net.forward, "step": scene.training.step}
     phase, held = ("train", works[inside]) if inside in works else ("test", scene.held_out.forward)
