@@ -72,7 +72,7 @@ class CallbackState:
         """Give back what `start` took: called whatever happened, and maybe twice."""
 
     def memory(self) -> Mapping[str, Any]:
-        """Give what must survive a restart, as arrays, numbers and texts."""
+        """Give what must survive a restart, as arrays, numbers and texts; numbers must be finite."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:

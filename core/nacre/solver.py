@@ -67,7 +67,7 @@ class Solver(Configured):
     clip_value: Annotated[float, non_negative, "largest number that a gradient may hold, up or down; 0 any"] = 0.0
     clip_norm: Annotated[float, non_negative, "largest L2 norm that all gradients may have together; 0 any"] = 0.0
     callbacks: Annotated[Callbacks, "what is done between iterations"] = default(())
-    check_finite: Annotated[bool, "stop where a loss, a gradient or a parameter is not finite"] = True
+    check_finite: Annotated[bool, "stop where a loss, a gradient, a parameter or a buffer is not finite"] = True
 
     def __init__(self, method: Method | str, **fields: Any) -> None:
         cast("Any", super()).__init__(method=method, **fields)
@@ -205,6 +205,8 @@ class Training:
         self._calls = [calls[id(steps)] for steps in lists]
         net.trainings.add(self)
         constrained = [slot.storage for slot in self.slots if f"constraint.{slot.name}" in self.choices]
+        self._buffers = [slot for slot in net.slots if not slot.trainable]
+        self._flat = [net.backend.view(slot.storage.array, (slot.storage.size,)) for slot in self._buffers]
         self._changed = [*(slot.storage for slot in self.slots), *constrained]
         self.callbacks: list[CallbackState] = []
         try:
@@ -391,9 +393,10 @@ class Training:
         self._loss = loss
         self.loss_total += loss
         self.loss_count += 1
-        product = self.method.product()
+        xp = self.net.backend.xp
+        product = self.method.product() + float(sum(xp.dot(buffer, buffer) for buffer in self._flat))
         # A product of finite numbers may be too large as well.
-        if product - product != 0 and (where := first_bad_parameter(self.net, self.slots)):
+        if product - product != 0 and (where := first_bad_parameter(self.net, [*self.slots, *self._buffers])):
             raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)
 
     def not_finite(self, what: str, where: str) -> NotFiniteError:

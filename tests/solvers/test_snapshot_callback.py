@@ -7,12 +7,15 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from nacre import Callback, CallbackState, ConfigError, NotFiniteError, SnapshotError, Solver, Training, durable
+from nacre import Callback, CallbackState, ConfigError, Net, NotFiniteError, SnapshotError, Solver, Training, durable
 from nacre.snapshot import SnapshotFolder, load_snapshot
-from nacre_data import HDF5Store
-from nacre_solvers import SGD, Snapshot, TrainingSummary, ValidationPerformance
+from nacre_data import HDF5Store, MemoryDataLayer
+from nacre_layers import BatchNormLayer, InnerProductLayer, SoftmaxLossLayer
+from nacre_onednn.backend import OnednnBackend
+from nacre_solvers import SGD, Adam, Snapshot, TrainingSummary, ValidationPerformance
 from toy_training import Reports, pulled_net, toy_net, weights
 
 
@@ -233,6 +236,56 @@ def test_bad_numbers_overwrite_no_snapshot(tmp_path: Path) -> None:
     assert f"{tmp_path / 'snapshot-000007.h5'} is from before" in caught.value.remedy
     with SnapshotFolder(tmp_path, HDF5Store()):
         pass  # the lock is given back
+
+
+class Remembering(Callback):
+    """Remembers a number that the training has after its third iteration."""
+
+    number: Any
+
+    def start(self, training: Training) -> CallbackState:
+        state = CallbackState(self, training)
+        state.memory = lambda: {"number": self.number if training.iteration == 3 else 0.0}  # type: ignore[method-assign]
+        state.due = lambda epochs: False  # type: ignore[method-assign]
+        return state
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), np.array([1.0, -np.inf]), np.float32("nan")])
+def test_nothing_remembered_that_is_not_finite_is_saved(tmp_path: Path, number: Any) -> None:
+    message = r"after 3 iterations.*first seen in what a snapshot would hold as 'memory/callback\.Remembering/number'"
+    with pytest.raises(NotFiniteError, match=message):
+        solver(Remembering(number=number), Snapshot(folder=tmp_path, every_n_iter=1)).solve(pulled_net())
+    assert numbers(tmp_path) == [1, 2]
+
+
+def test_no_history_that_is_not_finite_is_saved(tmp_path: Path) -> None:
+    """A square that overflows: the update itself is 0, so that nothing else shows it."""
+    net = pulled_net(gradients=((1.0,), (1e30,), (1.0,), (1.0,)), dtype="float32")
+    saver = [Snapshot(folder=tmp_path, every_n_iter=1)]
+    with pytest.raises(NotFiniteError, match=r"first seen in what a snapshot would hold as 'history/.*pull/w'"):
+        Solver(Adam(), max_iter=4, callbacks=saver).solve(net)
+    assert numbers(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onednn"])
+def test_a_buffer_that_is_not_finite_ends_the_training_at_once(tmp_path: Path, backend: str) -> None:
+    """The variance overflows, by which all is divided: the loss and all gradients are finite."""
+    if backend == "onednn" and (why := OnednnBackend.unusable()):
+        pytest.skip(why)
+    data = np.ones((8, 2, 4, 4))
+    data[4:] = 1e25
+    data[4] = -1e25
+    for callbacks in ([], [Snapshot(folder=tmp_path, every_n_iter=1)]):
+        layers = [
+            MemoryDataLayer(name="in", tops=["x", "label"], data=[data, np.arange(8) % 2], batch_size=4),
+            BatchNormLayer(name="norm", bottoms="x", tops="norm"),
+            InnerProductLayer(bottoms="norm", tops="y", output_dim=2),
+            SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
+        ]
+        net = Net("normed", layers, backend=backend)
+        with pytest.raises(NotFiniteError, match=r"iteration 1: a number is not finite; .* 'norm/\w+' of layer 'norm'"):
+            solver(*callbacks).solve(net)
+    assert numbers(tmp_path) == [1]
 
 
 @pytest.mark.parametrize(("error", "saved"), [(ZeroDivisionError, [5, 7]), (NotFiniteError, [5])])

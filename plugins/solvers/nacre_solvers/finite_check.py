@@ -11,9 +11,10 @@ from nacre.not_finite import first_bad_history, first_bad_parameter
 class FiniteCheck(Callback):
     """Stops the training where a parameter, a buffer, a gradient or a history is not finite; the error names it.
 
-    The solver's own `check_finite` sees every loss, gradient and parameter at once. This one also sees buffers (running
-    means) and the method's histories, where a square that overflows would stop a parameter for ever; and it may take
-    the place of the other where fetching a number in every iteration costs too much. Run before snapshots are saved.
+    The solver's own `check_finite` sees every loss, gradient, parameter and buffer at once, and no snapshot is saved
+    that holds such a number. This one also sees the method's histories between snapshots, where a square that overflows
+    would stop a parameter for ever; and it may take the place of the first where fetching a number in every iteration
+    costs too much.
 
     Raises:
         NotFiniteError: names the parameter and its layer.
