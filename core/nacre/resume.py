@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .component import Array
 from .differences import bit_differences, field_differences
 from .environment import environment_of
-from .errors import SnapshotError
+from .errors import NacreError, SnapshotError
 from .parameter import fits
 from .parts import origins_of, parts_of
 from .tables import table_of
@@ -24,7 +25,11 @@ PARAMETERS, HISTORY, MEMORY = "parameters/", "history/", "memory/"
 
 
 def make_snapshot(training: Training) -> Snapshot:
-    """Give all that a restart needs, as of the last batch consumed."""
+    """Give all that a restart needs, as of the last batch consumed.
+
+    Raises:
+        NotFiniteError: a number in it is not finite; the message names it.
+    """
     import numpy as np
 
     from .snapshot import Snapshot
@@ -40,6 +45,7 @@ def make_snapshot(training: Training) -> Snapshot:
                 memory.setdefault(name, {})[key] = value
             else:
                 arrays[f"{MEMORY}{name}/{key}"] = np.asarray(value)
+    _refuse_not_finite(training, arrays, memory)
     state = {
         "net": net.name,
         "layers": [table_of(layer) | {"name": layer.name} for layer in net.layers],
@@ -59,6 +65,22 @@ def make_snapshot(training: Training) -> Snapshot:
         "environment": environment_of(net),
     }
     return Snapshot(training.iteration, arrays, state)
+
+
+def _refuse_not_finite(
+    training: Training, arrays: Mapping[str, np.ndarray[Any, Any]], memory: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Raise a NotFiniteError where a number that would be saved is not finite: going on from it would help nobody."""
+    import numpy as np
+
+    told = f"after {training.iteration} iterations: a number is not finite, so no snapshot is saved"
+    for name, array in arrays.items():
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise training.not_finite(told, f"what a snapshot would hold as '{name}'")
+    for owner, values in memory.items():
+        for key, value in values.items():
+            if isinstance(value, float) and not isfinite(value):
+                raise training.not_finite(told, f"what a snapshot would hold as '{MEMORY}{owner}/{key}'")
 
 
 def restore(training: Training, snapshot: Snapshot, *, reset_solver: bool = False) -> None:
@@ -81,7 +103,7 @@ def restore(training: Training, snapshot: Snapshot, *, reset_solver: bool = Fals
         state = {key: value for key, value in state.items() if key != "settings"}  # that they are others is wanted
     try:
         different, fields = bit_differences(training, state), list(field_differences(training, state))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot describes its training in no form that is known here: {error!r}") from error
     _check_parameters(training.net, snapshot)
     if not reset_solver:
@@ -192,6 +214,9 @@ def _load_history(training: Training, snapshot: Snapshot) -> None:
             "training with the parameters: --weights (net.load)",
         )
     for piece, key in zip(pieces, keys, strict=True):
+        if (shape := snapshot.arrays[key].shape) != piece.shape:
+            raise SnapshotError(f"{piece.key} has the shape {shape} in the snapshot, but {piece.shape} here")
+    for piece, key in zip(pieces, keys, strict=True):
         piece.host[piece.start : piece.end] = snapshot.arrays[key].reshape(-1)
     for array, host in {id(piece.array): (piece.array, piece.host) for piece in pieces}.values():
         training.net.backend.from_host(host, array)
@@ -226,7 +251,9 @@ def _load_memory(training: Training, snapshot: Snapshot, passed_over: Collection
         if saved:
             try:
                 owner.remember(saved)
-            except (LookupError, TypeError, ValueError) as error:
+            except NacreError:
+                raise
+            except Exception as error:  # whatever a plugin's code does with what a file says
                 raise SnapshotError(
                     f"{name} cannot take up what the snapshot remembers of it: {error!r}",
                     "was it of another type, or of another version?",

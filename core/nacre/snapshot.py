@@ -25,6 +25,28 @@ if TYPE_CHECKING:
     import numpy as np
 
 BEST, RUN = "best.json", "run.json"
+MOST = 10**18  # iterations: what a file's name can say
+
+NAMED: dict[Any, Any] = {str: {str: (str, int)}}
+TABLES: list[Any] = [{"name": str, "type": str, "exclude": [str]}]
+FORMS: dict[str, Any] = {
+    "net": str,
+    "layers": TABLES,
+    "seed": int,
+    "dtype": str,
+    "backend": str,
+    "freeze": [str],
+    "solver": str,
+    "settings": {"type": str},
+    "epochs": int,
+    "memory": {str: {str: (str, int, float)}},
+    "aliases": {str: str},
+    "plan": {str: dict},
+    "parts": NAMED,
+    "origins": NAMED,
+    "environment": dict,
+}
+"""What there is of these in a state is of this form: a list or a table of so many of one form, or of these keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +65,18 @@ class Snapshot:
     path: str = ""
 
     def __post_init__(self) -> None:
-        if type(self.iteration) is not int or self.iteration < 0:
-            raise SnapshotError(f"iteration={self.iteration!r}, but it must be a whole number from 0")
+        if type(self.iteration) is not int or not 0 <= self.iteration < MOST:
+            raise SnapshotError(f"iteration={self.iteration!r:.40}, but it must be a whole number from 0")
         _check_names(self.arrays)
         for name, array in self.arrays.items():
             if array.dtype.kind not in "biufc":
                 raise SnapshotError(f"array {name!r} holds {array.dtype}, but a snapshot holds numbers and booleans")
+            if name.startswith(("parameters/", "history/")) and array.dtype.kind == "c":
+                raise SnapshotError(f"array {name!r} holds {array.dtype}, but a parameter and its history are real")
         _check_state(self.state, "state")
+        for key, form in FORMS.items():
+            if key in self.state:
+                _check_form(self.state[key], form, f"state/{key}")
 
 
 class Store(Protocol):
@@ -375,6 +402,27 @@ def _check_state(value: object, where: str) -> None:
             _check_state(entry, f"{where}/{position}")
     elif not (value is None or isinstance(value, str | int | float)):
         raise SnapshotError(f"{where}: {type(value).__name__} cannot be said in JSON", "make it an array or a number")
+
+
+def _check_form(value: Any, form: Any, where: str) -> None:
+    """Raise a SnapshotError where a value is not of a form of `FORMS`: anybody may write a snapshot."""
+    if isinstance(form, list):
+        _check_form(value, list, where)
+        for position, entry in enumerate(value):
+            _check_form(entry, cast("list[Any]", form)[0], f"{where}/{position}")
+    elif isinstance(form, dict):
+        _check_form(value, dict, where)
+        forms = cast("dict[Any, Any]", form)
+        for key in value if str in forms else forms:
+            if key in value or key == "type":
+                _check_form(value.get(key), forms.get(str, forms.get(key)), f"{where}/{key}")
+    elif not isinstance(value, form) or (isinstance(value, bool) and form is int):
+        kinds: Any = form if isinstance(form, tuple) else (form,)
+        names = " or ".join(WORDS[kind] for kind in kinds)
+        raise SnapshotError(f"{where} is {value!r:.60}, but a snapshot says {names} there")
+
+
+WORDS = {str: "a text", int: "a whole number", float: "a number", dict: "a table", list: "a list"}
 
 
 def _load_file(path: Path, store: Store) -> Snapshot:

@@ -69,7 +69,8 @@ def load_weights(net: Net, paths: Paths, *, strict: bool = True, rename: Mapping
     for file in files:
         snapshot = load_snapshot(file)
         saved = below(snapshot, PARAMETERS)
-        known = {**{name: name for name in saved}, **snapshot.state.get("aliases", {})}
+        aliases = {alias: name for alias, name in snapshot.state.get("aliases", {}).items() if name in saved}
+        known = {**{name: name for name in saved}, **aliases}
         _take(net, done, values, Path(snapshot.path or file), saved, _renamed(known, rename, file))
     done.missing = [name for name in net.parameters if name not in done.loaded and name not in done.unfit]
     if not done.loaded or (strict and not done.complete):

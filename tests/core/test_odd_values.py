@@ -1,0 +1,158 @@
+"""Every field of everything that is offered, with values that no field should choke on: each ends in a sentence."""
+
+import copy
+import random
+import resource
+import tomllib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import nacre
+from forging import ODD, trials
+from layers.test_pages import example_of, fed
+from nacre import InputLayer, Net, Solver
+from nacre.errors import NacreError
+from nacre.testing import backends
+from nacre_data import MemoryDataLayer
+from nacre_layers import InnerProductLayer, PoolingLayer, SoftmaxLossLayer
+from nacre_solvers import SGD, ValidationPerformance
+
+ROOM = 2 << 30  # bytes of address space that a trial may take more than there are
+KINDS = [
+    *("layer", "neuron", "initializer", "regularizer", "constraint", "pooling", "elementwise", "transformer", "solver"),
+    *("lr_policy", "momentum_policy", "callback", "algorithm"),
+]
+CLASSES = [
+    (offer.kind, nacre.registry().open_offer(offer)) for kind in KINDS for offer in nacre.registry().offers(kind)
+]
+CLASSES += [("training", Solver)]
+CLASSES = [(kind, cls) for kind, cls in CLASSES if cls.fields()]
+PLACES = {"initializer": "weight_init", "regularizer": "weight_regu", "constraint": "weight_cons", "neuron": "neuron"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Work in a folder that has what the examples of sources read, with bounded memory."""
+    monkeypatch.chdir(tmp_path)
+    with h5py.File("train.h5", "w") as file:
+        file["data"] = np.random.default_rng(0).random((20, 3, 8, 8), np.float32)
+        file["label"] = np.arange(20) % 10
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    if pages:
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM, before[1]))
+    yield tmp_path
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def pick(cls: Any, dice: random.Random, fields: dict[str, Any]) -> str:
+    """Give odd values to a field or two of a class, and some to what it needs; say which."""
+    known = list(cls.fields())
+    odd = dice.sample(known, min(len(known), dice.choice((1, 1, 1, 2))))
+    for field in known:
+        if field in odd:
+            fields[field.name] = copy.deepcopy(dice.choice(ODD))
+        elif field.required and field.name not in fields:
+            fields[field.name] = dice.choice((0.5, 1, 2, [1], "a", [[1, 0.5], [2, 0.1]]))
+    return ", ".join(f"{field.name}={fields[field.name]!r:.60}" for field in odd)
+
+
+def layers_of(cls: Any, dice: random.Random) -> tuple[list[Any], str]:
+    """Give a net around the example of a layer, in which fields are odd."""
+    text = example_of(cls)
+    if not text.startswith("[[layer]]"):
+        fields: dict[str, Any] = {"name": "it", "tops": ["a", "b"], "data": [np.ones((4, 3)), np.arange(4)]}
+        told = pick(cls, dice, fields)
+        return [cls(**fields)], told
+    tables = tomllib.loads(text)["layer"]
+    others = [dict(table) for table in tables[:-1]]
+    last = dict(tables[-1])
+    last.pop("type")
+    last.setdefault("name", "it")
+    told = pick(cls, dice, last)
+    made = [
+        nacre.registry().open("layer", table.pop("type"))(**{"name": f"n{i}", **table})
+        for i, table in enumerate(others)
+    ]
+    made.append(cls(**last))
+    return [*fed(text, made), *made], told
+
+
+def small(**fields: Any) -> list[Any]:
+    data = [np.random.default_rng(0).random((8, 2, 4, 4)), np.arange(8) % 3]
+    return [
+        MemoryDataLayer(
+            name="in", tops=["x", "label"], data=data, batch_size=4, transformers=fields.pop("transformers", ())
+        ),
+        PoolingLayer(name="pool", bottoms="x", tops="p", kernel=2, stride=2, **fields.pop("pooling", {})),
+        InnerProductLayer(name="ip", bottoms="p", tops="y", output_dim=3, **fields),
+        SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
+    ]
+
+
+def trial(number: int) -> str:
+    """Make one net with odd fields, and train it for two iterations or run it; say what was odd."""
+    dice = random.Random(number)
+    kind, cls = CLASSES[number % len(CLASSES)]
+    backend = dice.choice(backends())
+    told, fields, solver = f"{cls.__name__} on {backend}: ", dict[str, Any](), dict[str, Any]()
+    try:
+        if kind == "layer":
+            layers, odd = layers_of(cls, dice)
+            told += odd
+            with Net("odd", layers, backend=backend, seed=0) as net:
+                for one in layers:
+                    if isinstance(one, InputLayer):
+                        for top in one.tops:
+                            net.write(top, np.full(net.blob(top).shape, 1))
+                net.forward()
+                if net.trains:
+                    net.backward()
+            return ""
+        told += pick(cls, dice, fields)
+        made: Any = fields if kind == "training" else cls(**fields)
+        if kind == "training":
+            solver = {"method": SGD(), **fields}
+        elif kind in ("solver", "lr_policy", "momentum_policy", "algorithm"):
+            solver = {"method" if kind == "solver" else kind: made}
+        elif kind == "callback":
+            solver = {"callbacks": [ValidationPerformance(every_n_iter=1), made]}
+        where: dict[str, Any] = {PLACES[kind]: made} if kind in PLACES else {}
+        where |= {"pooling": {"pooling": made}} if kind == "pooling" else {}
+        where |= {"transformers": [["x", made]]} if kind == "transformer" else {}
+        with Net("odd", small(**where), backend=backend) as net:
+            chosen: dict[str, Any] = {"method": SGD(), "lr_policy": 0.01, "regu_coef": 0.1, "max_iter": 2, **solver}
+            method = chosen.pop("method")
+            with Solver(method, **chosen).start(net, [lambda *_: None]) as training:
+                training.step()
+                training.step()
+    except NacreError:
+        pass
+    except Exception as error:
+        import traceback
+
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{number}: {told}: {type(error).__name__}: {error!s:.120} [{frame.filename[-40:]}:{frame.lineno}]"
+    return ""
+
+
+def try_all(numbers: range) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bugs = [bug for number in numbers if (bug := trial(number))]
+    assert not bugs, "\n".join(bugs)
+
+
+def test_whatever_a_field_says_ends_in_a_sentence() -> None:
+    try_all(range(500))
+
+
+@pytest.mark.long
+def test_whatever_many_fields_say_ends_in_a_sentence() -> None:
+    try_all(range(500, trials(1000, 10_500)))
