@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from .errors import ConfigError, NacreError, nearest
+from .errors import ConfigError, NacreError, brief, nearest
 
 Made = TypeVar("Made")
+
+MOST = 50
+"""Complaints of a file that are told."""
 
 Known = Mapping[str, tuple[type, str]]
 """The keys of a table: the type of each, and the words for it."""
@@ -48,7 +51,9 @@ class Complaints:
         if self._errors:
             sentences = [s if s.startswith(f"{self._where}: ") else f"{self._where}: {s}" for s, _ in self._errors]
             remedies = dict.fromkeys(remedy for _, remedy in self._errors if remedy)
-            raise ConfigError("\n".join(dict.fromkeys(sentences)), "\n  ".join(remedies))
+            told, rest = list(dict.fromkeys(sentences))[:MOST], len(dict.fromkeys(sentences)) - MOST
+            told += [f"{self._where}: and {rest:,} complaints more"] if rest > 0 else []
+            raise ConfigError("\n".join(told), "\n  ".join(list(remedies)[:MOST]))
 
 
 def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iterator[tuple[str, str]]:
@@ -62,7 +67,7 @@ def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iter
         if kind is list and isinstance(value, dict) and "[[" in words:
             yield f"it says [{start}{key}], but there may be several: write [[{start}{key}]]", ""
         elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            yield f"{start}{key}={value!r}, but it must be {words}", ""
+            yield f"{start}{key}={brief(cast('object', value))}, but it must be {words}", ""
         elif isinstance(value, list):
             wanted = dict if "[[" in words else str
             if not all(isinstance(one, wanted) for one in cast("list[Any]", value)):
@@ -78,4 +83,4 @@ def check_pins(plugins: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 remedy = 'write a key like "layer:Gain", "kernel:Pooling@numpy" or "kernel:neuron/ReLU@numpy"'
                 yield f"plugins.pin: '{key}' is no key: it must be kind:Name, or kernel:Name@backend", remedy
             if not isinstance(value, str):
-                yield f"plugins.pin: '{key}'={value!r}, but it must be the name of a distribution", ""
+                yield f"plugins.pin: '{key}'={brief(value)}, but it must be the name of a distribution", ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .checks import base_folder
 from .complaints import PIN, Complaints, check_pins, check_table
-from .errors import ConfigError, nearest
+from .errors import ConfigError, brief, nearest
 from .field_types import Permission, permission
 from .overrides import apply_override, layer_name
 from .registry import parse_requirements, registry
@@ -155,7 +155,7 @@ def load(
     complaints = Complaints(str(path))
     complaints.about(check_table(table, _TOP))
     if table.get("fallback", "warn") not in ("warn", "error"):
-        complaints.about([(f"fallback={table['fallback']!r}, but it must be {_TOP['fallback'][1]}", "")])
+        complaints.about([(f"fallback={brief(table['fallback'])}, but it must be {_TOP['fallback'][1]}", "")])
     complaints.end()
     plugins: Table = table.get("plugins", {})
     complaints.about(check_table(plugins, _PLUGINS, "plugins."))
@@ -254,7 +254,9 @@ def _called(table: Mapping[str, Any], number: int) -> str:
 def _type_of(table: Mapping[str, Any], kind: str) -> str:
     if not isinstance(table.get("type"), str):
         if "type" in table:
-            raise ConfigError(f"type={table['type']!r}, but it must be a text", f"write the name of a {kind} in quotes")
+            raise ConfigError(
+                f"type={brief(table['type'])}, but it must be a text", f"write the name of a {kind} in quotes"
+            )
         example = {"layer": "InnerProduct", "solver": "SGD"}.get(kind, "Snapshot")
         raise ConfigError(f'type is missing: which {kind} it is, such as type = "{example}"')
     return table["type"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_transform
 
 from .checks import Check
-from .errors import ConfigError, ContractError, nearest
+from .errors import ConfigError, ContractError, brief, nearest
 from .field_types import Converted, whole
 
 
@@ -164,7 +164,8 @@ class Configured:
             fields = type(self).fields()
             names = [field.name for field in fields]
             unknown = [name for name in given if name not in names]
-            complaints = [f"unknown field '{name}'{nearest(name, names)}" for name in unknown]
+            complaints = [f"unknown field '{name}'{nearest(name, names)}" for name in unknown[:10]]
+            complaints += [f"and {len(unknown) - 10:,} unknown fields more"] if len(unknown) > 10 else []
             remedy = f"the fields of {type(self).__name__} are {', '.join(names)}" if unknown else ""
             for field in fields:
                 if field.name not in given and field.required:
@@ -177,14 +178,14 @@ class Configured:
                     complaints += [f"{field.name}: {line}" for line in str(error.args[0]).split("\n")]
                     remedy = remedy or error.remedy
                 except (ValueError, TypeError):
-                    complaints.append(f"{field.name}={value!r}, but it must be {field.wants}")
+                    complaints.append(f"{field.name}={brief(value)}, but it must be {field.wants}")
             if not complaints:
                 self._complete()
                 for field in fields:
                     value = getattr(self, field.name)
                     for check in field.checks:
                         if complaint := check.complain(value, self):
-                            complaints.append(f"{field.name}={value!r}, but {complaint}")
+                            complaints.append(f"{field.name}={brief(value)}, but {complaint}")
             if not complaints:
                 complaints.extend(self.complaints())
             if complaints:
@@ -266,7 +267,7 @@ def _read_fields(cls: type[Configured]) -> Iterator[Field]:
             extras = tuple(rest)
             for extra in extras:
                 if not isinstance(extra, str | Check):
-                    what = f"{cls.__qualname__}: the annotation of '{field.name}' holds {extra!r}"
+                    what = f"{cls.__qualname__}: the annotation of '{field.name}' holds {brief(extra)}"
                     raise ContractError(f"{what}, which is neither a text nor a Check")
         convert, wants, short = _reader(hint)
         yield Field(

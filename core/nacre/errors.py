@@ -3,8 +3,38 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 from pathlib import Path
+
+LONGEST = 4000
+"""Characters of the longest line of an error: whatever a file says may be in it."""
+
+
+class _Brief(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = self.maxarray = 20
+        self.maxstring, self.maxother = 200, 400
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= 2000 else f"a whole number of {x.bit_length():,} bits"
+
+
+_brief = _Brief()
+
+
+def brief(value: object) -> str:
+    """Return the text of a value for an error, as `repr` gives it, but never long: a file may say anything."""
+    return _brief.repr(value)
+
+
+def bounded(text: str) -> str:
+    """Return a text of which too long lines lack their middle."""
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return "\n".join(line if len(line) <= LONGEST else f"{line[:half]} ... {line[-half:]}" for line in text.split("\n"))
 
 
 class NacreError(Exception):
@@ -14,8 +44,8 @@ class NacreError(Exception):
     """
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.remedy = remedy
+        super().__init__(bounded(message))
+        self.remedy = bounded(remedy)
 
     def __str__(self) -> str:
         message = str(self.args[0])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, cast
 
-from .errors import ConfigError, nearest
+from .errors import ConfigError, brief, nearest
 from .field_types import Said
+from .toml import parse_toml
 
 Table = dict[str, Any]
 
@@ -36,7 +36,7 @@ def apply_override(table: Table, override: str) -> None:
             below = place[rest[0]] = {"type": below}
         if not isinstance(below, dict):
             raise ConfigError(
-                f"--set {override}: '{rest[0]}' is {below!r}, so it has no field '{rest[1]}'",
+                f"--set {override}: '{rest[0]}' is {brief(below)}, so it has no field '{rest[1]}'",
                 f"give the whole: --set {'.'.join(parts[: -len(rest) + 1])}='{{ type = ..., {rest[1]} = ... }}'",
             )
         place, rest = cast("Table", below), rest[1:]
@@ -67,11 +67,11 @@ def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[s
 
 def _override_value(override: str, text: str) -> Any:
     try:
-        read = tomllib.loads(f"value = {text}")
+        read = parse_toml(f"value = {text}")
     except (ValueError, RecursionError) as error:
         if re.fullmatch(r"([A-Za-z]|\.{0,2}/|~/)[\w.:/~-]*", text):
             return text
-        raise ConfigError(f"--set {override}: {text!r} is no TOML value: {error}") from error
+        raise ConfigError(f"--set {override}: {brief(text)} is no TOML value: {error}") from error
     if list(read) != ["value"]:
         raise ConfigError(f"--set {override}: it must be one value")
     return read["value"]

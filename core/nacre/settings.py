@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError
+from .errors import ConfigError, brief
 
 _KNOWN: dict[str, tuple[type, str]] = {
     "backend": (str, "a text"),
@@ -90,7 +90,7 @@ def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
     complaints.about(check_pins(plugins))
     folders = [Path(folder).expanduser() for folder in table.get("allow_writes", [])]
     complaints.about(
-        (f"allow_writes has {str(folder)!r}, which is relative", "write it from / or ~ on")
+        (f"allow_writes has {brief(str(folder))}, which is relative", "write it from / or ~ on")
         for folder in folders
         if not folder.is_absolute()
     )

@@ -12,8 +12,15 @@ from typing import Any, cast
 
 from .errors import ConfigError, where_it_is
 
-LARGEST = 16 * 2**20
-"""Bytes of the largest net file that is read: the largest net of the literature is a thousandth of it."""
+LARGEST = 4 * 2**20
+"""Bytes of the largest net file that is read: a net of a thousand layers is a thirtieth of it."""
+DEEPEST = 16
+"""Parts of the longest key, as in a.b.c: a table is made for each, and for each of its beginnings."""
+DOTS = 1 << 17
+"""In a whole file, of keys and numbers."""
+
+_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_TOO_DEEP = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
@@ -27,13 +34,23 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: no such file", where_it_is(path))
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is no net file")
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return parse_toml(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file: {error.reason} at byte {error.start}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Read TOML; refuse first what would take far more memory than it is long. Raises ValueError or RecursionError."""
+    if found := _TOO_DEEP.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(f"a key of more than {DEEPEST} parts (at line {line})")
+    if (dots := text.count(".")) > DOTS:
+        raise ValueError(f"there are {dots:,} dots in it, but a net file has {DOTS:,} at most")
+    return tomllib.loads(text)
 
 
 def toml_text(table: Mapping[str, Any]) -> str:

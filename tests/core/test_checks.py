@@ -35,6 +35,7 @@ from nacre import (
     positive,
     spread,
 )
+from nacre.errors import brief
 
 
 class Thing(Component, kind="test_thing"):
@@ -122,7 +123,7 @@ def test_what_is_given_and_what_is_read(field: str, given: Any, read: Any) -> No
 def test_a_value_of_a_wrong_type_names_field_and_value(field: str, given: Any, wanted: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Thing(**{field: given})
-    assert str(caught.value) == f"Thing: {field}={given!r}, but it must be {wanted}"
+    assert str(caught.value) == f"Thing: {field}={brief(given)}, but it must be {wanted}"
 
 
 @pytest.mark.parametrize("name", ["a/b", "a@last", "a:b", "a#1", "a b", "é", "a\n", ""])

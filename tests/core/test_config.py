@@ -356,7 +356,7 @@ def test_a_folder_and_a_giant_are_no_net_files(clean: Path) -> None:
         load(clean)
     with Path("giant.toml").open("wb") as file:
         file.truncate(2**40)  # takes no room
-    with pytest.raises(ConfigError, match=r"giant\.toml: larger than 16 MiB"):
+    with pytest.raises(ConfigError, match=r"giant\.toml: larger than 4 MiB"):
         load("giant.toml")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..config import NetFile
 
 NAMED = 5  # records that a warning names
+AT_A_TIME = 1 << 20  # numbers that are looked at
 
 
 def read_inputs(
@@ -62,7 +63,7 @@ def read_inputs(
     if len(shapes) > 1:
         told = ", ".join(f"{path}: {part.shape[1:]}" for path, part in zip(paths, parts, strict=True))
         raise DataError(f"the records are of different shapes: {told}")
-    return np.concatenate(parts)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
@@ -125,13 +126,24 @@ def whole_records(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Say of each record whether it has all its numbers: none is NaN."""
     import numpy as np
 
-    return np.logical_not(np.isnan(part).reshape(len(part), -1).any(axis=1))
+    return _of_each(part, lambda numbers: np.logical_not(np.isnan(numbers)))
+
+
+def _of_each(part: np.ndarray[Any, Any], test: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
+    """Say of each record whether all its numbers pass a test; of some at a time, or the answers took much memory."""
+    import numpy as np
+
+    if part.dtype.kind != "f":
+        return np.ones(len(part), bool)
+    step = max(1, AT_A_TIME * len(part) // max(1, part.size))
+    starts = range(0, len(part), step)
+    return np.concatenate([test(part[start : start + step]).reshape(-1, part[0].size).all(axis=1) for start in starts])
 
 
 def _warn_of_not_finite(part: np.ndarray[Any, Any], path: Path) -> None:
     import numpy as np
 
-    bad = np.flatnonzero(~np.isfinite(part).reshape(len(part), -1).all(axis=1)).tolist()
+    bad = np.flatnonzero(~_of_each(part, np.isfinite)).tolist()
     if bad:
         more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
         named = f"{', '.join(map(str, bad[:NAMED]))}{more}"

@@ -21,7 +21,7 @@ import h5py
 from nacre.errors import DataError, nearest, where_it_is
 from nacre.reading import Watched
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 20  # of numbers that were never written, and so are not stored
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
 EXPANSION = {DEFLATE: 1032, LZF: 88, SHUFFLE: 1, FLETCHER32: 1}  # bytes that one byte can stand for, at most
 HARD_LINK = 0  # HDF5's H5L_TYPE_HARD
@@ -98,7 +98,7 @@ def open_hdf5(source: str | Path | BinaryIO, max_bytes: int = MAX_BYTES, where: 
 
 
 def check_dataset(dataset: Any, where: str, max_bytes: int = MAX_BYTES) -> None:
-    """Refuse a dataset that is stored elsewhere, or that declares more than `max_bytes` and than the file can hold.
+    """Refuse a dataset that is stored elsewhere, or that declares more than `max_bytes` and than what is stored can be.
 
     Whoever opened it by a name may already have left the file: `CheckedFile.dataset` checks every link on the way.
     """
@@ -121,7 +121,7 @@ def check_dataset(dataset: Any, where: str, max_bytes: int = MAX_BYTES) -> None:
     if declared > max(held, max_bytes):
         raise DataError(
             f"{where}: it declares {declared:,} bytes, but the file can hold {held:,} of it at most",
-            f"if this is meant, allow more than max_bytes={max_bytes:,}",
+            "write its numbers, so that they are stored",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Annotated, Any
 
 import numpy as np
@@ -71,17 +72,20 @@ class SubMean(Transformer):
 
     def _fit(self, record: tuple[int, ...]) -> np.ndarray:
         """Give the mean in a shape that is subtracted from records of this shape."""
-        mean = self._read() if self.mean_file else np.asarray(self.mean, np.float64)
+        mean = self._read(record) if self.mean_file else np.asarray(self.mean, np.float64)
         if mean.shape == (1, *record):
             return mean[0]
         if mean.shape == record or mean.size == 1:
             return mean if mean.shape == record else mean.reshape(())
         if mean.ndim == 1 and mean.shape == record[:1]:
             return mean.reshape(-1, *[1] * (len(record) - 1))
-        where = f"{self.mean_file[0]}: " if self.mean_file else ""
-        raise DataError(f"SubMean: {where}a mean of shape {mean.shape} does not fit records of shape {record}")
+        raise self._does_not_fit(mean.shape, record)
 
-    def _read(self) -> np.ndarray:
+    def _does_not_fit(self, shape: tuple[int, ...], record: tuple[int, ...]) -> DataError:
+        where = f"{self.mean_file[0]}: " if self.mean_file else ""
+        return DataError(f"SubMean: {where}a mean of shape {shape} does not fit records of shape {record}")
+
+    def _read(self, record: tuple[int, ...]) -> np.ndarray:
         from .hdf5_checks import open_hdf5
         from .source import check_entries
 
@@ -90,6 +94,8 @@ class SubMean(Transformer):
             dataset = file.dataset("mean")
             where = f"{path}: dataset 'mean'"
             check_entries(where, dataset.shape, dataset.dtype)
+            if prod(dataset.shape) > prod(record):  # before it is read
+                raise self._does_not_fit(dataset.shape, record)
             with file.reading(where):
                 mean = np.asarray(dataset[()], np.float64)
         if not np.isfinite(mean).all():
