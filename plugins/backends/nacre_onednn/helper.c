@@ -126,12 +126,12 @@ static int loss(const struct operation *op) {
     for (int64_t i = 0; i < images; i++) {
         const float *x = (const float *)op->pointers[0] + i * classes;
         float *p = (float *)op->pointers[2] + i * classes;
-        float most = x[0], sum = 0;
+        float most = x[0];
+        double sum = 0;
         for (int64_t c = 1; c < classes; c++) most = x[c] > most || x[c] != x[c] ? x[c] : most;
         for (int64_t c = 0; c < classes; c++) sum += p[c] = expf(x[c] - most);
-        for (int64_t c = 0; c < classes; c++) p[c] /= sum;
-        /* at least the smallest normal number; NaN stays */
-        if (i < rows) total += logf(p[chosen[i]] < 0x1p-126f ? 0x1p-126f : p[chosen[i]]);
+        for (int64_t c = 0; c < classes; c++) p[c] = (float)(p[c] / sum);
+        if (i < rows) total += (double)x[chosen[i]] - most - log(sum); /* p itself may be 0 */
     }
     *(double *)op->pointers[4] = -op->values[0] / (double)rows * total;
     return 0;

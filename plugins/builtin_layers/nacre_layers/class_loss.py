@@ -12,7 +12,7 @@ from nacre import Array, ConfigError, LayerState, default, non_zero, one_of
 
 from .axes import axis_of
 from .classes import Classes
-from .losses import FLOOR, NORMALIZERS, Loss, divisor
+from .losses import NORMALIZERS, Loss, divisor
 from .number_lists import NumberLists
 
 
@@ -80,10 +80,8 @@ def class_divisor(layer: ClassLoss, classes: Classes) -> int:
 class ClassLossState(LayerState, reads=""):
     """loss = -weight / M · Σ ω log p, with the probability p of each label's class and the weight ω of that class.
 
-    A subclass gives the probabilities, and the gradient.
+    A subclass gives the logarithms of the probabilities, and the gradient.
     """
-
-    floor: float = FLOOR
 
     def __init__(self, layer: WeightedClassLoss, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -95,33 +93,26 @@ class ClassLossState(LayerState, reads=""):
     def ready(self) -> None:
         empty, labels = self.backend.empty, self.shape[0] * self.shape[2]
         self.classes.ready()
-        self.chosen, self.share = empty((labels,)), empty((labels,))
+        self.chosen, self.share = empty((labels,)), empty((labels,))  # `chosen` is a subclass's, for its gradient
         if self.weights is not None:
             self.weight_of = empty(self.shape)
             host = self.weights.reshape(self.shape).astype(self.backend.dtype)
             self.backend.from_host(host, self.weight_of)
 
-    def probabilities(self, x: Array) -> Array:
-        """Give the probabilities of the classes, of the bottom as (before, classes, behind)."""
+    def logarithms(self, x: Array, log: Array) -> None:
+        """Write log p of the labels' classes, whose places are `picked`; x is (before, classes, behind)."""
         raise NotImplementedError
-
-    def check(self, chosen: Array) -> None:
-        """Look at the probabilities of the labels' classes."""
 
     def forward(self, inputs: list[Array]) -> None:
         xp, layer = self.backend.xp, self.layer
         self.picked = self.classes.pick(inputs[1])
         self.count = count = self.classes.count
-        chosen = self.chosen[:count]
-        probabilities = self.probabilities(inputs[0].reshape(self.shape))
-        xp.take(probabilities.reshape(-1), self.picked, out=chosen, mode="clip")
-        self.check(chosen)
-        log = self.backend.scratch(chosen.shape)
-        xp.maximum(chosen, self.floor, out=log)
-        xp.log(log, out=log)
+        log = self.backend.scratch((count,))
+        self.logarithms(inputs[0].reshape(self.shape), log)
         self.shares = self._shares(count)
         if self.shares is not None:
             xp.multiply(log, self.shares, out=log)
+            xp.copyto(log, 0, where=self.uncounted())  # also where the logarithm is infinite, or NaN
         self.factor = layer.weight / class_divisor(layer, self.classes)
         self.loss = -self.factor * xp.sum(log)
 
@@ -140,6 +131,12 @@ class ClassLossState(LayerState, reads=""):
             xp.logical_not(ignored, out=used)
             xp.multiply(share, used, out=share)
         return share
+
+    def uncounted(self) -> Array:
+        """Give where a label counts nothing, if not all count 1; good until the next call of a layer."""
+        nothing = self.backend.scratch((self.count,), "bool")
+        self.backend.xp.equal(self.shares, 0, out=nothing)
+        return nothing
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         dx, dlabel = diffs

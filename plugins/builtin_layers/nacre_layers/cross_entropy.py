@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Annotated, Any
+
+import numpy as np
 
 from nacre import Array, Names, exactly
 
@@ -35,6 +38,10 @@ class BinaryCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=T
 class BinaryCrossEntropyLossState(PairLossState, reads="inputs"):
     """`BinaryCrossEntropyLossLayer` on any backend."""
 
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.below_one = 1 - float(np.finfo(backend.dtype).epsneg)
+
     def terms(self, a: Array, b: Array, out: Array) -> None:
         xp, other, part = self.backend.xp, self.backend.scratch(a.shape, slot=1), self.backend.scratch(a.shape, slot=2)
         check_probabilities(self.layer, self.backend, a, "put a Sigmoid below, or take SigmoidCrossEntropyLoss")
@@ -46,12 +53,15 @@ class BinaryCrossEntropyLossState(PairLossState, reads="inputs"):
         xp.negative(out, out=out)
 
     def _logarithms(self, p: Array, out: Array, other: Array) -> None:
-        """Write log p into `out`, and log(1 - p) into `other`."""
-        xp = self.backend.xp
-        xp.subtract(1.0, p, out=other)
-        for x, log in ((p, out), (other, other)):
-            xp.maximum(x, FLOOR, out=log)
-            xp.log(log, out=log)
+        """Write log p into `out`, and log(1 - p) into `other`; 1 - p itself is 1 for all p that are small."""
+        xp, certain = self.backend.xp, self.backend.scratch(p.shape, "bool")
+        xp.maximum(p, FLOOR, out=out)
+        xp.log(out, out=out)
+        xp.minimum(p, self.below_one, out=other)
+        xp.negative(other, out=other)
+        xp.log1p(other, out=other)
+        xp.greater_equal(p, 1, out=certain)
+        xp.copyto(other, log(FLOOR), where=certain)
 
     def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
         xp, other = self.backend.xp, self.backend.scratch(a.shape, slot=1)
@@ -96,19 +106,19 @@ class SigmoidCrossEntropyLossState(PairLossState, reads="inputs"):
     """`SigmoidCrossEntropyLossLayer` on any backend."""
 
     def terms(self, a: Array, b: Array, out: Array) -> None:
-        # log(1 + exp(-|x|)) + max(x, 0) - x t
-        xp, part = self.backend.xp, self.backend.scratch(a.shape, slot=1)
+        # log(1 + exp(-|x|)) + (max(x, 0) - x t), where the difference may be 0
+        xp, part, product = self.backend.xp, *(self.backend.scratch(a.shape, slot=slot) for slot in (1, 2))
         xp.abs(a, out=out)
         xp.negative(out, out=out)
         xp.exp(out, out=out)
         xp.log1p(out, out=out)
         xp.maximum(a, 0.0, out=part)
+        xp.multiply(a, b, out=product)
+        xp.subtract(part, product, out=part)
         xp.add(out, part, out=out)
-        xp.multiply(a, b, out=part)
-        xp.subtract(out, part, out=out)
         self.valid = self.full = out.size
         if self.layer.ignore_label is not None:
-            self.valid = int(xp.count_nonzero(self._clear(b, out)))
+            self.valid = self.full - self._clear(b, out)
 
     def divisor(self, rows: int) -> int:
         return divisor(self.layer.normalize, valid=self.valid, full=self.full, batch=rows)
@@ -122,9 +132,9 @@ class SigmoidCrossEntropyLossState(PairLossState, reads="inputs"):
         if self.layer.ignore_label is not None:
             self._clear(b, out)
 
-    def _clear(self, targets: Array, out: Array) -> Array:
-        """Write 0 into `out` where the target is ignored; give where it is not."""
-        used = self.backend.scratch(targets.shape, "bool")
-        self.backend.xp.not_equal(targets, self.layer.ignore_label, out=used)
-        self.backend.xp.multiply(out, used, out=out)
-        return used
+    def _clear(self, targets: Array, out: Array) -> int:
+        """Write 0 into `out` where the target is ignored; give how many are."""
+        xp, ignored = self.backend.xp, self.backend.scratch(targets.shape, "bool")
+        xp.equal(targets, self.layer.ignore_label, out=ignored)
+        xp.copyto(out, 0, where=ignored)
+        return int(xp.count_nonzero(ignored))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from nacre import Array, Names, exactly
 
 from .class_loss import ClassLossState, WeightedClassLoss
-from .losses import check_probabilities
+from .losses import FLOOR, check_probabilities
 
 
 class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
@@ -33,15 +33,16 @@ class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=Tru
 class MultinomialLogisticLossState(ClassLossState, reads=""):
     """`MultinomialLogisticLossLayer` on any backend."""
 
-    def probabilities(self, x: Array) -> Array:
-        return x
-
-    def check(self, chosen: Array) -> None:
+    def logarithms(self, x: Array, log: Array) -> None:
+        xp, chosen = self.backend.xp, self.chosen[: self.count]
+        xp.take(x.reshape(-1), self.picked, out=chosen, mode="clip")
         check_probabilities(self.layer, self.backend, chosen, "put a Softmax below, or take SoftmaxLoss")
+        xp.maximum(chosen, FLOOR, out=log)
+        xp.log(log, out=log)
 
     def gradient(self, dx: Array) -> None:
         xp, slope = self.backend.xp, self.backend.scratch((self.count,))
-        xp.maximum(self.chosen[: self.count], self.floor, out=slope)
+        xp.maximum(self.chosen[: self.count], FLOOR, out=slope)
         xp.divide(-self.factor, slope, out=slope)
         if self.shares is not None:
             xp.multiply(slope, self.shares, out=slope)

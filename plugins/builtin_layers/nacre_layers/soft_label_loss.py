@@ -73,6 +73,9 @@ class SoftlabelSoftmaxLossState(LayerState, reads="inputs"):
         self.factor = self.layer.weight / self.divisor()
         part = self.backend.scratch(self.q.shape)
         xp.multiply(self.log[: self.real], self.q, out=part)
+        nothing = self.backend.scratch(self.q.shape, "bool")
+        xp.equal(self.q, 0, out=nothing)
+        xp.copyto(part, 0, where=nothing)  # also where the logarithm is infinite
         self.loss = -self.factor * xp.sum(part)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:

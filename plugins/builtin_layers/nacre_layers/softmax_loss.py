@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import numpy as np
-
 from nacre import Array, Names, exactly
 
 from .class_loss import ClassLossState, WeightedClassLoss
-from .softmax import softmax
+from .softmax import log_softmax
 
 
 class SoftmaxLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
@@ -18,8 +16,10 @@ class SoftmaxLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp
     Bottoms are the scores and the labels. Labels are whole numbers counted from 0, of any type, in the shape (N,),
     (N, 1), or that of the scores with `axis` of length 1; those that equal `ignore_label` have no part. The weights ω
     of the classes are 1 unless `weights` are given. M is chosen by `normalize`, whatever the weights: the labels that
-    are not ignored ("valid"), all labels ("full"), the rows that count ("batch"), or 1 ("none"). Raises DataError where
-    a label is out of range. After Mocha.jl's `SoftmaxLossLayer` and Caffe's `SoftmaxWithLoss`.
+    are not ignored ("valid"), all labels ("full"), the rows that count ("batch"), or 1 ("none"). The logarithm is that
+    of a sum of exponentials, log softmax(x)[label] = x[label] - log Σ exp(x), so that the loss grows with the scores
+    however far apart they are; it is infinite where a label's score is -inf. Raises DataError where a label is out of
+    range. After Mocha.jl's `SoftmaxLossLayer` and Caffe's `SoftmaxWithLoss`.
 
     Example:
         [[layer]]
@@ -36,25 +36,23 @@ class SoftmaxLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp
 class SoftmaxLossState(ClassLossState, reads=""):
     """`SoftmaxLossLayer` on any backend."""
 
-    def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        self.floor = float(np.finfo(backend.dtype).tiny)
-
     def ready(self) -> None:
         super().ready()
-        self.probability = self.backend.empty(self.shape)
+        self.log = self.backend.empty(self.shape)
 
-    def probabilities(self, x: Array) -> Array:
-        softmax(self.backend, x, self.probability)
-        return self.probability
+    def logarithms(self, x: Array, log: Array) -> None:
+        xp, chosen = self.backend.xp, self.chosen[: self.count]
+        log_softmax(self.backend, x, self.log)
+        xp.take(self.log.reshape(-1), self.picked, out=log, mode="clip")
+        xp.expm1(log, out=chosen)  # p - 1
 
     def gradient(self, dx: Array) -> None:
-        xp, chosen = self.backend.xp, self.backend.scratch((self.count,))
-        xp.copyto(dx.reshape(self.shape), self.probability)
-        xp.subtract(self.chosen[: self.count], 1, out=chosen)
+        xp, chosen = self.backend.xp, self.chosen[: self.count]
+        xp.exp(self.log, out=dx.reshape(self.shape))
         dx.reshape(-1)[self.picked] = chosen
         if self.shares is not None:
             behind = self.shape[2]
             part = dx.reshape(self.shape)[: self.count // behind]
             xp.multiply(part, self.shares.reshape(-1, 1, behind), out=part)
+            xp.copyto(part, 0, where=self.uncounted().reshape(-1, 1, behind))
         xp.multiply(dx, self.factor, out=dx)
