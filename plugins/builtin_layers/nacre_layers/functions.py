@@ -158,17 +158,18 @@ class LogLayer(FunctionLayer, can_do_bp=True):
         xp.multiply(y, 1 / _log(self.base), out=y)
 
     def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
-        _scaled(backend, self, x, dx)
-        backend.xp.divide(dy, dx, out=dx)
-        backend.xp.multiply(dx, self.scale / _log(self.base), out=dx)
+        argument = backend.scratch(x.shape, str(dx.dtype))
+        _scaled(backend, self, x, argument)
+        backend.xp.multiply(dy, self.scale / _log(self.base), out=dx)
+        backend.xp.divide(dx, argument, out=dx)
 
 
 class PowerLayer(FunctionLayer, can_do_bp=True):
     """y = (scale · x + shift) ^ power, where 0 ^ 0 is 1.
 
-    The gradient is dy · scale · power · y / (scale · x + shift). Where scale · x + shift is 0, it is 0 for every power
-    above 1, and also for those between 0 and 1, where the slope is infinite. After Mocha.jl's `PowerLayer` and
-    Caffe's.
+    The gradient is dy · scale · power · (scale · x + shift) ^ (power - 1). Where scale · x + shift is 0, it is 0 for
+    every power above 1, and also for those between 0 and 1, where the slope is infinite. After Mocha.jl's `PowerLayer`
+    and Caffe's, which divide y by scale · x + shift, and so lose a gradient where y is 0 or infinite.
 
     Example:
         [[layer]]
@@ -178,7 +179,6 @@ class PowerLayer(FunctionLayer, can_do_bp=True):
         power = 2.0
     """
 
-    reads = "inputs blobs"
     power: Annotated[float, finite, "the exponent"] = 1.0
     scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
     shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
@@ -190,33 +190,23 @@ class PowerLayer(FunctionLayer, can_do_bp=True):
             yield f"power={self.power}, but with scale=0 and shift=0 all outputs would be infinite"
 
     def compute(self, backend: Any, x: Array, y: Array) -> None:
-        xp = backend.xp
         _scaled(backend, self, x, y)
-        if self.power == 2:
-            xp.multiply(y, y, out=y)
-        elif self.power % 1:
-            xp.power(y, self.power, out=y)
-        elif self.power != 1:
-            base = backend.scratch(y.shape, str(y.dtype))
-            xp.copyto(base, y)
-            xp.abs(y, out=y)  # NumPy takes forty times as long to raise what is below 0
-            xp.power(y, self.power, out=y)
-            if self.power % 2:
-                xp.copysign(y, base, out=y)
+        _raise(backend, y, self.power)
 
     def differentiate(self, backend: Any, x: Array, y: Array, dy: Array, dx: Array) -> None:
         xp, factor = backend.xp, self.scale * self.power
         if factor == 0 or self.power == 1:
             xp.multiply(dy, factor, out=dx)
             return
-        base, zero = backend.scratch(x.shape, str(dx.dtype)), backend.scratch(x.shape, "bool")
-        _scaled(backend, self, x, base)
-        if self.power != 2:
-            xp.equal(base, 0, out=zero)
-            xp.copyto(base, 1, where=zero)  # there y is 0, and must not become 0 / 0
-            xp.divide(y, base, out=base)
-        xp.multiply(dy, base, out=dx)
-        xp.multiply(dx, factor, out=dx)
+        slope = backend.scratch(x.shape, str(dx.dtype), slot=1)
+        _scaled(backend, self, x, slope)
+        if 0 < self.power < 1:
+            zero = backend.scratch(x.shape, "bool")
+            xp.equal(slope, 0, out=zero)
+            xp.copyto(slope, math.inf, where=zero)
+        _raise(backend, slope, self.power - 1)
+        xp.multiply(slope, factor, out=slope)
+        xp.multiply(dy, slope, out=dx)
 
 
 class ThresholdLayer(FunctionLayer):
@@ -244,3 +234,19 @@ def _scaled(backend: Any, layer: Any, x: Array, y: Array) -> None:
     """Write scale · x + shift into y."""
     backend.xp.multiply(x, layer.scale, out=y)
     backend.xp.add(y, layer.shift, out=y)
+
+
+def _raise(backend: Any, y: Array, power: float) -> None:
+    """Raise y to a power, in place."""
+    xp = backend.xp
+    if power == 2:
+        xp.multiply(y, y, out=y)
+    elif power % 1:
+        xp.power(y, power, out=y)
+    elif power != 1:
+        base = backend.scratch(y.shape, str(y.dtype))
+        xp.copyto(base, y)
+        xp.abs(y, out=y)  # NumPy takes forty times as long to raise what is below 0
+        xp.power(y, power, out=y)
+        if power % 2:
+            xp.copysign(y, base, out=y)

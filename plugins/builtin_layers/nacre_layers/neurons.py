@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Neuron, finite, one_of, positive
 
-from .error_function import erf
+from .mills_ratio import FAR, mills_ratio, times_density
 
 
 class ReLU(Neuron):
@@ -35,14 +35,17 @@ def is_relu(neuron: Neuron) -> bool:
 
 
 class Sigmoid(Neuron):
-    """y = 1 / (1 + exp(-x)); computed as (1 + tanh(x / 2)) / 2, which cannot overflow."""
+    """y = 1 / (1 + exp(-x)), computed from exp(-|x|), which cannot overflow; below 0 it is exp(x) / (1 + exp(x))."""
 
     def forward(self, backend: Any, x: Array, y: Array) -> None:
-        xp = backend.xp
-        xp.multiply(x, 0.5, out=y)
-        xp.tanh(y, out=y)
-        xp.add(y, 1.0, out=y)
-        xp.multiply(y, 0.5, out=y)
+        xp, (part, above) = backend.xp, _scratches(backend, y, 0, 1)
+        xp.greater_equal(x, 0, out=above)
+        xp.abs(x, out=part)
+        xp.negative(part, out=part)
+        xp.exp(part, out=part)
+        xp.maximum(part, above, out=y)
+        xp.add(part, 1.0, out=part)
+        xp.divide(y, part, out=y)
 
     def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         xp = backend.xp
@@ -178,96 +181,149 @@ class Exponential(Neuron):
         backend.xp.multiply(dy, y, out=dx)
 
 
-class SiLU(Neuron):
-    """y = x · sigmoid(beta · x). After Caffe's `Swish`; Elfwing et al., "Sigmoid-weighted linear units", 2018."""
+class Gate(Neuron):
+    """y = x · s(x), where the gate s rises from 0 to 1, and s(x) + s(-x) = 1: what SiLU and GELU have in common.
+
+    With a = |x| and the tail q = s(-a), y = max(0, x) - a q; and y' is q (1 - a v) below 0 and 1 - q (1 - a v) above,
+    where v = -q'(a) / q(a). So no digits are lost far below 0, where q is small. A gate that falls from 1 to 0 is
+    `mirrored`: y(x) is then minus what it would be at -x.
+    """
 
     needs_input = True
-    beta: Annotated[float, finite, "how sharp the bend is"] = 1.0
+    mirrored = False
+
+    def far(self, dtype: str) -> float:
+        """Give an a from which on the tail is 0 in the type."""
+        return FAR[dtype]
+
+    def fall(self, backend: Any, a: Array, v: Array) -> None:
+        """Write v(a)."""
+        raise NotImplementedError
+
+    def times_tail(self, backend: Any, a: Array, y: Array) -> None:
+        """Multiply y by q(a), in an order in which only the result may be denormal."""
+        raise NotImplementedError
 
     def forward(self, backend: Any, x: Array, y: Array) -> None:
-        backend.xp.multiply(x, self._sigmoid(backend, x), out=y)
+        xp, (a, part) = backend.xp, _scratches(backend, y, 3, 4)
+        self._distance(backend, x, a)
+        xp.copyto(part, a)
+        self.times_tail(backend, a, part)
+        passing, added = (xp.minimum, xp.add) if self.mirrored else (xp.maximum, xp.subtract)
+        passing(x, 0.0, out=y)
+        added(y, part, out=y)
 
     def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
-        xp = backend.xp
-        sigmoid, slope = self._sigmoid(backend, x), backend.scratch(y.shape, str(y.dtype), slot=1)
-        xp.subtract(1.0, sigmoid, out=slope)  # f' = sigmoid + beta · y · (1 - sigmoid)
-        xp.multiply(slope, y, out=slope)
-        xp.multiply(slope, self.beta, out=slope)
-        xp.add(slope, sigmoid, out=slope)
+        xp, (a, slope) = backend.xp, _scratches(backend, y, 3, 4)
+        self._distance(backend, x, a)
+        self.fall(backend, a, slope)
+        xp.multiply(slope, a, out=slope)
+        xp.subtract(1.0, slope, out=slope)
+        self.times_tail(backend, a, slope)
+        above, sign = _scratches(backend, y, 0, 1)
+        (xp.less if self.mirrored else xp.greater)(x, 0, out=above)
+        xp.multiply(above, -2.0, out=sign)
+        xp.add(sign, 1.0, out=sign)
+        xp.multiply(slope, sign, out=slope)
+        xp.add(slope, above, out=slope)
         xp.multiply(dy, slope, out=dx)
 
-    def _sigmoid(self, backend: Any, x: Any) -> Array:
-        """Give sigmoid(beta · x), computed as `Sigmoid` does, in the scratch array of slot 0."""
-        xp = backend.xp
-        part = backend.scratch(x.shape, str(x.dtype))
-        xp.multiply(x, self.beta / 2, out=part)
-        xp.tanh(part, out=part)
-        xp.add(part, 1.0, out=part)
-        xp.multiply(part, 0.5, out=part)
-        return part
+    def _distance(self, backend: Any, x: Any, a: Array) -> None:
+        backend.xp.abs(x, out=a)
+        backend.xp.minimum(a, self.far(str(a.dtype)), out=a)
 
 
-class GELU(Neuron):
+class SiLU(Gate):
+    """y = x · sigmoid(beta · x). After Caffe's `Swish`; Elfwing et al., "Sigmoid-weighted linear units", 2018."""
+
+    beta: Annotated[float, finite, "how sharp the bend is"] = 1.0
+
+    @property
+    def mirrored(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
+        """Whether the gate falls."""
+        return self.beta < 0
+
+    def far(self, dtype: str) -> float:
+        return min(FAR[dtype] ** 2 / max(abs(self.beta), 1e-30), 1e30)
+
+    def fall(self, backend: Any, a: Array, v: Array) -> None:
+        # beta / (1 + exp(-beta a))
+        (root,) = _scratches(backend, a, 0)
+        backend.xp.multiply(a, abs(self.beta), out=v)
+        _logistic_parts(backend, v, root, v)
+        backend.xp.divide(abs(self.beta), v, out=v)
+
+    def times_tail(self, backend: Any, a: Array, y: Array) -> None:
+        (z,) = _scratches(backend, a, 2)
+        backend.xp.multiply(a, abs(self.beta), out=z)
+        _times_logistic_tail(backend, z, y)
+
+
+class GELU(Gate):
     """y = x · Φ(x), where Φ is the standard normal distribution function.
 
     With `approximate="tanh"` Φ(x) is (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. Hendrycks and Gimpel, "Gaussian error
     linear units", 2016.
     """
 
-    needs_input = True
     approximate: Annotated[str, one_of("none", "tanh"), "how Φ is computed"] = "none"
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
-        backend.xp.multiply(x, self._share(backend, x), out=y)
-
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def fall(self, backend: Any, a: Array, v: Array) -> None:
         xp = backend.xp
-        share, slope, part = self._share(backend, x), *_scratches(backend, y, 0, 1)
-        _clip(backend, x, slope)
-        xp.multiply(slope, slope, out=part)
-        if self.approximate == "none":  # x · Φ'(x) is x · exp(-x²/2) / √(2π)
-            xp.multiply(part, -0.5, out=part)
-            xp.exp(part, out=part)
-            xp.multiply(part, 1 / math.sqrt(2 * math.pi), out=part)
-            xp.multiply(slope, part, out=slope)
-        else:  # x · √(2/π) (1 + 3 · 0.044715 x²) · 2 Φ (1 - Φ)
-            xp.multiply(part, 3 * CUBIC, out=part)
-            xp.add(part, 1, out=part)
-            xp.multiply(slope, part, out=slope)
-            xp.subtract(1, share, out=part)
-            xp.multiply(part, share, out=part)
-            xp.multiply(part, 2 * math.sqrt(2 / math.pi), out=part)
-            xp.multiply(slope, part, out=slope)
-        xp.add(slope, share, out=slope)
-        xp.multiply(dy, slope, out=dx)
-
-    def _share(self, backend: Any, x: Any) -> Array:
-        """Give Φ(x), in the scratch array of slot 2."""
-        xp = backend.xp
-        part, share = _scratches(backend, x, 0, 2)
         if self.approximate == "none":
-            xp.multiply(x, math.sqrt(0.5), out=share)
-            erf(backend, share, share)
-        else:
-            _clip(backend, x, share)
-            xp.multiply(share, share, out=part)
-            xp.multiply(part, CUBIC, out=part)
-            xp.add(part, 1, out=part)
-            xp.multiply(share, part, out=share)
-            xp.multiply(share, math.sqrt(2 / math.pi), out=share)
-            xp.tanh(share, out=share)
-        xp.multiply(share, 0.5, out=share)
-        xp.add(share, 0.5, out=share)
-        return share
+            mills_ratio(backend, a, v)
+            xp.divide(1.0, v, out=v)
+            return
+        # 2 √(2/π) (1 + 3 · 0.044715 a²) / (1 + exp(-z))
+        root, part, square = _scratches(backend, a, 0, 1, 2)
+        self._twice_the_angle(backend, a, part)
+        _logistic_parts(backend, part, root, part)
+        xp.multiply(a, a, out=square)
+        xp.multiply(square, 3 * CUBIC * TWICE, out=v)
+        xp.add(v, TWICE, out=v)
+        xp.divide(v, part, out=v)
+
+    def times_tail(self, backend: Any, a: Array, y: Array) -> None:
+        (part,) = _scratches(backend, a, 2)
+        if self.approximate == "none":
+            mills_ratio(backend, a, part)
+            backend.xp.multiply(y, part, out=y)
+            times_density(backend, a, y)
+        else:  # the tail of tanh is a logistic one: (1 - tanh(z / 2)) / 2 = 1 / (1 + exp(z))
+            self._twice_the_angle(backend, a, part)
+            _times_logistic_tail(backend, part, y)
+
+    def _twice_the_angle(self, backend: Any, a: Array, z: Array) -> None:
+        """Write 2 √(2/π) (a + 0.044715 a³), what tanh is taken of twice over."""
+        xp = backend.xp
+        xp.multiply(a, a, out=z)
+        xp.multiply(z, CUBIC, out=z)
+        xp.add(z, 1.0, out=z)
+        xp.multiply(z, a, out=z)
+        xp.multiply(z, TWICE, out=z)
 
 
 CUBIC = 0.044715
+TWICE = 2 * math.sqrt(2 / math.pi)
+
+
+def _logistic_parts(backend: Any, z: Array, root: Array, part: Array) -> None:
+    """Write exp(-z / 2) into `root`, and 1 + exp(-z) into `part`, which may be z."""
+    xp = backend.xp
+    xp.multiply(z, -0.5, out=root)
+    xp.exp(root, out=root)
+    xp.multiply(root, root, out=part)
+    xp.add(part, 1.0, out=part)
+
+
+def _times_logistic_tail(backend: Any, z: Array, y: Array) -> None:
+    """Multiply y by 1 / (1 + exp(z)), for z of 0 and above; uses the scratch arrays of slots 0 and 1."""
+    xp, (root, part) = backend.xp, _scratches(backend, z, 0, 1)
+    _logistic_parts(backend, z, root, part)
+    xp.divide(y, part, out=y)
+    xp.multiply(y, root, out=y)
+    xp.multiply(y, root, out=y)
 
 
 def _scratches(backend: Any, like: Array, *slots: int) -> list[Array]:
     return [backend.scratch(like.shape, str(like.dtype), slot=slot) for slot in slots]
-
-
-def _clip(backend: Any, x: Any, y: Array) -> None:
-    """Write x into y, but at most ±40: there GELU is bent no more, and powers of x cannot overflow."""
-    backend.xp.clip(x, -40, 40, out=y)
