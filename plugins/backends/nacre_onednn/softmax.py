@@ -20,7 +20,8 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
             return MISSING
         if reason := unfit(inputs):
             return reason
-        return None if len(inputs[0].shape) == 2 and layer.axis in (1, -1) else "serves scores of two axes, along axis 1"
+        served = len(inputs[0].shape) == 2 and layer.axis in (1, -1)
+        return None if served else "serves scores of two axes, along axis 1"
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
