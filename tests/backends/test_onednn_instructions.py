@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixed_nets import EXAMPLES
 from nacre import InputLayer, Layer, NacreError, Net
+from nacre.config import load
 from nacre_layers import (
     ConvolutionLayer,
     DeconvolutionLayer,
@@ -62,6 +64,15 @@ def test_probabilities_can_be_trained_with_any_loss() -> None:
     net.forward()
     net.backward()
     assert all(np.isfinite(one.gradient).all() for one in net.parameters.values())
+
+
+@needs_helper
+@pytest.mark.parametrize(
+    "path", ["cifar/quick.toml", "cifar/full.toml", "imagenet/alexnet.toml", "imagenet/vgg_a.toml"]
+)
+def test_blobs_of_known_nets_stay_where_they_are(path: str) -> None:
+    net = load(EXAMPLES / path).net("train", backend="onednn", allocate=False)
+    assert net.schedule.copies == []
 
 
 # --- sizes -----------------------------------------------------------------------------------------------------------
