@@ -25,7 +25,7 @@ class Callback(Component, kind="callback"):
     validates: ClassVar[bool] = False
     """Whether it reports "validation", with a loss and statistics, of the phase that its field `phase` names."""
     outputs: ClassVar[tuple[str, ...]] = ()
-    """Fields that say where it writes, relative to the working folder: whoever runs the training may set them."""
+    """Fields of type `OutputPath` that `nacre demo` sets where the net file does not."""
 
     every_n_iter: Annotated[int, non_negative, "do it every so many iterations; 0 never"] = 0
     every_n_epoch: Annotated[int, non_negative, "do it every so many passes over the data; 0 never"] = 0

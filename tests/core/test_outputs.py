@@ -71,8 +71,8 @@ class NoteState(CallbackState):
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "mine").write_bytes(MINE)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine").write_bytes(MINE)
     monkeypatch.chdir(here)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(nacre.registry, "_registry", nacre.registry.Registry())  # type: ignore[attr-defined]
@@ -99,19 +99,19 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def make_places(home: Path) -> dict[str, str]:
+def make_places(elsewhere: Path) -> dict[str, str]:
     """Give paths that lead out of the working folder, by their kind."""
     Path("sub").mkdir()
-    Path("out").symlink_to(home)
+    Path("out").symlink_to(elsewhere)
     Path("sub/again").symlink_to("../out")
-    Path("file").symlink_to(home / "mine")
-    Path("file.png").symlink_to(home / "mine")
-    Path("dangling").symlink_to(home / "new")
-    Path("dangling.png").symlink_to(home / "new")
+    Path("file").symlink_to(elsewhere / "mine")
+    Path("file.png").symlink_to(elsewhere / "mine")
+    Path("dangling").symlink_to(elsewhere / "new")
+    Path("dangling.png").symlink_to(elsewhere / "new")
     return {
-        "absolute": str(home / "new"),
-        "above": "../home/new",
-        "above, by a detour": "sub/../../home/new",
+        "absolute": str(elsewhere / "new"),
+        "above": "../elsewhere/new",
+        "above, by a detour": "sub/../../elsewhere/new",
         "by a link": "out/new",
         "by two links": "sub/again/new",
         "a link to a file": "file",
@@ -122,31 +122,31 @@ def make_places(home: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_nothing_is_written_outside(writer: str, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    places = make_places(home)
-    before = tree(home)
+    elsewhere = tmp_path / "elsewhere"
+    places = make_places(elsewhere)
+    before = tree(elsewhere)
     for place in places.values():
         file = net_file(writer, place)
         with pytest.raises(ConfigError, match="a net file may write in the working folder only") as caught:
             train(file)
         assert "--allow-writes" in caught.value.remedy
-    assert tree(home) == before
-    assert sorted(os.listdir(tmp_path)) == ["here", "home"]
+    assert tree(elsewhere) == before
+    assert sorted(os.listdir(tmp_path)) == ["elsewhere", "here"]
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_what_the_person_allows(writer: str, tmp_path: Path) -> None:
-    home = tmp_path / "home"
+    elsewhere = tmp_path / "elsewhere"
     key = {"HDF5Output": "layer.out.filename", "Snapshot": "callback.Snapshot.folder"}.get(
         writer, f"callback.{writer}.{'to' if writer == 'Note' else 'path'}"
     )
     train(net_file(writer, "inside"))
-    train(net_file(writer, str(home / "allowed"), allow_writes=[home]))
-    train(net_file(writer, "inside", f"{key}={home / 'said.png'}"))
+    train(net_file(writer, str(elsewhere / "allowed"), allow_writes=[elsewhere]))
+    train(net_file(writer, "inside", f"{key}={elsewhere / 'said.png'}"))
     (tmp_path / "config" / "nacre").mkdir(parents=True)
-    (tmp_path / "config" / "nacre" / "nacre.toml").write_text(f'allow_writes = ["{home}"]')
-    train(net_file(writer, str(home / "set")))
-    assert {name.split("/")[0].removesuffix(".png") for name in tree(home)} == {"mine", "allowed", "said", "set"}
+    (tmp_path / "config" / "nacre" / "nacre.toml").write_text(f'allow_writes = ["{elsewhere}"]')
+    train(net_file(writer, str(elsewhere / "set")))
+    assert {name.split("/")[0].removesuffix(".png") for name in tree(elsewhere)} == {"mine", "allowed", "said", "set"}
 
 
 def test_a_working_folder_allows_nothing(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_pipe_is_not_waited_for(writer: str) -> None:
 
 def test_a_log_with_another_name_elsewhere_is_not_appended_to(tmp_path: Path) -> None:
     train(net_file("JSONLog", "log"))
-    (tmp_path / "home" / "log").hardlink_to("log")
+    (tmp_path / "elsewhere" / "log").hardlink_to("log")
     before = Path("log").read_bytes()
     with pytest.raises(ConfigError, match="log: this file has another name elsewhere"):
         train(net_file("JSONLog", "log"))
@@ -225,10 +225,10 @@ def test_a_link_that_appears_while_a_training_runs(tmp_path: Path) -> None:
     file = net_file("Snapshot", "saved")
     with file.net(backend="numpy") as net, file.solver().start(net) as training:
         Path("saved").rename("other")
-        Path("saved").symlink_to(tmp_path / "home")
+        Path("saved").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(ConfigError, match="a net file may write in the working folder only"):
             training.run()
-    assert tree(tmp_path / "home") == {"mine": MINE}
+    assert tree(tmp_path / "elsewhere") == {"mine": MINE}
 
 
 # The core's own writing goes through no link that lies ready for it
@@ -236,7 +236,7 @@ def test_a_link_that_appears_while_a_training_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
 def test_a_half_written_file_is_no_link(link: Any, tmp_path: Path) -> None:
-    mine = tmp_path / "home" / "mine"
+    mine = tmp_path / "elsewhere" / "mine"
     link(Path(".a.tmp"), mine)
     atomic_write("a", b"new")
     assert (Path("a").read_bytes(), mine.read_bytes()) == (b"new", MINE)
@@ -247,10 +247,10 @@ def test_a_half_written_file_is_no_link(link: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
 def test_a_lock_is_no_link(link: Any, tmp_path: Path) -> None:
-    link(Path(".lock"), tmp_path / "home" / "mine")
+    link(Path(".lock"), tmp_path / "elsewhere" / "mine")
     with pytest.raises(SnapshotError, match="lock"):
         FolderLock(Path())
-    assert (tmp_path / "home" / "mine").read_bytes() == MINE
+    assert (tmp_path / "elsewhere" / "mine").read_bytes() == MINE
 
 
 def test_a_path_with_a_nul_is_none() -> None:
