@@ -15,7 +15,7 @@ import pytest
 
 from nacre.cli.snapshots import load_snapshot
 
-from .conftest import SCRIPT, run, terminal
+from .conftest import NET, SCRIPT, run, terminal
 
 
 def snapshots(folder: str = "snapshots") -> list[str]:
@@ -199,7 +199,7 @@ def test_a_net_without_a_solver_or_a_snapshot() -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_after_the_iteration_and_says_how_to_go_on(number: signal.Signals, code: int) -> None:
-    command = [*SCRIPT, "train", "small.toml", "--set", "solver.max_iter=100000000"]
+    command = [*SCRIPT, "train", "small.toml", "--set", "solver.max_iter=100000000", "--allow-writes", "/data"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -209,7 +209,7 @@ def test_a_signal_ends_after_the_iteration_and_says_how_to_go_on(number: signal.
         rest = process.stdout.read().splitlines()
     assert process.returncode == code
     assert any(line.startswith(f"stopped by {number.name} after ") for line in rest)
-    assert rest[-1] == "next: nacre train small.toml --resume auto --set solver.max_iter=100000000"
+    assert rest[-1] == "next: nacre train small.toml --resume auto --set solver.max_iter=100000000 --allow-writes /data"
     iteration = int(snapshots()[-1][9:15])
     assert run("train", "small.toml", "--resume", "auto", "--set", f"solver.max_iter={iteration + 5}", "--json").json[
         "iterations"
@@ -335,3 +335,16 @@ def test_a_net_that_nobody_gives_data_is_refused() -> None:
     told = run("train", "empty.toml", code=2).err
     assert "nobody has written 'data', 'label'" in told and "take a source with data, such as HDF5Data" in told
     assert not snapshots()
+
+
+def test_a_net_file_writes_elsewhere_only_if_the_options_say_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    log = elsewhere / "log"
+    log.write_text("mine")
+    Path("log.toml").write_text(NET + f'[[callback]]\ntype = "JSONLog"\npath = "{log}"\n')
+    assert f"--allow-writes {elsewhere}" in run("train", "log.toml", code=2).err
+    assert f"--overwrite {log}" in run("train", "log.toml", "--allow-writes", str(elsewhere), code=2).err
+    assert log.read_text() == "mine"
+    run("train", "log.toml", "--allow-writes", str(elsewhere), "--overwrite", str(log))
+    assert log.read_text().startswith('mine{"event": ')
+    run("summary", "log.toml")  # writes nothing, so there is nothing to allow

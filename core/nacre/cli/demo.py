@@ -36,12 +36,12 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes
     file = read_net(net, sets, seed, writes)
     training = train(file, backend)
     if exit_code(training):
-        print_end(file, training, backend, seed, sets)
+        print_end(file, training, backend, seed, sets, writes)
         return exit_code(training)
     click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} images/s")
     saved = training.snapshot_path and load_snapshot(training.snapshot_path, file)
     if not saved:
-        print_end(file, training, backend, seed, sets)
+        print_end(file, training, backend, seed, sets, writes)
         return 0
     tested = run_test(file, saved, "test", backend)
     click.echo(f"snapshot: {training.snapshot_path}")

@@ -77,5 +77,5 @@ def command(
     if as_json:
         print_json(result(training), lines=True)
     else:
-        print_end(file, training, backend, seed, sets)
+        print_end(file, training, backend, seed, sets, writes)
     return exit_code(training)

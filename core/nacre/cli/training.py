@@ -222,7 +222,12 @@ def report_line(event: str, data: Mapping[str, Any]) -> str:
 
 @work_matters_more()
 def print_end(
-    file: NetFile, training: Training, backend: str | None = None, seed: int | None = None, sets: Sequence[str] = ()
+    file: NetFile,
+    training: Training,
+    backend: str | None = None,
+    seed: int | None = None,
+    sets: Sequence[str] = (),
+    writes: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Say how a training ended, and what may come next: commands that know what the options changed."""
     speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
@@ -239,6 +244,8 @@ def print_end(
     if exit_code(training):
         same += [] if seed is None else ["--seed", str(seed)]
         same += [word for change in sets for word in ("--set", change)]
+        for option, paths in (writes or {}).items():
+            same += [word for path in paths for word in (f"--{option.replace('_', '-')}", path)]
         click.echo(f"next: {command_line('train', str(file.path), '--resume', 'auto', *same)}")
         return
     same += [word for change in sets if not change.startswith(("solver.", "callback.")) for word in ("--set", change)]
