@@ -214,7 +214,7 @@ def _load_history(training: Training, snapshot: Snapshot) -> None:
             "training with the parameters: --weights (net.load)",
         )
     for piece, key in zip(pieces, keys, strict=True):
-        if (shape := snapshot.arrays[key].shape) != piece.shape:
+        if not fits(shape := snapshot.arrays[key].shape, piece.shape):
             raise SnapshotError(f"{piece.key} has the shape {shape} in the snapshot, but {piece.shape} here")
     for piece, key in zip(pieces, keys, strict=True):
         piece.host[piece.start : piece.end] = snapshot.arrays[key].reshape(-1)
