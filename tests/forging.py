@@ -5,7 +5,6 @@ import io
 import json
 import os
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import h5py
@@ -41,17 +40,14 @@ def pack(header: Any, arrays: dict[str, Any]) -> bytes:
     return bytes(data)
 
 
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Give every place of a tree of tables and lists: what holds it, and its key there."""
-    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-        yield value, key
-        yield from places(value[key])
-
-
 def forge(snapshot: Snapshot, number: int) -> tuple[bytes, str]:
     """Give a snapshot's file in which a thing or two are others than they were, and say which."""
     dice = random.Random(number)
-    header = {"iteration": snapshot.iteration, "arrays": list(snapshot.arrays), "state": copy.deepcopy(snapshot.state)}
+    header: Any = {
+        "iteration": snapshot.iteration,
+        "arrays": list(snapshot.arrays),
+        "state": copy.deepcopy(snapshot.state),
+    }
     arrays, told = dict(snapshot.arrays), []
     for _ in range(dice.choice((1, 1, 2))):
         if dice.random() < 0.25:
@@ -60,7 +56,8 @@ def forge(snapshot: Snapshot, number: int) -> tuple[bytes, str]:
             told.append(f"{name} {change}")
             continue
         # what lies deep is no more likely than what does not
-        inside, key = header, dice.choice(["iteration", "arrays", *["state"] * 20])
+        inside: Any = header
+        key: Any = dice.choice(["iteration", "arrays", *["state"] * 20])
         while isinstance(inside[key], dict | list) and inside[key] and (key == "state" or dice.random() < 0.7):
             inside = inside[key]
             key = dice.choice(list(inside)) if isinstance(inside, dict) else dice.randrange(len(inside))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from .checks import Names, Shape, at_least, default, positive
+from .checks import Names, Shape, at_least, default, one_of, positive
 from .layer import Layer, SourceState
+
+TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 
 
 class InputLayer(Layer, is_source=True):
@@ -24,7 +26,7 @@ class InputLayer(Layer, is_source=True):
     tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data",))
     shape: Annotated[Shape, positive, "shape of one record"] = default(())
     batch_size: Annotated[int, positive, "records in a batch"] = 1
-    dtype: Annotated[str, "type of the blobs; the net's floating type unless given"] = ""
+    dtype: Annotated[str, one_of("", *TYPES), "type of the blobs; the net's floating type unless given"] = ""
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InputState:
         return InputState(self, backend, inputs, diffs)

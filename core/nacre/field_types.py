@@ -169,6 +169,14 @@ class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
         return tuple(os.fspath(cast("str | os.PathLike[str]", text)) for text in texts)
 
 
+def is_path(text: str) -> bool:
+    """Return whether the system could have a file of this name."""
+    try:
+        return bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half a character, as JSON and TOML can say it
+        return False
+
+
 class Paths(Texts):
     """Files or folders; relative ones start from the net file's folder, or in Python from the working folder."""
 
@@ -177,7 +185,7 @@ class Paths(Texts):
     @staticmethod
     def convert(value: Any) -> tuple[str, ...]:
         folder, texts = base_folder.get(), Texts.convert(value)
-        if any("\0" in text for text in texts):
+        if not all(map(is_path, texts)):
             raise ValueError
         return tuple(text if folder is None else str(folder / text) for text in texts)
 
@@ -192,13 +200,11 @@ class OutputPath(Converted["str | os.PathLike[str]", Place]):
 
     @staticmethod
     def convert(value: Any) -> Place:
-        if not isinstance(value, str | os.PathLike) or not os.fspath(cast("str | os.PathLike[str]", value)):
+        if not isinstance(value, str | os.PathLike) or not is_path(os.fspath(cast("str | os.PathLike[str]", value))):
             raise ValueError
-        path = os.fspath(cast("str | os.PathLike[str]", value))
         if isinstance(value, Place):
             return value
-        if "\0" in path:
-            raise ValueError
+        path = os.fspath(cast("str | os.PathLike[str]", value))
         return place(path, None if isinstance(value, Said) else permission.get())
 
 

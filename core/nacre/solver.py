@@ -200,9 +200,7 @@ class Training:
         self.lr = solver.lr_policy.start(self)
         self.momentum = solver.momentum_policy.start(self)
         self.choices = component_choices(net, self.slots, solver)
-        lists = batch_and_update_steps(self, batch)
-        calls = {id(steps): net.compile(steps) for steps in lists}  # most batches of many have the same list
-        self._calls = [calls[id(steps)] for steps in lists]
+        self._calls = [net.compile(steps) for steps in batch_and_update_steps(self, batch)]
         net.trainings.add(self)
         constrained = [slot.storage for slot in self.slots if f"constraint.{slot.name}" in self.choices]
         self._buffers = [slot for slot in net.slots if not slot.trainable]
@@ -281,13 +279,14 @@ class Training:
         self._refuse_closed()
         begin = time.perf_counter()
         iteration, net = self.iteration, self.net
-        scalars, count = net.scalars, len(self._calls)
+        scalars, count = net.scalars, self.solver.n_accumulate
         scalars["rate"] = self.lr.rate(iteration)
         scalars["momentum"] = self.momentum.momentum(iteration)
         self.method.advance()
         self._loss = None
         losses, images = 0.0, 0
-        for number, call in enumerate(self._calls):
+        for number in range(count):
+            call = self._calls[-1 if number + 1 == count else min(number, 1)]
             scalars["step"] = iteration * count + number  # every batch draws its own random numbers
             try:
                 call()

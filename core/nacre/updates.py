@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def batch_and_update_steps(training: Training, batch: Sequence[Step]) -> list[list[Step]]:
-    """Give the lists of steps that an iteration is made of: one for each batch; the last one updates, too.
+    """Give the lists of steps that an iteration is made of: for the first batch, for each in between, and for the last.
 
-    Of several batches each adds its gradients to a sum, whose mean is what the update sees.
+    The last one updates, too; of one batch there is only that. Of several batches each adds its gradients to a sum,
+    whose mean is what the update sees.
     """
     net, count = training.net, training.solver.n_accumulate
     update = [
@@ -32,7 +33,7 @@ def batch_and_update_steps(training: Training, batch: Sequence[Step]) -> list[li
         return [[*batch, *update]]
     work = Accumulator(net.view(net.backend), training.spans, count)
     first, more, last = (Step("accumulate", "gradients", call) for call in (work.keep, work.add, work.mean))
-    return [[*batch, first], *([[*batch, more]] * (count - 2)), [*batch, last, *update]]
+    return [[*batch, first], *([[*batch, more]] if count > 2 else []), [*batch, last, *update]]
 
 
 class Accumulator:

@@ -4,8 +4,9 @@ import copy
 import random
 import resource
 import tomllib
+import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import nacre
 from forging import ODD, trials
 from layers.test_pages import example_of, fed
 from nacre import InputLayer, Net, Solver
+from nacre.config import load
 from nacre.errors import NacreError
 from nacre.testing import backends
+from nacre.toml import toml_text
 from nacre_data import MemoryDataLayer
 from nacre_layers import InnerProductLayer, PoolingLayer, SoftmaxLossLayer
 from nacre_solvers import SGD, ValidationPerformance
 
-ROOM = 2 << 30  # bytes of address space that a trial may take more than there are
+ROOM = 1 << 29  # bytes of address space that a trial may take more than there are
 KINDS = [
     *("layer", "neuron", "initializer", "regularizer", "constraint", "pooling", "elementwise", "transformer", "solver"),
     *("lr_policy", "momentum_policy", "callback", "algorithm"),
@@ -135,24 +138,94 @@ def trial(number: int) -> str:
     except NacreError:
         pass
     except Exception as error:
-        import traceback
-
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{number}: {told}: {type(error).__name__}: {error!s:.120} [{frame.filename[-40:]}:{frame.lineno}]"
+        return f"{number}: {told}: {_said(error)}"
     return ""
 
 
-def try_all(numbers: range) -> None:
+def _said(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error!s:.120} [{frame.filename[-40:]}:{frame.lineno}]"
+
+
+NET: dict[str, Any] = {
+    "name": "odd",
+    "seed": 1,
+    "backend": "numpy",
+    "compute": "float32",
+    "dtype": "float32",
+    "freeze": ["ip"],
+    "insert_splits": True,
+    "deterministic": False,
+    "fallback": "warn",
+    "layer": [
+        {"type": "HDF5Data", "name": "in", "tops": ["data", "label"], "source": ["train.h5"], "batch_size": 4},
+        {"type": "Convolution", "name": "c", "bottoms": ["data"], "tops": ["c"], "n_filter": 2, "kernel": 3},
+        {"type": "InnerProduct", "name": "ip", "bottoms": ["c"], "tops": ["y"], "output_dim": 10, "neuron": "Tanh"},
+        {"type": "InnerProduct", "name": "ip2", "bottoms": ["y"], "tops": ["z"], "output_dim": 10, "exclude": ["test"]},
+        {"type": "SoftmaxLoss", "name": "loss", "bottoms": ["z", "label"]},
+    ],
+    "solver": {"type": "SGD", "max_iter": 2, "lr_policy": {"type": "Step", "base": 0.1, "gamma": 0.5, "stepsize": 1}},
+    "callback": [{"type": "TrainingSummary", "every_n_iter": 1}, {"type": "Snapshot", "keep": 1, "folder": "saved"}],
+    "plugins": {"require": [], "pin": {}},
+}
+
+
+def odd_net_file(number: int) -> str:
+    """Train by a net file in which something is odd for two iterations; say what was odd if that is a bug."""
+    dice, table = random.Random(number), copy.deepcopy(NET)
+    inside: Any = table
+    key: Any = dice.choice(list(table))
+    while isinstance(inside[key], dict | list) and inside[key] and dice.random() < 0.8:
+        inside = inside[key]
+        key = dice.choice(list(inside)) if isinstance(inside, dict) else dice.randrange(len(inside))
+    inside[key] = copy.deepcopy(dice.choice([one for one in ODD if one is not None]))
+    told = f"{key}={inside[key]!r:.60}"
+    try:
+        text = toml_text(table)
+        Path("odd.toml").write_text(text, encoding="utf-8")
+    except (AttributeError, NacreError, TypeError, UnicodeEncodeError, ValueError):
+        return ""  # no file can say it
+    try:
+        file = load("odd.toml")
+        with file.net("train") as net, file.solver().start(net, [lambda *_: None]) as training:
+            training.step()
+            training.step()
+    except NacreError:
+        pass
+    except Exception as error:
+        return f"{number}: {told}: {_said(error)}"
+    return ""
+
+
+def try_all(try_one: Callable[[int], str], numbers: range) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        bugs = [bug for number in numbers if (bug := trial(number))]
+        bugs = [bug for number in numbers if (bug := try_one(number))]
     assert not bugs, "\n".join(bugs)
 
 
-def test_whatever_a_field_says_ends_in_a_sentence() -> None:
-    try_all(range(500))
+def test_what_is_not_odd_is_trained() -> None:
+    """Else every trial might end at once, for another reason."""
+    Path("net.toml").write_text(toml_text(NET), encoding="utf-8")
+    file = load("net.toml")
+    with file.net("train") as net:
+        assert file.solver().solve(net, reports=[lambda *_: None]).iteration == 2
+    with Net("odd", small(), backend="numpy") as net:
+        Solver(SGD(), max_iter=2).solve(net)
+
+
+@pytest.mark.parametrize(("try_one", "count"), [(trial, 500), (odd_net_file, 200)])
+def test_whatever_a_field_says_ends_in_a_sentence(try_one: Callable[[int], str], count: int) -> None:
+    try_all(try_one, range(count))
 
 
 @pytest.mark.long
-def test_whatever_many_fields_say_ends_in_a_sentence() -> None:
-    try_all(range(500, trials(1000, 10_500)))
+@pytest.mark.parametrize("try_one", [trial, odd_net_file])
+def test_whatever_many_fields_say_ends_in_a_sentence(try_one: Callable[[int], str]) -> None:
+    try_all(try_one, range(500, trials(1000, 10_500)))
+
+
+@pytest.mark.parametrize("count", [2**31, 2**63, 10**40])
+def test_a_training_of_many_batches_an_iteration_makes_no_list_of_them(count: int) -> None:
+    with Net("odd", small(), backend="numpy") as net:
+        Solver(SGD(), n_accumulate=count).start(net).shutdown()

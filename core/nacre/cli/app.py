@@ -112,6 +112,8 @@ def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
     elif isinstance(error, OSError) and error.strerror:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         message = f"{where}{error.strerror}"
+    elif isinstance(error, MemoryError):
+        message, remedy = "there is not enough memory for this", "make the batch or the largest layer smaller"
     else:
         code, remedy = 1, "run it again with --debug for the traceback, and report it to whoever wrote that file"
         frames = traceback.extract_tb(error.__traceback__)

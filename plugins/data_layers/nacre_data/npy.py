@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import warnings
 from collections.abc import Mapping
 from math import prod
@@ -49,8 +50,10 @@ def _read(file: BinaryIO, where: str) -> np.ndarray:
     if dtype.hasobject:  # NumPy's advice is to run whatever code is in the file
         told = f"{where}: it holds Python objects, but only numbers are read"
         raise DataError(told, "write it again with numpy.save")
+    shape = tuple(map(int, shape))  # the header may say True for 1
     size, stored = prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
-    if min(shape, default=0) < 0 or size > stored:
+    beside_none = prod(number or 1 for number in shape) * dtype.itemsize  # too large even where there are no records
+    if min(shape, default=0) < 0 or size > stored or beside_none > sys.maxsize:
         told = f"{where}: it is damaged: it declares an array of shape {shape} and type {dtype}, {size:,} bytes"
         raise DataError(f"{told}, but {stored:,} are there", "write it again with numpy.save")
     flat = np.fromfile(file, dtype, prod(shape)) if size else np.empty(shape, dtype)

@@ -122,6 +122,10 @@ class RandomShift(Transformer):
             raise ConfigError(f"RandomShift: images are (images, channels, height, width), not of shape {batch.shape}")
         if phase != "train" or not self.pixels:
             return
+        if self.pixels > (largest := max(batch.shape[2:])):
+            raise ConfigError(
+                f"RandomShift: pixels={self.pixels}, but the images have {largest} rows or columns at most"
+            )
         inner, windows, uniform, starts = self._memory(batch)
         random.uniform(uniform)
         np.multiply(uniform, 2 * self.pixels + 1, out=uniform)
