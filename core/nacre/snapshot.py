@@ -417,7 +417,7 @@ def _check_form(value: Any, form: Any, where: str) -> None:
             if key in value or key == "type":
                 _check_form(value.get(key), forms.get(str, forms.get(key)), f"{where}/{key}")
     elif not isinstance(value, form) or (isinstance(value, bool) and form is int):
-        kinds: Any = form if isinstance(form, tuple) else (form,)
+        kinds = cast("tuple[type, ...]", form if isinstance(form, tuple) else (form,))
         names = " or ".join(WORDS[kind] for kind in kinds)
         raise SnapshotError(f"{where} is {value!r:.60}, but a snapshot says {names} there")
 
