@@ -75,15 +75,15 @@ def chain(count: int) -> list[Any]:
 
 def residual(count: int) -> list[Any]:
     """Make convolutions with BatchNorm, whose tops are added to what the convolution read."""
-    from nacre_layers import BatchNormLayer, ConvolutionLayer, ElementWiseLayer
+    from nacre_layers import Add, BatchNormLayer, ConvolutionLayer, ElementWiseLayer, ReLU
 
     layers, top = _inputs(2, 4, 4), "data"
     for number in range(count // 3):
         middle, normal, below, top = f"conv{number}", f"norm{number}", top, f"sum{number}"
         layers += [
             ConvolutionLayer(bottoms=below, tops=middle, n_filter=2, kernel=3, pad=1, bias=False),
-            BatchNormLayer(bottoms=middle, tops=normal, neuron="ReLU"),
-            ElementWiseLayer(bottoms=[normal, below], tops=top, operation="Add"),
+            BatchNormLayer(bottoms=middle, tops=normal, neuron=ReLU()),
+            ElementWiseLayer(bottoms=[normal, below], tops=top, operation=Add()),
         ]
     return [*layers, *_loss(top)]
 

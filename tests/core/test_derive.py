@@ -20,7 +20,7 @@ BACKEND = PlainBackend()
 def classifier() -> list[Layer]:
     numbers = np.random.default_rng(0)
     arrays = [numbers.normal(size=(8, 3)), numbers.integers(0, 2, 8)]
-    source = {"tops": ["data", "label"], "data": arrays, "batch_size": 4}
+    source: dict[str, Any] = {"tops": ["data", "label"], "data": arrays, "batch_size": 4}
     return [
         MemoryDataLayer(name="train", exclude=["validation", "predict"], **source),
         MemoryDataLayer(name="held-out", exclude=["train", "predict"], **source),

@@ -24,12 +24,15 @@ from nacre.graph import dot, svg
 from nacre.show import first_line
 from nacre_layers import (
     L2,
+    Add,
     BatchNormLayer,
     ConcatLayer,
     ConvolutionLayer,
     DropoutLayer,
     ElementWiseLayer,
     InnerProductLayer,
+    ReLU,
+    Sigmoid,
     SquareLossLayer,
 )
 from nacre_solvers import SGD, Snapshot
@@ -63,8 +66,8 @@ def residual(count: int) -> list[Layer]:
     layers, top = inputs(3), "data"
     for number in range(count // 2):
         name = f"sum{number}"
-        layers.append(ip(f"ip{number}", top, neuron="ReLU"))
-        layers.append(ElementWiseLayer(name=name, bottoms=[f"ip{number}", top], tops=name, operation="Add"))
+        layers.append(ip(f"ip{number}", top, neuron=ReLU()))
+        layers.append(ElementWiseLayer(name=name, bottoms=[f"ip{number}", top], tops=name, operation=Add()))
         top = name
     return [*layers, loss(top)]
 
@@ -76,7 +79,7 @@ def images(count: int) -> list[Layer]:
         below, middle, top = top, f"c{number}", f"b{number}"
         convolution = {"n_filter": 2, "kernel": 3, "pad": 1, "bias": False}
         layers.append(ConvolutionLayer(name=middle, bottoms=below, tops=middle, **convolution))
-        layers.append(BatchNormLayer(name=top, bottoms=middle, tops=top, neuron="ReLU"))
+        layers.append(BatchNormLayer(name=top, bottoms=middle, tops=top, neuron=ReLU()))
     return [*layers, loss(top)]
 
 
@@ -88,7 +91,7 @@ def in_place(count: int) -> list[Layer]:
 
 def in_place_neurons(count: int) -> list[Layer]:
     """Make a chain with a neuron, which no kernel applies, behind every layer."""
-    return chain(count, neuron="Sigmoid")
+    return chain(count, neuron=Sigmoid())
 
 
 def fan(count: int) -> list[Layer]:

@@ -23,9 +23,13 @@ from nacre_layers import (
     ConvolutionLayer,
     DropoutLayer,
     InnerProductLayer,
+    Max,
+    Orthogonal,
     PoolingLayer,
+    ReLU,
     SoftmaxLayer,
     SoftmaxLossLayer,
+    Tanh,
 )
 from nacre_solvers import SGD, Snapshot, TrainingSummary, ValidationPerformance
 from small_layers import PlainBackend, State
@@ -87,9 +91,12 @@ class Gate:
                 future.result(WAIT)
 
 
-def small(gate: Gate) -> list[Layer]:
+def small(gate: Callable[[str], None]) -> list[Layer]:
     numbers = np.random.default_rng(0)
-    source = {"tops": ["data", "label"], "data": [numbers.normal(size=(8, 3)), numbers.integers(0, 2, 8)]}
+    source: dict[str, Any] = {
+        "tops": ["data", "label"],
+        "data": [numbers.normal(size=(8, 3)), numbers.integers(0, 2, 8)],
+    }
     return [
         MemoryDataLayer(name="source", exclude="predict", batch_size=4, **source),
         GateLayer(name="gate", bottoms="data", pass_by=gate),
@@ -241,15 +248,18 @@ def test_nets_that_only_share_parameters_do_not_wait(net: Net, gate: Gate) -> No
 
 def pictures(seed: int) -> list[Layer]:
     numbers = np.random.default_rng(seed)
-    source = {"tops": ["data", "label"], "data": [numbers.normal(size=(24, 3, 9, 9)), numbers.integers(0, 3, 24)]}
-    held_out = {"exclude": ["train", "predict"], "batch_size": 5}
+    source: dict[str, Any] = {
+        "tops": ["data", "label"],
+        "data": [numbers.normal(size=(24, 3, 9, 9)), numbers.integers(0, 3, 24)],
+    }
+    held_out: dict[str, Any] = {"exclude": ["train", "predict"], "batch_size": 5}
     return [
         MemoryDataLayer(name="train", exclude=["validation", "predict"], batch_size=8, shuffle=True, **source),
         MemoryDataLayer(name="held-out", **held_out, **source),
-        ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=4 + seed, kernel=3, neuron="ReLU"),
+        ConvolutionLayer(name="conv", bottoms="data", tops="conv", n_filter=4 + seed, kernel=3, neuron=ReLU()),
         BatchNormLayer(name="norm", bottoms="conv", tops="norm"),
-        PoolingLayer(name="pool", bottoms="norm", tops="pool", kernel=2, stride=2, pooling="Max"),
-        InnerProductLayer(name="ip", bottoms="pool", tops="ip", output_dim=9, neuron="Tanh", weight_init="Orthogonal"),
+        PoolingLayer(name="pool", bottoms="norm", tops="pool", kernel=2, stride=2, pooling=Max()),
+        InnerProductLayer(name="ip", bottoms="pool", tops="ip", output_dim=9, neuron=Tanh(), weight_init=Orthogonal()),
         DropoutLayer(name="drop", bottoms="ip"),
         InnerProductLayer(name="scores", bottoms="ip", tops="scores", output_dim=3),
         SoftmaxLossLayer(name="loss", bottoms=["scores", "label"], exclude="predict"),
