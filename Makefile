@@ -7,25 +7,28 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # The Python to make the environment with: the first of these that is 3.11 or newer.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
             $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+pip_of = $(1)/$(notdir $(BIN))/python -m pip --disable-pip-version-check --quiet --quiet
+PIP    := $(call pip_of,$(VENV))
 UV     := $(shell command -v uv 2>/dev/null)
 
 # The test command, here and nowhere else: .ci/run calls `make test` too. One process for each core, whole files in one
 # process, so that what a file sets up is set up once. ARGS adds to it: make test ARGS="-k pooling"
 TEST := -n auto --maxprocesses 8 --dist loadfile
 # The processes share the cores: each is not to start a thread for every core besides.
-test long older: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
+test long older oldest newest: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
 # Of every kind of trial, such as a training killed at a random moment.
 long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)
-test long older: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
+test long older oldest newest: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
 
-.PHONY: help demo test long older bench lint format clean dev torch python
+.PHONY: help demo test long older oldest newest bench lint format clean dev torch python
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    train a convolutional net on handwritten digits'
 	@echo 'make test    run the tests           (make test ARGS="-k pooling" runs some of them)'
-	@echo 'make long    run the tests that are too slow for every commit'
+	@echo 'make long    run the tests that are too slow for every commit, after these two:'
+	@echo 'make oldest  run the tests with the oldest dependencies that pyproject.toml admits'
+	@echo 'make newest  run them with the newest'
 	@echo 'make older   run the tests of the onednn backend as on processors without AVX-512'
 	@echo 'make bench   compare with PyTorch on the CPU'
 	@echo 'make lint    ruff, pyright and mypy'
@@ -38,7 +41,7 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(TEST) $(ARGS)
 
-long: $(VENV)/dev.stamp
+long: $(VENV)/dev.stamp oldest newest
 	$(BIN)/python -m pytest $(TEST) -m long $(ARGS)
 
 # The onednn backend's tests on fewer instructions than this processor has: oneDNN and nacre's own C code obey one variable.
@@ -49,6 +52,14 @@ older: $(VENV)/dev.stamp
 	  ONEDNN_MAX_CPU_ISA=$$most $(BIN)/python -m pytest $(TEST) -k onednn tests/backends \
 	    $(KERNELS:%=tests/layers/test_%.py) $(ARGS) || exit 1; \
 	done
+
+# The suite in environments of their own, remade each time: exactly the lower bounds of pyproject.toml, or the newest of
+# everything.
+oldest newest: | python
+	$(PYTHON) -m venv --clear $(VENV)-$@
+	$(PYTHON) tests/bounds.py >$(VENV)-$@/oldest.txt
+	$(call pip_of,$(VENV)-$@) install $(if $(filter oldest,$@),--constraint $(VENV)-$@/oldest.txt) --editable '.[dev]'
+	$(VENV)-$@/$(notdir $(BIN))/python -m pytest $(TEST) $(ARGS)
 
 bench: $(VENV)/dev.stamp $(VENV)/torch.stamp
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -69,7 +80,7 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .ci-venv dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis nacre-demo
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest .ci-venv dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis nacre-demo
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- the environment -------------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_every_command_has_help(name: str) -> None:
     [
         (["trian"], "there is no command 'trian' (did you mean 'train'?)"),
         (["train"], "Missing argument 'NET.toml'."),
-        (["train", "small.toml", "--sed", "3"], "No such option '--sed'"),
+        (["train", "small.toml", "--sed", "3"], "No such option"),  # versions of click go on otherwise
         (["test", "small.toml", "x", "--phase", "predict"], "Invalid value for '--phase'"),
         (["summary", "no.toml"], "no.toml: no such file"),
         (["summary", "."], ".: not a file"),

@@ -6,13 +6,14 @@ import io
 import os
 import sys
 import warnings
+import zipfile
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.lib.format import MAGIC_PREFIX, read_array_header_1_0, read_array_header_2_0, read_magic
+from numpy.lib.format import MAGIC_PREFIX, read_array_header_1_0, read_array_header_2_0, read_magic, write_array
 
 from nacre import DataError, OutputWriter, RecordReader
 from nacre.durable import atomic_write
@@ -77,5 +78,8 @@ class NpzWriter(OutputWriter):
 
     def write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         data = io.BytesIO()
-        np.savez(data, allow_pickle=False, **arrays)
+        with zipfile.ZipFile(data, "w") as archive:  # np.savez has arguments, whose names no blob could have
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    write_array(member, np.asarray(array), allow_pickle=False)
         atomic_write(path, data.getvalue(), DataError)
