@@ -6,12 +6,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .blob import Blob
 from .component import Array
-from .errors import BlobError, NacreError
+from .errors import BlobError, NacreError, PluginError
 from .random import Random
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Backend:
     """Narrower types than float32 that its kernels can compute in here: own blobs are of the net's, parameters not."""
     lacks: Mapping[str, str] = {}
     """Narrower types that its kernels could compute in elsewhere, and what that needs."""
+    auto: float = 0
+    """How much it wants to be the backend where none is named; 0: only when asked for."""
     elementwise: bool = False
     """Own blobs of equal shape have equal layouts without padding, and `elements` gives them as plain arrays."""
 
@@ -348,7 +351,8 @@ _opening = threading.RLock()
 def open_backend(name: str | Backend | None = None) -> Backend:
     """Give the process's one backend of a name.
 
-    None is NACRE_BACKEND, else that of `nacre.toml`, else "auto": the first usable of onednn, numpy.
+    None is NACRE_BACKEND, else that of `nacre.toml`, else "auto": of nacre's own and the enabled ones that can be used
+    here, the one that most wants to be it (`Backend.auto`).
 
     Raises:
         RegistryError: nobody offers the name.
@@ -368,16 +372,26 @@ def _open(name: str | None) -> Backend:
 
     name = name or os.environ.get("NACRE_BACKEND") or settings().backend or "auto"
     if name == "auto":
-        offered = registry().names("backend")
-        usable = [
-            one for one in ("onednn", "numpy") if one in offered and not registry().open("backend", one).unusable()
-        ]
-        if not usable:
-            raise NacreError(f"no usable backend; installed: {', '.join(offered) or 'none'}")
-        name = usable[0]
+        name = _first_usable()
     if name not in _opened:
         found: type[Backend] = registry().open("backend", name)
         if reason := found.unusable():
             raise NacreError(f"backend '{name}' cannot be used here: {reason}")
         _opened[name] = found()
     return _opened[name]
+
+
+def _first_usable() -> str:
+    """Return the backend that most wants to be `auto`, of those that can be used here and nobody has to ask for."""
+    from .registry import registry
+
+    here, wanted = registry(), list[tuple[float, str]]()
+    for offer in here.offers("backend"):
+        if here.is_enabled(offer):
+            with suppress(PluginError):  # what cannot be opened cannot be used: `nacre backends` tells why
+                found: type[Backend] = here.open_offer(offer)
+                wanted += [(-found.auto, here.name_of(offer))] if found.auto > 0 else []
+    for _, name in sorted(wanted):
+        if not here.open("backend", name).unusable():
+            return name
+    raise NacreError(f"no usable backend; installed: {', '.join(here.names('backend')) or 'none'}")

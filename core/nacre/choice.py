@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .discovery import FIRST_PARTY, Offer
+from .discovery import Offer
 from .errors import PluginError, RegistryError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ class Choice:
     """The kernel for one thing on one backend, and why it is that one.
 
     `kernel` is None where the thing's own state (for a component: the component itself) serves; `ancestor` is the
-    backend of the lineage whose kernel it is. The `declined` could not serve; the `lost` could be chosen by a pin.
+    backend of the lineage whose kernel it is. The `declined` could not serve; the `lost` could be chosen by a pin; the
+    `not_enabled` are strangers' that nobody asked for, with the line that would enable them.
     """
 
     thing: str
@@ -33,6 +34,7 @@ class Choice:
     offer: Offer | None = None
     lost: Reasons = field(default_factory=list[tuple[Offer, str]])
     declined: Reasons = field(default_factory=list[tuple[Offer, str]])
+    not_enabled: Reasons = field(default_factory=list[tuple[Offer, str]])
 
     def as_dict(self) -> dict[str, Any]:
         """Give the same for programs."""
@@ -48,47 +50,64 @@ class Choice:
             "why": self.why,
             "lost": told(self.lost),
             "declined": told(self.declined),
+            "not_enabled": told(self.not_enabled),
         }
 
     def __str__(self) -> str:
         chosen = f"{self.offer.target} ({self.offer.provenance})" if self.offer else "its own code"
         lines = [f"{self.thing} on {self.ancestor}: {chosen}, because {self.why}"]
-        for word, reasons in (("lost", self.lost), ("declined", self.declined)):
+        groups = (("lost", self.lost), ("declined", self.declined), ("not enabled", self.not_enabled))
+        for word, reasons in groups:
             lines += [f"  {word}: {offer.target} ({offer.provenance}): {why}" for offer, why in reasons]
         return "\n".join(lines)
 
 
 def pin_line(key: str, distribution: str) -> str:
-    """Give the line that settles who serves a name."""
+    """Return the line that settles who serves a name."""
     return f'pin = {{ "{key}" = "{distribution}" }} under [plugins] in the net file or in nacre.toml'
 
 
+def enabling(distribution: str) -> str:
+    """Return the line that enables a distribution's kernels, and the command that writes it."""
+    line = f'kernels = ["{distribution}"] under [plugins] in the net file or in nacre.toml'
+    return f"{line} (nacre plugins enable {distribution})"
+
+
 def choose(
-    registry: Registry, cls: type, kind: str, lineage: Sequence[str], accept: Accept | None, pins: Mapping[str, str]
+    registry: Registry,
+    cls: type,
+    kind: str,
+    lineage: Sequence[str],
+    accept: Accept | None,
+    pins: Mapping[str, str],
+    kernels: Collection[str],
+    backend: type | None,
 ) -> Choice:
     """Choose among the kernels for exactly `cls`: backend by backend of the lineage, and there rank by rank.
 
-    The ranks are: the pinned one; the backend's owner; the owner of `cls`; others. Ranks below the first that serves
-    are not opened, so a package that merely got installed is not even imported. Raises RegistryError where two kernels
-    of one rank accept, or where a pin names a distribution that offers none.
+    The ranks are: the pinned one; the backend's owner; the owner of `cls`; enabled strangers. Ranks below the first
+    that serves are not opened, nor are strangers that are not enabled: a package that merely got installed is not even
+    imported. `kernels` are enabled distributions, and `backend` is the class of the lineage's first. Raises
+    RegistryError where two kernels of one rank accept, or where a pin names a distribution that offers none.
     """
-    things = [offer for offer in registry.offers(kind) if registry.opens_to(offer, cls)]
+    things = registry.offers_of(cls, kind)
     prefix = "" if kind == "layer" else f"{kind}/"
     if not things:
         why = "no plugin offers it, and a kernel serves only what is offered"
         return Choice(f"{prefix}{cls.__qualname__}", lineage[0], why)
-    unique = len(_meant(registry, kind, things[0].name, "", pins)) == 1
-    label = f"{prefix}{things[0].name if unique else things[0].qualified}"
+    label = f"{prefix}{registry.name_of(things[0], pins)}"
     choice = Choice(label, lineage[0], f"no kernel serves it on {', '.join(lineage)}")
     for ancestor in lineage:
-        candidates = _candidates(registry, things, ancestor, pins, choice)
+        own = registry.offers_of(backend, "backend") if backend is not None and ancestor == lineage[0] else []
+        hosts = own or registry.meant("backend", ancestor, pins)
+        candidates = _candidates(registry, things, ancestor, hosts, pins, choice)
         keys = [f"kernel:{prefix}{things[0].qualified}@{ancestor}", f"kernel:{label}@{ancestor}"]
         pinned = registry.pinned(keys, pins)
         if pinned and not any(offer.distribution == pinned for offer in candidates):
             raise RegistryError(
                 f"'{keys[-1]}' is pinned to '{pinned}', which offers no such kernel", "take the pin out"
             )
-        ranks = _ranks(registry, things, ancestor, candidates, pinned, pins)
+        *ranks, (_, strangers) = _ranks(registry, things, ancestor, hosts, candidates, pinned, kernels)
         while ranks:
             why, offers = ranks.pop(0)
             willing = _willing(registry, offers, accept, choice)
@@ -97,27 +116,20 @@ def choose(
             if willing:
                 choice.offer, choice.kernel = willing[0]
                 choice.ancestor, choice.why = ancestor, why.format(choice.offer.distribution)
-                losers = [offer for _, rank in ranks for offer in rank]
+                losers = [*(offer for _, rank in ranks for offer in rank), *strangers]
                 choice.lost = [(offer, f"to choose it: {pin_line(keys[-1], offer.distribution)}") for offer in losers]
                 return choice
+        choice.not_enabled += [(offer, f"to enable it: {enabling(offer.distribution)}") for offer in strangers]
     return choice
 
 
-def _meant(registry: Registry, kind: str, name: str, offering: str, pins: Mapping[str, str]) -> list[Offer]:
-    """List what a name in an offer may mean: if short, the offering distribution's own, the pinned, nacre's, any.
-
-    Nacre's comes before any: else a package with another layer of that name would take all kernels from nacre's.
-    """
-    found = registry.offers(kind, name)
-    for distribution in (offering, registry.pinned([f"{kind}:{name}"], pins), FIRST_PARTY):
-        preferred = [offer for offer in found if offer.distribution == distribution]
-        if preferred:
-            return preferred
-    return found
-
-
 def _candidates(
-    registry: Registry, things: list[Offer], ancestor: str, pins: Mapping[str, str], choice: Choice
+    registry: Registry,
+    things: list[Offer],
+    ancestor: str,
+    hosts: list[Offer],
+    pins: Mapping[str, str],
+    choice: Choice,
 ) -> list[Offer]:
     candidates: list[Offer] = []
     short_names = {offer.name for offer in things}
@@ -126,7 +138,10 @@ def _candidates(
         kind, slash, name = thing.rpartition("/")
         same_kind = (kind if slash else "layer") == things[0].kind
         if backend == ancestor and same_kind and name.rpartition(":")[2] in short_names:
-            meant = _meant(registry, things[0].kind, name, offer.distribution, pins)
+            meant = registry.meant(things[0].kind, name, pins, first=offer.distribution)
+            places = registry.meant("backend", backend, pins, first=offer.distribution)
+            if hosts and not any(one in hosts for one in places):
+                continue  # it is for another backend of that name
             if len(meant) == 1 and meant[0] in things:
                 candidates.append(offer)
             elif any(one in things for one in meant):
@@ -139,21 +154,25 @@ def _ranks(
     registry: Registry,
     things: list[Offer],
     ancestor: str,
+    hosts: list[Offer],
     candidates: list[Offer],
     pinned: str,
-    pins: Mapping[str, str],
+    kernels: Collection[str],
 ) -> list[tuple[str, list[Offer]]]:
-    backends = {offer.distribution for offer in _meant(registry, "backend", ancestor, "", pins)}
+    """Sort kernels into ranks, why each would serve beside them; the last are those that nobody asked for."""
+    backends = {offer.distribution for offer in hosts}
     owners = {offer.distribution for offer in things}
     ranks: list[tuple[str, list[Offer]]] = [
         ("{} is pinned", []),
         (f"{{}} owns the backend {ancestor}", []),
         (f"{{}} owns the {things[0].kind}", []),
-        ("nobody else's kernel can serve", []),
+        ("{} is enabled, and no owner's kernel serves", []),
+        ("", []),
     ]
     for offer in candidates:
-        whose = offer.distribution
-        ranks[0 if whose == pinned else 1 if whose in backends else 2 if whose in owners else 3][1].append(offer)
+        whose, asked = offer.distribution, registry.is_enabled(offer, kernels)
+        rank = 0 if whose == pinned else 1 if whose in backends else 2 if whose in owners else 3 if asked else 4
+        ranks[rank][1].append(offer)
     return ranks
 
 

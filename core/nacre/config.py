@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .checks import base_folder
-from .complaints import PIN, Complaints, check_pins, check_table
+from .complaints import KERNELS, PIN, Complaints, check_pins, check_table
 from .errors import ConfigError, brief, nearest
 from .field_types import Permission, permission
 from .overrides import apply_override, layer_name
@@ -52,6 +52,7 @@ _NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert
 _PLUGINS: dict[str, tuple[type, str]] = {
     "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
     "pin": PIN,
+    "kernels": KERNELS,
 }
 
 
@@ -68,6 +69,7 @@ class NetFile:
     layers: tuple[Layer, ...]
     pins: dict[str, str] = field(default_factory=dict[str, str])
     permission: Permission = field(default_factory=Permission)
+    kernels: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,10 +92,10 @@ class NetFile:
 
         backend = options.pop("backend", None)
         chosen: dict[str, Any] = {key: self.table[key] for key in _NET_OPTIONS if key in self.table}
-        with pinned(self.pins):
+        with pinned(self.pins, self.kernels):
             if not isinstance(backend, Backend):
                 backend = open_backend(self.backend(backend))
-            chosen |= {"backend": backend, "phase": phase, "pins": self.pins, **options}
+            chosen |= {"backend": backend, "phase": phase, "pins": self.pins, "kernels": self.kernels, **options}
             return Net(self.name, self.layers, **chosen)
 
     def without_outputs(self) -> NetFile:
@@ -127,7 +129,7 @@ class NetFile:
 
     @contextmanager
     def _building(self) -> Generator[None]:
-        with pinned(self.pins), based_on(self.folder), _may_write(self.permission):
+        with pinned(self.pins, self.kernels), based_on(self.folder), _may_write(self.permission):
             yield
 
 
@@ -163,10 +165,12 @@ def load(
     complaints.end()
     complaints.attempt(partial(parse_requirements, plugins.get("require", ())))
     complaints.end()
-    granted = Permission(_real(*settings().allow_writes, *allow_writes), _real(*overwrite))
-    file = NetFile(path, table, (), {**settings().pins, **plugins.get("pin", {})}, granted)
+    settled = settings()
+    granted = Permission(_real(*settled.allow_writes, *allow_writes), _real(*overwrite))
+    kernels = tuple(dict.fromkeys([*settled.kernels, *plugins.get("kernels", ())]))
+    file = NetFile(path, table, (), {**settled.pins, **plugins.get("pin", {})}, granted, kernels)
     layers: list[Layer] = []
-    with pinned(file.pins), based_on(file.folder), _may_write(granted):
+    with pinned(file.pins, file.kernels), based_on(file.folder), _may_write(granted):
         for number, layer in enumerate(table.get("layer", [])):
             made = complaints.attempt(partial(_make_layer, layer), _called(layer, number), str(layer.get("type")))
             layers += [made] if made is not None else []
@@ -195,14 +199,17 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
         plugins = dict(thing.table.get("plugins", {}))
         base = Path(folder) if folder is not None else thing.folder
         parts = [*thing.layers, *([thing.solver()] if thing.has_solver else [])]
+        pins = thing.pins
     else:
         head: Table = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
         head |= {"compute": thing.compute_dtype} if thing.compute_dtype != thing.dtype else {}
         head |= {"freeze": sorted(thing.frozen)} if thing.frozen else {}
-        tail, plugins = {}, {"pin": thing.pins} if thing.pins else {}
+        settled = {"pin": thing.pins, "kernels": list(thing.kernels)}
+        tail, plugins, pins = {}, {key: value for key, value in settled.items() if value}, thing.pins
         base = Path(folder) if folder is not None else Path()
         parts = [*thing.layers]
-    layers = [file_table(layer, base.absolute()) for layer in thing.layers]
+    with pinned(pins):  # a name means here what it will mean there
+        layers = [file_table(layer, base.absolute()) for layer in thing.layers]
     if require := requirements(plugins.get("require", ()), parts):
         plugins = {**plugins, "require": require}
     return toml_text({**head, "layer": layers, **tail, **({"plugins": plugins} if plugins else {})})
@@ -212,15 +219,18 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
 
 
 @contextmanager
-def pinned(pins: Mapping[str, str]) -> Generator[None]:
-    """Settle names by these pins as long as this lasts: a component in a field is opened without being told of pins."""
+def pinned(pins: Mapping[str, str], kernels: Sequence[str] = ()) -> Generator[None]:
+    """Settle names by these pins, and enable these distributions' kernels, as long as this lasts.
+
+    A component in a field is opened without being told of pins, and so is a backend.
+    """
     here = registry()
-    before = here.pins
-    here.pins = {**before, **pins}
+    before = here.pins, here.kernels
+    here.pins, here.kernels = {**here.pins, **pins}, (*here.kernels, *kernels)
     try:
         yield
     finally:
-        here.pins = before
+        here.pins, here.kernels = before
 
 
 @contextmanager
@@ -267,14 +277,14 @@ def _make_layer(table: Mapping[str, Any]) -> Layer:
     type_name = _type_of(table, "layer")
     fields = {key: value for key, value in table.items() if key != "type"}
     here = registry()
-    kinds = [] if here.offers("layer", type_name) else [offer.name for offer in here.offers("layer_of")]
-    kind = next((kind for kind in kinds if here.offers(kind, type_name)), "")
-    if not kind:
-        return here.open("layer", type_name)(**fields)
-    layer, component = here.open("layer_of", kind), here.open(kind, type_name)
-    own = {known.name for known in layer.fields()} - {kind}
-    own_fields, parts = _divided(fields, own, component)
-    return layer(**own_fields, **{kind: component(**parts)})
+    offer = here.find("layer", type_name, others=[one.name for one in here.offers("layer_of")])
+    found = here.open_offer(offer)
+    if offer.kind == "layer":
+        return found(**fields)
+    layer = here.open("layer_of", offer.kind)
+    own = {known.name for known in layer.fields()} - {offer.kind}
+    own_fields, parts = _divided(fields, own, found)
+    return layer(**own_fields, **{offer.kind: found(**parts)})
 
 
 def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:

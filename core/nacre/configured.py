@@ -18,10 +18,14 @@ from .field_types import Converted, whole
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a layer or a component, as `nacre layers NAME` shows it."""
+    """One field of a layer or a component, as `nacre layers NAME` shows it.
+
+    `type` is its annotation as people read it; what it decides is decided by `types`, the classes that it names.
+    """
 
     name: str
     type: str
+    types: tuple[type, ...]
     default: Any
     doc: str
     checks: tuple[Check, ...]
@@ -31,6 +35,10 @@ class Field:
     @property
     def required(self) -> bool:
         return self.default is dataclasses.MISSING
+
+    def takes(self, cls: type) -> bool:
+        """Return whether the annotation names this class or one derived from it, alone or beside others."""
+        return any(issubclass(one, cls) for one in self.types)
 
     @property
     def help(self) -> str:
@@ -106,6 +114,15 @@ def _reader(hint: Any) -> Reader:
     if isinstance(origin, type):  # a list[int] must be a list; its entries are the layer's own affair
         return _same(origin), f"a {origin.__name__}", short
     return (lambda value: value), "another value", short
+
+
+def _types(hint: Any) -> tuple[type, ...]:
+    """Return the classes that an annotation names; of a `list[int]` the list."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return tuple(one for argument in typing.get_args(hint) for one in _types(argument))
+    found = type(None) if hint is None else origin or hint
+    return (found,) if isinstance(found, type) else ()
 
 
 def _class_reader(cls: type[Any]) -> Reader:
@@ -223,6 +240,20 @@ class Configured:
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in self.given().items())})"
 
 
+def inside(value: Any) -> Iterator[Configured]:
+    """Yield a layer or component, and all components in its fields, however deep."""
+    if isinstance(value, Configured):
+        yield value
+        for field in type(value).fields():
+            yield from inside(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for entry in cast("Mapping[Any, Any]", value).values():
+            yield from inside(entry)
+    elif isinstance(value, list | tuple):
+        for entry in cast("Sequence[Any]", value):
+            yield from inside(entry)
+
+
 def _short(value: Any) -> str:
     """Give a value's text; of an array only shape and type."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -273,6 +304,7 @@ def _read_fields(cls: type[Configured]) -> Iterator[Field]:
         yield Field(
             name=field.name,
             type=short,
+            types=_types(hint),
             default=field.default if field.default_factory is dataclasses.MISSING else field.default_factory(),
             doc=" ".join(extra for extra in extras if isinstance(extra, str)),
             checks=tuple(extra for extra in extras if isinstance(extra, Check)),

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .checks import Place
 from .configured import Configured
 from .environment import environment_of, flat_environment
+from .field_types import Paths, change_paths
 from .parts import part_differences, parts_of
 from .tables import plain, table_of
 
@@ -76,7 +77,7 @@ def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterato
             continue
         was = then[field.name] if field.name in then else _default(field, value)
         # a folder that was moved holds the same files
-        shorten = _file_names if field.type == "Paths" else _without_addresses
+        shorten = _file_names if field.takes(Paths) else _without_addresses
         if shorten(was) != shorten(plain(value)):
             yield f"trained with {field.name}={_short(was)}{where}, now {_short(plain(value))}"
 
@@ -85,8 +86,8 @@ def _default(field: Any, value: Any) -> Any:
     return plain(value) if field.required else plain(field.convert(field.default))
 
 
-def _file_names(paths: Any) -> list[str]:
-    return [Path(path).name for path in cast("list[str]", paths)]
+def _file_names(paths: Any) -> Any:
+    return change_paths(paths, lambda path: Path(path).name)
 
 
 def _without_addresses(value: Any) -> str:

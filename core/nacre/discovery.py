@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from .errors import PluginError, RegistryError, nearest
+from .guard import ForeignError, described, guarded, place_of, place_of_function, place_text, shown
 
 if TYPE_CHECKING:
     import pluggy
@@ -22,6 +24,8 @@ API = "1"
 
 FIRST_PARTY = "nacre"
 GROUP = "nacre.plugins"
+PATIENCE = 5.0
+"""Seconds that a light module may take before Python's stack is printed, which names it."""
 KIND_OF_HOOK = {
     "offer_layers": "layer",
     "offer_kernels": "kernel",
@@ -126,18 +130,6 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
-def discover(
-    entry_points: Iterable[EntryPoint] | None, environ: Mapping[str, str], manager: pluggy.PluginManager
-) -> tuple[list[Plugin], list[Problem]]:
-    """Find, switch off, import and ask all plugins. What is switched off is not imported."""
-    plugins, problems = find_plugins(entry_points)
-    problems += switch_off(plugins, environ)
-    for plugin in plugins:
-        if plugin.status == "active":
-            problems += load(plugin, manager)
-    return plugins, problems
-
-
 def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin], list[Problem]]:
     """List the entry points, the first on `sys.path` of each, in an order that does not depend on folders."""
     problems: list[Problem] = []
@@ -151,7 +143,7 @@ def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin
             name, version, editable = identities[key]
             plugin = Plugin(name, entry.name, Provenance(name, version, "", editable, entry.module))
             found.setdefault((name, entry.name), plugin)
-        except Exception as error:
+        except Exception as error:  # of its files: nothing of it has run
             remedy = "reinstall the distribution that has this entry point"
             problems.append(Problem(entry.name, "", "find", described(error), "", 0, remedy))
     plugins = [found[key] for key in sorted(found)]
@@ -241,29 +233,59 @@ def new_manager() -> pluggy.PluginManager:
 
 def load(plugin: Plugin, manager: pluggy.PluginManager) -> list[Problem]:
     """Import a plugin's light module and read its offers."""
+    with _watched():
+        try:
+            module = guarded(importlib.import_module, plugin.provenance.module)
+        except ForeignError as failure:
+            plugin.status = "failed"
+            place = place_of(failure.error, plugin.provenance.module)
+            return [plugin.problem("import", described(failure.error), place)]
+        return read_module(plugin, module, manager)
+
+
+@contextmanager
+def _watched() -> Generator[None]:
+    """Print where Python is if it crashes, or is still inside after some seconds: no exception tells of either."""
+    import faulthandler
+
     try:
-        module = importlib.import_module(plugin.provenance.module)
-    except (Exception, SystemExit) as error:
-        plugin.status = "failed"
-        return [plugin.problem("import", described(error), place_of(error, plugin.provenance.module))]
-    return read_module(plugin, module, manager)
+        output = sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):  # closed, or no file
+        yield
+        return
+    was_on = faulthandler.is_enabled()
+    if not was_on:
+        faulthandler.enable(output)
+    faulthandler.dump_traceback_later(PATIENCE, file=output)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        if not was_on:
+            faulthandler.disable()
 
 
 def read_module(plugin: Plugin, module: ModuleType, manager: pluggy.PluginManager) -> list[Problem]:
     """Read the offers of an imported light module, one hook and one item at a time."""
-    plugin.provenance = replace(plugin.provenance, file=module.__file__ or "")
-    too_new = _refused(module)
-    if too_new:
-        plugin.status = "failed"
-        return [plugin.problem("api", f"{plugin.provenance} {too_new}", remedy="pip install --upgrade nacre")]
     try:
-        manager.register(module, name=plugin.name)
-        callers = manager.get_hookcallers(module) or []
-    except Exception as error:
+        problems = guarded(_read_module, plugin, module, manager)
+    except ForeignError as failure:
+        problems = [plugin.problem("hook", described(failure.error), place_of(failure.error, plugin.provenance.module))]
+    if problems and not plugin.offers:
         plugin.status = "failed"
-        return [plugin.problem("hook", described(error))]
+    return problems
+
+
+def _read_module(plugin: Plugin, module: object, manager: pluggy.PluginManager) -> list[Problem]:
+    if not isinstance(module, ModuleType):  # it may put what it likes into sys.modules
+        return [plugin.problem("import", f"importing it gives no module, but {shown(module)}")]
+    plugin.provenance = replace(plugin.provenance, file=vars(module).get("__file__") or "")
+    if refused := _refused(module):
+        return [plugin.problem("api", f"{plugin.provenance} {refused}", remedy="pip install --upgrade nacre")]
+    manager.register(module, name=plugin.name)
+    callers = manager.get_hookcallers(module) or []
     problems = [
-        plugin.problem("hook", f"{name} is not marked @hookimpl", _place_of_function(vars(module)[name]))
+        plugin.problem("hook", f"{name} is not marked @hookimpl", place_of_function(vars(module)[name]))
         for name in KIND_OF_HOOK
         if callable(vars(module).get(name)) and name not in [caller.name for caller in callers]
     ]
@@ -273,17 +295,14 @@ def read_module(plugin: Plugin, module: ModuleType, manager: pluggy.PluginManage
                 problems += _ask(plugin, caller.name, impl.function)
     if not callers and not problems:
         problems = [plugin.problem("hook", f"{module.__name__} has no function marked @hookimpl")]
-    if problems and not plugin.offers:
-        plugin.status = "failed"
     return problems
 
 
 def _refused(module: ModuleType) -> str:
     needed: object = getattr(module, "nacre_api", "1")
-    numbers = str(needed).split(".")
-    if not all(number.isdecimal() for number in numbers):
-        return f'says nacre_api = {needed!r}, but it must be like "1" or "1.2"'
-    if _version(numbers) > _version(API.split(".")):
+    if type(needed) is not str or not all(number.isdecimal() for number in needed.split(".")):
+        return f'says nacre_api = {shown(needed)}, but it must be like "1" or "1.2"'
+    if _version(needed.split(".")) > _version(API.split(".")):
         return f"needs the plugin interface {needed}, but this nacre has {API}"
     return ""
 
@@ -293,14 +312,15 @@ def _version(numbers: Sequence[str]) -> tuple[int, int]:
 
 
 def _ask(plugin: Plugin, hook: str, function: Callable[[], object]) -> list[Problem]:
-    place = _place_of_function(function)
+    place = place_of_function(function)
     if hook not in KIND_OF_HOOK:
         return [plugin.problem("hook", f"there is no hook {hook}{nearest(hook, KIND_OF_HOOK)}", place)]
     try:
-        read = list(read_offers(hook, function(), plugin.provenance))
-    except (Exception, SystemExit) as error:
-        raised_at = place_of(error, plugin.provenance.module)
-        return [plugin.problem("hook", f"{hook} raised {described(error)}", raised_at if raised_at[0] else place)]
+        read = guarded(lambda: list(read_offers(hook, function(), plugin.provenance)))
+    except ForeignError as failure:
+        raised_at = place_of(failure.error, plugin.provenance.module)
+        reason = f"{hook} raised {described(failure.error)}"
+        return [plugin.problem("hook", reason, raised_at if raised_at[0] else place)]
     plugin.offers += [offer for offer in read if isinstance(offer, Offer)]
     return [plugin.problem("offer", f"{hook}: {reason}", place) for reason in read if isinstance(reason, str)]
 
@@ -314,7 +334,7 @@ def read_offers(hook: str, given: object, provenance: Provenance) -> Iterator[Of
         if hook != "offer_components":
             yield _offer_or_reason(KIND_OF_HOOK[hook], key, value, provenance)
         elif not isinstance(value, Mapping):
-            yield f"{key!r} gives {value!r}, but must give a dict from names to classes"
+            yield f"{shown(key)} gives {shown(value)}, but must give a dict from names to classes"
         else:
             for name, target in cast("Mapping[object, object]", value).items():
                 yield _offer_or_reason(key, name, target, provenance)
@@ -324,7 +344,7 @@ def _offer_or_reason(kind: object, key: object, value: object, provenance: Prove
     try:
         if kind == "kernel":
             if not (isinstance(key, tuple) and [type(part) for part in cast("tuple[object, ...]", key)] == [str, str]):
-                return f"{key!r}: a kernel's key must be two strings, (layer, backend)"
+                return f"{shown(cast('object', key))}: a kernel's key must be two strings, (layer, backend)"
             key = "@".join(cast("tuple[str, str]", key))
         return make_offer(kind, key, value, provenance)
     except RegistryError as error:
@@ -333,50 +353,23 @@ def _offer_or_reason(kind: object, key: object, value: object, provenance: Prove
 
 def make_offer(kind: object, name: object, value: object, provenance: Provenance) -> Offer:
     """Check one offer and make it. Raises RegistryError with what is wrong with it."""
+    # a text of a class of its own may compare and hash as it likes
+    kind, name, value = (str.__str__(one) if isinstance(one, str) else one for one in (kind, name, value))
     if not isinstance(kind, str) or not _KINDS.fullmatch(kind):
-        raise RegistryError(f"kind {kind!r}: must be lower-case letters and '_'")
+        raise RegistryError(f"kind {shown(kind)}: must be lower-case letters and '_'")
     syntax = _KERNELS if kind == "kernel" else _NAMES
     if not isinstance(name, str) or not syntax.fullmatch(name):
-        raise RegistryError(f"{kind} {name!r}: a name must be letters, digits and '_.-', and start with a letter")
+        raise RegistryError(f"{kind} {shown(name)}: a name must be letters, digits and '_.-', and start with a letter")
     if isinstance(value, str):
         if not _TARGETS.fullmatch(value):
-            raise RegistryError(f"{kind} {name}: {value!r}, but it must be like 'package.module:Class'")
+            raise RegistryError(f"{kind} {name}: {shown(value)}, but it must be like 'package.module:Class'")
         return Offer(kind, name, value, provenance)
     if not isinstance(value, type) and not (kind == "command" and callable(value)):
         raise RegistryError(
-            f"{kind} {name}: {value!r}, but it must be a class, or a string like 'package.module:Class'"
+            f"{kind} {name}: {shown(value)}, but it must be a class, or a string like 'package.module:Class'"
         )
     attribute = getattr(value, "__qualname__", type(value).__qualname__)
     return Offer(kind, name, f"{value.__module__}:{attribute}", provenance, value)
-
-
-def described(error: BaseException) -> str:
-    """Give an exception in one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def place_of(error: BaseException, module: str) -> tuple[str, int]:
-    """Give file and line where `error` left the package of `module`, or ("", 0)."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return error.filename, error.lineno or 0
-    place, step = ("", 0), error.__traceback__
-    while step is not None:
-        frame = step.tb_frame
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == module.partition(".")[0]:
-            place = (frame.f_code.co_filename, step.tb_lineno)
-        step = step.tb_next
-    return place
-
-
-def place_text(file: str | Path, line: int) -> str:
-    """Give a place as people and editors read it: `file:line`, or the file alone where no line is known."""
-    return f"{file}:{line}" if line else str(file)
-
-
-def _place_of_function(function: object) -> tuple[str, int]:
-    code = getattr(function, "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
 
 
 def import_file(file: Path) -> ModuleType:
@@ -392,9 +385,9 @@ def import_file(file: Path) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look there
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        place, line = place_of(error, name)
-        raise PluginError(f"{place_text(place or file, line)}: {described(error)}") from error
+        guarded(spec.loader.exec_module, module)
+    except ForeignError as failure:
+        sys.modules.pop(name, None)
+        place, line = place_of(failure.error, name)
+        raise PluginError(f"{place_text(place or file, line)}: {described(failure.error)}") from failure.error
     return module

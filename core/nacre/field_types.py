@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +206,13 @@ class OutputPath(Converted["str | os.PathLike[str]", Place]):
             return value
         path = os.fspath(cast("str | os.PathLike[str]", value))
         return place(path, None if isinstance(value, Said) else permission.get())
+
+
+def change_paths(value: Any, change: Callable[[str], str]) -> Any:
+    """Return what a field of paths holds, a list of them or a single one, with each changed; None stays None."""
+    if isinstance(value, list | tuple):
+        return [change_paths(one, change) for one in cast("Sequence[Any]", value)]
+    return change(value) if isinstance(value, str) else value
 
 
 def spread(numbers: tuple[int, ...], count: int, where: str) -> tuple[int, ...]:

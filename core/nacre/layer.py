@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from .checks import NAME, Names, Paths, Place, default
 from .component import Array, Neuron
-from .configured import Configured
+from .configured import Configured, inside
+from .discovery import FIRST_PARTY
 from .errors import ConfigError, ContractError
 
 if TYPE_CHECKING:
@@ -165,11 +166,14 @@ def check_outputs(layers: Iterable[Layer]) -> None:
 
 
 def _paths_of(layer: Layer) -> Iterator[tuple[str, str, str]]:
-    """Give the files that a layer's fields name: where each is, links followed, the field, and what it says."""
-    for field in type(layer).fields():
-        value = getattr(layer, field.name)
-        files = (value,) if isinstance(value, Place) else value if field.type == Paths.__name__ else ()
-        yield from ((os.path.realpath(given), field.name, given) for given in files)
+    """Yield the files that a layer and its components name: where each is, links followed, the field, what it says."""
+    for thing in inside(layer):
+        for field in type(thing).fields():
+            value: Any = getattr(thing, field.name)
+            if field.takes(Paths) or isinstance(value, Place):
+                for given in cast("tuple[Any, ...]", value if isinstance(value, list | tuple) else (value,)):
+                    if isinstance(given, str):  # None is no path
+                        yield os.path.realpath(given), field.name, given
 
 
 class LayerState:
@@ -185,7 +189,8 @@ class LayerState:
     * `elementwise`: the code treats every element alike, in any order and shape.
     * `host_only`: the code wants NumPy arrays; on a device the net moves them there and back.
     * `capturable`: the calls of this state may be recorded and replayed without Python.
-    * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself.
+    * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself, by the names
+      under which they are offered: "nacre:ReLU", or "ReLU" for the kernel's own distribution's, else nacre's.
     * `on_plain` (kernels): the code works on plain arrays, also where the backend has own blobs of these shapes.
     * `deterministic=False` (kernels): it gives other bits from run to run, so a deterministic net passes it over.
     """
@@ -244,8 +249,18 @@ class LayerState:
         return None
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
-        """Say whether a kernel applies this neuron to its tops itself; those named in `fuses` unless overridden."""
-        return type(neuron).__name__ in type(self).fuses
+        """Return whether a kernel applies this neuron to its tops itself; those named in `fuses` unless overridden."""
+        from .registry import registry
+
+        here, fuses = registry(), type(self).fuses
+        owner = here.owner(type(self)) if fuses else None
+        # a bare name is that of the kernel's own distribution, else nacre's; never another stranger's
+        for name in fuses:
+            own = here.offers("neuron", f"{owner.distribution}:{name}") if owner else []
+            meant = own or here.offers("neuron", name if ":" in name else f"{FIRST_PARTY}:{name}")
+            if any(here.opens_to(offer, type(neuron)) for offer in meant):
+                return True
+        return False
 
     @property
     def phase(self) -> str:

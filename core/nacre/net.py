@@ -69,6 +69,8 @@ class Net:
         plan: what an earlier `compile` decided, to be followed.
         pins: settled choices of the registry, such as {"kernel:Pooling@numpy": "nacre-numba"}; they win over those of
             `nacre.toml`.
+        kernels: distributions whose kernels may serve though they own neither the layer nor the backend, such as
+            ["nacre-fast"], beside those of `nacre.toml`.
         fallback: "warn" runs layers without a kernel through their own state; "error" refuses the copies between
             memories that this costs.
         initialise: False leaves new parameters 0, for whoever puts values into all of them next.
@@ -97,6 +99,7 @@ class Net:
         share: Net | None = None,
         plan: Mapping[str, Any] | None = None,
         pins: Mapping[str, str] | None = None,
+        kernels: Sequence[str] = (),
         fallback: str = "warn",
         initialise: bool = True,
         allocate: bool = True,
@@ -129,7 +132,9 @@ class Net:
         self.dtype = dtype
         self.deterministic = deterministic
         self.initialise = initialise
-        self.pins = {**settings().pins, **(pins or {})}
+        settled = settings()
+        self.pins = {**settled.pins, **(pins or {})}
+        self.kernels = tuple(dict.fromkeys([*settled.kernels, *kernels]))
         self.plan: dict[str, Any] = deepcopy(dict(plan or {}))
         self.given_plan = deepcopy(self.plan)
         self.scalars = Scalars()
@@ -692,6 +697,7 @@ class Net:
             "freeze": sorted(self.frozen & names),
             "share": self,
             "pins": self.pins,
+            "kernels": self.kernels,
             "fallback": self._fallback,
             "allocate": self.allocated,
         }

@@ -6,24 +6,31 @@ import importlib
 import re
 from typing import Any
 
-from .discovery import Offer, described, normalised, place_of, place_text, removal
+from .discovery import Offer, normalised, removal
 from .errors import PluginError
+from .guard import ForeignError, described, guarded, place_of, place_text
 
 
 def import_offer(offer: Offer) -> Any:
     """Import what an offer names. Raises PluginError."""
     module, _, attribute = offer.target.partition(":")
     try:
-        thing: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            thing = getattr(thing, part)
-    except (Exception, SystemExit) as error:
-        package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        return guarded(_import, module, attribute)
+    except ForeignError as failure:
+        error = failure.error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        package = missing.partition(".")[0] if isinstance(missing, str) else ""
         if package and package != module.partition(".")[0]:
             who = f"{offer.kind} '{offer.name}' of {offer.provenance} ({offer.provenance.file})"
             reason = f"{who}: not usable here: needs the package '{package}'"
             raise PluginError(reason, _installing(offer.distribution, package)) from error
         raise unusable(offer, described(error), place_of(error, module)) from error
+
+
+def _import(module: str, attribute: str) -> Any:
+    thing: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        thing = getattr(thing, part)
     return thing
 
 

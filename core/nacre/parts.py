@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from .choice import Choice
 from .component import Component
-from .configured import Configured
+from .configured import inside
 from .layer import is_identity
 from .registry import registry
 from .states import choose_kernel
@@ -133,22 +133,9 @@ def _kernel(part: Part) -> str:
 
 def origins_of(things: Iterable[Any]) -> dict[str, Part]:
     """Tell of layers, solvers and every component in them who offers it: {"layer Swirl": {...}}."""
-    classes = {type(one): None for thing in things for one in _inside(thing)}
+    classes = {type(one): None for thing in things for one in inside(thing)}
     named = {f"{kind} {type_name(cls)}": cls for cls in classes if (kind := str(getattr(cls, "nacre_kind", "")))}
     return {name: _origin(cls) for name, cls in named.items()}
-
-
-def _inside(value: Any) -> Iterator[Configured]:
-    if isinstance(value, Configured):
-        yield value
-        for field in type(value).fields():
-            yield from _inside(getattr(value, field.name))
-    elif isinstance(value, Mapping):
-        for entry in cast("Mapping[Any, Any]", value).values():
-            yield from _inside(entry)
-    elif isinstance(value, list | tuple):
-        for entry in cast("Sequence[Any]", value):
-            yield from _inside(entry)
 
 
 def remedies(origins: Any, wanted: Collection[str]) -> list[str]:

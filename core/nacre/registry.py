@@ -1,7 +1,8 @@
 """Who offers what: names, opening, and the choice of a kernel.
 
-Nothing is read before the first question, and nothing heavy is imported before something is opened. Two distributions
-that offer one name are an error wherever it is used; `distribution:Name` is never ambiguous, and a pin settles it.
+Nothing is read before the first question, and nothing heavy is imported before something is opened. A name that nacre
+offers means nacre's, whoever else offers it. Two strangers that offer one name are an error wherever it is used;
+`distribution:Name` is never ambiguous, and a pin settles it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -19,21 +20,23 @@ from .choice import Accept as Accept
 from .choice import Choice as Choice
 from .choice import choose as choose_kernel
 from .choice import pin_line
+from .discovery import (
+    FIRST_PARTY,
+    find_plugins,
+    import_file,
+    load,
+    make_offer,
+    new_manager,
+    normalised,
+    read_module,
+    switch_off,
+)
 from .discovery import Offer as Offer
 from .discovery import Plugin as Plugin
 from .discovery import Problem as Problem
 from .discovery import Provenance as Provenance
-from .discovery import (
-    discover,
-    import_file,
-    make_offer,
-    new_manager,
-    normalised,
-    place_text,
-    read_module,
-    switch_off,
-)
-from .errors import PluginError, RegistryError, nearest, where_it_is
+from .errors import NacreError, PluginError, RegistryError, nearest, where_it_is
+from .guard import ForeignError, described, guarded, place_of, place_text, shown
 from .opening import import_offer, unusable
 from .requirements import parse_requirements as parse_requirements
 from .settings import settings
@@ -46,9 +49,9 @@ if TYPE_CHECKING:
 class Registry:
     """All that the installed plugins offer.
 
-    `entry_points`, `environ` and `pins` stand in for the installed ones, the environment of the process, and none. A
-    registry of the process's own environment follows the pins of `nacre.toml` too. `Registry(discover=False)` starts
-    empty, for tests.
+    `entry_points`, `environ`, `pins` and `kernels` stand in for the installed ones, the environment of the process, and
+    none. A registry of the process's own environment follows the pins and the enabled kernels of `nacre.toml` too.
+    `Registry(discover=False)` starts empty, for tests.
     """
 
     def __init__(
@@ -57,8 +60,10 @@ class Registry:
         entry_points: Iterable[EntryPoint] | None = None,
         environ: Mapping[str, str] | None = None,
         pins: Mapping[str, str] | None = None,
+        kernels: Collection[str] = (),
     ) -> None:
         self.pins = dict(pins or {})
+        self.kernels = tuple(kernels)
         self._to_discover = discover
         self._follows_settings = discover and environ is None
         self._entry_points, self._environ = entry_points, environ
@@ -68,6 +73,8 @@ class Registry:
         self._problems: list[Problem] = []
         self._offers: dict[str, dict[str, list[Offer]]] = {}
         self._opened: dict[Offer, Any] = {}
+        self._loading: Plugin | None = None
+        self._by_hand: set[str] = set()
 
     # What there is
 
@@ -88,12 +95,8 @@ class Registry:
         return sorted(kind for kind, names in self._offers.items() if names)
 
     def names(self, kind: str) -> list[str]:
-        """List the names of a kind as they open: one that several distributions offer stands as `distribution:Name`."""
-        self._discover()
-        names: list[str] = []
-        for name, offers in self._offers.get(kind, {}).items():
-            names += [name] if len(offers) == 1 else [offer.qualified for offer in offers]
-        return sorted(names)
+        """List the names of a kind as they open: `distribution:Name` where the short one would mean another's."""
+        return sorted(self.name_of(offer) for offer in self.offers(kind))
 
     def offers(self, kind: str, name: str | None = None) -> list[Offer]:
         """List the offers of a kind, or those of one name of it, short or `distribution:Name`."""
@@ -105,23 +108,46 @@ class Registry:
         own = [offer for offer in by_name.get(short, []) if offer.distribution == normalised(distribution)]
         return own or list(by_name.get(name, []))
 
-    def find(self, kind: str, name: str, pins: Mapping[str, str] | None = None) -> Offer:
-        """Give the one offer that a name means. Raises RegistryError where none or several do."""
-        offers = self.offers(kind, name)
-        pin = self.pinned([f"{kind}:{name}"], pins)
-        if pin:
-            offers = [offer for offer in offers if offer.distribution == pin]
-            if not offers:
-                told = f"'{kind}:{name}' is pinned to '{pin}', which offers no such {kind}"
-                raise RegistryError(told, self._absent(f"pip install {pin}, or take the pin out"))
-        if not offers:
+    def meant(self, kind: str, name: str, pins: Mapping[str, str] | None = None, *, first: str = "") -> list[Offer]:
+        """Return the offers that a name may mean: those of `first`, else the pinned distribution's, nacre's, or all."""
+        found = self.offers(kind, name)
+        for distribution in (first, self.pinned([f"{kind}:{name}"], pins), FIRST_PARTY):
+            if preferred := [offer for offer in found if offer.distribution == distribution]:
+                return preferred
+        return found
+
+    def find(self, kind: str, name: str, pins: Mapping[str, str] | None = None, others: Sequence[str] = ()) -> Offer:
+        """Return the one offer that a name means: the pinned, else nacre's, else the only one there is.
+
+        Names of the kinds `others` may stand in its place. Raises RegistryError where none or several would do.
+        """
+        found: list[Offer] = []
+        pinned: list[Offer] = []
+        for one in (kind, *others):
+            offers = self.offers(one, name)
+            if pin := self.pinned([f"{one}:{name}"], pins):
+                offers = [offer for offer in offers if offer.distribution == pin]
+                if not offers:
+                    told = f"'{one}:{name}' is pinned to '{pin}', which offers no such {one}"
+                    raise RegistryError(told, self._absent(f"pip install {pin}, or take the pin out"))
+                pinned += offers
+            found += offers
+        own = [offer for offer in found if offer.distribution == FIRST_PARTY]
+        chosen = pinned or own or found
+        if not chosen:
             raise self._unknown(kind, name)
-        if len(offers) > 1:
-            whose = " and ".join(str(offer.provenance) for offer in offers)
-            forms = " or ".join(f"'{offer.qualified}'" for offer in offers)
-            line = pin_line(f"{kind}:{name}", offers[0].distribution)
+        if len({offer.distribution for offer in chosen}) > 1:
+            whose = " and ".join(str(offer.provenance) for offer in chosen)
+            forms = " or ".join(f"'{offer.qualified}'" for offer in chosen)
+            line = pin_line(f"{chosen[0].kind}:{name}", chosen[0].distribution)
             raise RegistryError(f"{kind} '{name}' is offered by {whose}", f"write {forms}, or settle it: {line}")
-        return offers[0]
+        return chosen[0]
+
+    def name_of(self, offer: Offer, pins: Mapping[str, str] | None = None) -> str:
+        """Return the shortest name that opens to an offer: `distribution:Name` where its own may mean another."""
+        pin = self.pinned([f"{offer.kind}:{offer.name}"], pins)
+        alone = offer.distribution == FIRST_PARTY or len(self.offers(offer.kind, offer.name)) == 1
+        return offer.name if alone and pin in ("", offer.distribution) else offer.qualified
 
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
         """Give the distribution to which the first pinned key is pinned, or "".
@@ -132,6 +158,16 @@ class Registry:
         merged = {**settled, **self.pins, **(pins or {})}
         return normalised(next((merged[key] for key in keys if key in merged), ""))
 
+    def is_enabled(self, offer: Offer, kernels: Collection[str] = ()) -> bool:
+        """Return whether something may serve that nobody asked for by its name.
+
+        That is nacre's own, what was registered or given as a file in this process, and what distributions offer that
+        are among `kernels`, `self.kernels`, or those of `nacre.toml`.
+        """
+        settled = settings().kernels if self._follows_settings else ()
+        enabled = {normalised(name) for name in (*settled, *self.kernels, *kernels)}
+        return offer.distribution in {FIRST_PARTY, *self._by_hand, *enabled}
+
     def open(self, kind: str, name: str, pins: Mapping[str, str] | None = None) -> Any:
         """Give the class that a name means (for a command, the command). Raises RegistryError or PluginError."""
         return self.open_offer(self.find(kind, name, pins))
@@ -141,9 +177,18 @@ class Registry:
         if offer not in self._opened:
             thing = offer.thing if offer.thing is not None else import_offer(offer)
             if offer.kind != "command" and not isinstance(thing, type):
-                raise unusable(offer, f"{offer.target} must be a class, but is {thing!r}")
+                raise unusable(offer, f"{offer.target} must be a class, but is {shown(thing)}")
             self._opened[offer] = thing
         return self._opened[offer]
+
+    def make(self, offer: Offer) -> Any:
+        """Open what is offered, and make one of it without arguments. Raises PluginError."""
+        cls = self.open_offer(offer)
+        try:
+            return guarded(cls)
+        except ForeignError as failure:
+            where = place_of(failure.error, cls.__module__)
+            raise unusable(offer, f"making one raised {described(failure.error)}", where) from failure.error
 
     def opens_to(self, offer: Offer, cls: type) -> bool:
         """Say whether an offer opens to exactly this class; imports nothing for an offer that cannot."""
@@ -157,10 +202,23 @@ class Registry:
         except PluginError:
             return False
 
+    def offers_of(self, cls: type, kind: str) -> list[Offer]:
+        """Return the offers of a kind that open to a class.
+
+        Of several distributions' only nacre's, else those of the package that the class stands in, if there are any:
+        who offers a class of another's does not own it.
+        """
+        found = [offer for offer in self.offers(kind) if self.opens_to(offer, cls)]
+        package = cls.__module__.partition(".")[0]
+        own = [offer for offer in found if offer.distribution == FIRST_PARTY]
+        near = [offer for offer in found if offer.provenance.module.partition(".")[0] == package]
+        return own or near or found
+
     def owner(self, cls: type) -> Provenance | None:
         """Tell who offers a class, or None."""
-        every = (offer for kind in self.kinds() for offer in self.offers(kind))
-        return next((offer.provenance for offer in every if self.opens_to(offer, cls)), None)
+        kind = str(getattr(cls, "nacre_kind", ""))
+        found = self.offers_of(cls, kind) or [offer for one in self.kinds() for offer in self.offers_of(cls, one)]
+        return found[0].provenance if found else None
 
     # Kernels
 
@@ -171,12 +229,16 @@ class Registry:
         lineage: Sequence[str],
         accept: Accept | None = None,
         pins: Mapping[str, str] | None = None,
+        kernels: Collection[str] = (),
+        backend: type | None = None,
     ) -> Choice:
         """Choose the kernel for a class on a backend of this lineage; `accept` gives a kernel's reason to decline.
 
-        Raises RegistryError where kernels of equal rank would serve, naming both and the pin.
+        `kernels` are distributions whose kernels may serve though they own neither the class nor the backend, and
+        `backend` is the class of the lineage's first. Raises RegistryError where kernels of equal rank would serve,
+        naming both and the pin.
         """
-        return choose_kernel(self, cls, kind, lineage, accept, pins or {})
+        return choose_kernel(self, cls, kind, lineage, accept, pins or {}, kernels, backend)
 
     def explain(self, thing: str | type, backend: str, pins: Mapping[str, str] | None = None) -> Choice:
         """Tell which kernel a layer ("Pooling") or a component ("neuron/GELU") gets on a backend if none declines."""
@@ -188,20 +250,28 @@ class Registry:
             kind, cls = str(getattr(thing, "nacre_kind", "layer")), thing
         offer = self.find("backend", backend, pins)
         try:
-            lineage = tuple(getattr(self.open_offer(offer), "lineage", ()))
+            opened = self.open_offer(offer)
         except PluginError:  # not usable here, but its kernels can be told
-            lineage = ()
-        return self.choose(cls, kind, lineage or (offer.name,), None, pins)
+            opened = None
+        lineage = tuple(getattr(opened, "lineage", ())) or (offer.name,)
+        return self.choose(cls, kind, lineage, None, pins, (), opened)
 
     # Without a distribution
 
-    def register(
-        self, thing: Any, name: str | None = None, kind: str | None = None, distribution: str = "local"
-    ) -> Any:
+    def register(self, thing: Any, name: str | None = None, kind: str | None = None, distribution: str = "") -> Any:
         """Offer a class at once, as an installed plugin would, and give it back.
 
         `name` is the class's unless given, less "Layer" or "Backend" at its end. A name registered again is replaced.
+        It is offered by the plugin whose light module is being imported, else by `local`, whose kernels are enabled.
         """
+        try:
+            return guarded(self._register, thing, name, kind, distribution)
+        except ForeignError as failure:
+            if isinstance(failure.error, NacreError):
+                raise failure.error from None
+            raise RegistryError(f"{shown(thing)} cannot be registered: {described(failure.error)}") from failure.error
+
+    def _register(self, thing: Any, name: str | None, kind: str | None, distribution: str) -> Any:
         kind = kind or getattr(thing, "nacre_kind", "")
         if not kind:
             raise RegistryError(f"{thing!r} is no layer, component or backend", "say which kind it is: kind=...")
@@ -211,9 +281,14 @@ class Registry:
             )
         module = str(getattr(thing, "__module__", ""))
         file = getattr(sys.modules.get(module), "__file__", None) or ""
-        provenance = Provenance(normalised(distribution), "", file, True, module)
-        offer = make_offer(kind, name, thing, provenance)
         with self._lock:
+            if self._loading is not None and not distribution:
+                self._loading.offers.append(make_offer(kind, name, thing, self._loading.provenance))
+                return thing
+            if not distribution:
+                self._by_hand.add("local")
+            provenance = Provenance(normalised(distribution or "local"), "", file, True, module)
+            offer = make_offer(kind, name, thing, provenance)
             same = [plugin for plugin in self._plugins if plugin.provenance.distribution == offer.distribution]
             plugin = same[0] if same else Plugin(offer.distribution, offer.distribution, provenance)
             if not same:
@@ -222,7 +297,7 @@ class Registry:
             self._add(plugin, offer)
         return thing
 
-    def register_kernel(self, kernel: type, thing: str, backend: str, distribution: str = "local") -> Any:
+    def register_kernel(self, kernel: type, thing: str, backend: str, distribution: str = "") -> Any:
         """Offer a kernel at once for a layer ("Pooling") or a component ("neuron/GELU") on a backend."""
         return self.register(kernel, f"{thing}@{backend}", "kernel", distribution)
 
@@ -248,8 +323,7 @@ class Registry:
             for old in same:  # the file is loaded again
                 self._withdraw(old, old.offers)
                 self._plugins.remove(old)
-                if self._hooks().has_plugin(name):
-                    self._hooks().unregister(name=name)
+                self._unhook(name)
             if module is not None:
                 self._read_file(plugin, module, file)
             else:
@@ -269,13 +343,19 @@ class Registry:
         if _has_hooks(module):
             problems = read_module(plugin, module, self._hooks())
             if problems:
-                self._hooks().unregister(name=plugin.name)
+                self._unhook(plugin.name)
                 raise PluginError(f"{place_text(problems[0].file, problems[0].line)}: {problems[0].reason}")
         self._plugins.append(plugin)
         self._add_all(plugin, [_in_module(offer, file.stem, module) for offer in plugin.offers])
-        for cls in [] if plugin.offers else _classes_of(module):
-            if self.owner(cls) is None:  # else the file registered it by itself
-                self.register(cls, distribution=plugin.name)
+        self._by_hand.add(plugin.name)
+        try:
+            for cls in [] if plugin.offers else guarded(_classes_of, module):
+                if self.owner(cls) is None:  # else the file registered it by itself
+                    self.register(cls, distribution=plugin.name)
+        except ForeignError as failure:
+            place, line = place_of(failure.error, module.__name__)
+            told = f"its classes cannot be read: {described(failure.error)}"
+            raise PluginError(f"{place_text(place or file, line)}: {told}") from failure.error
 
     # Inside
 
@@ -288,15 +368,32 @@ class Registry:
             self._manager = new_manager()
         return self._manager
 
+    def _unhook(self, name: str) -> None:
+        if self._hooks().has_plugin(name):
+            self._hooks().unregister(name=name)
+
     def _discover(self) -> None:
+        """Find, switch off, import and ask all plugins, once. What is switched off is not imported."""
         with self._lock:
-            if self._to_discover:
-                self._to_discover = False
-                plugins, problems = discover(self._entry_points, self._variables, self._hooks())
-                self._plugins += plugins
-                self._problems += problems
+            if not self._to_discover:
+                return
+            self._to_discover = False
+            try:
+                plugins, problems = find_plugins(self._entry_points)
+                problems += switch_off(plugins, self._variables)
                 for plugin in plugins:
-                    self._add_all(plugin, plugin.offers)
+                    if plugin.status == "active":
+                        self._loading = plugin
+                        problems += load(plugin, self._hooks())
+            except BaseException:  # Ctrl-C: the next question begins anew
+                self._to_discover, self._manager = True, None
+                raise
+            finally:
+                self._loading = None
+            self._plugins += plugins
+            self._problems += problems
+            for plugin in plugins:
+                self._add_all(plugin, plugin.offers)
 
     def _add_all(self, plugin: Plugin, offers: list[Offer]) -> None:
         plugin.offers = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .layer import is_identity
 from .tables import type_name
 
 if TYPE_CHECKING:
+    from .choice import Choice
     from .net import Net
     from .placement import Slot
     from .topology import Node
@@ -87,6 +88,16 @@ def first_line(net: Net) -> str:
         parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'} a step for {_some(_copied_for(net))}")
     narrow = f" in {net.compute_dtype}" if net.compute_dtype != net.dtype else ""
     return f"backend {net.backend.name}{narrow}: {'; '.join(parts)}"
+
+
+def not_enabled(choices: Iterable[Choice]) -> str:
+    """Say in one line which installed kernels were not asked for, and how to enable them; "" where there are none."""
+    things: dict[str, dict[str, None]] = {}
+    for choice in choices:
+        for offer, _ in choice.not_enabled:
+            things.setdefault(str(offer.provenance), {})[choice.thing] = None
+    told = "; ".join(f"{whose} for {_some(list(names))}" for whose, names in things.items())
+    return f"kernels that are installed but not enabled: {told} (nacre plugins enable NAME)" if told else ""
 
 
 def _some(names: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from .discovery import FIRST_PARTY
 from .durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
 from .errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
 from .outputs import MARK, claim_folder, output_place
@@ -373,9 +374,10 @@ def open_stores(first: str = "") -> list[Store]:
     from .registry import registry
 
     stores: list[Store] = [open_store(first)] if first else []
-    for offer in registry().offers("store"):
+    # nacre's before others', so that a package which got installed reads no file that nacre can read
+    for offer in sorted(registry().offers("store"), key=lambda offer: offer.distribution != FIRST_PARTY):
         with suppress(PluginError):
-            stores.append(registry().open_offer(offer)())
+            stores.append(registry().make(offer))
     return stores
 
 

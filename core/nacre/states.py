@@ -49,7 +49,8 @@ def choose_kernel(net: Net, thing: Any, inputs: Any) -> Choice:
         return kernel.supports(thing, inputs)
 
     lineage = net.backend.lineage or (net.backend.name,)
-    return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, net.pins)
+    settled = (net.pins, net.kernels, type(net.backend))
+    return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, *settled)
 
 
 def _layer_op(net: Net, node: Node, inputs: list[Value]) -> Op:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from .configured import Configured
+from .configured import Configured, inside
 from .discovery import FIRST_PARTY, normalised
 from .errors import ConfigError
+from .field_types import Paths, change_paths
 from .registry import registry
 from .requirements import release
 
@@ -32,9 +33,8 @@ def type_name(cls: type) -> str:
     """Give the name by which a class goes in a net file: the one that opens to it, else the class's own."""
     here = registry()
     kind = str(getattr(cls, "nacre_kind", ""))
-    for offer in here.offers(kind):
-        if here.opens_to(offer, cls):
-            return offer.name if len(here.offers(kind, offer.name)) == 1 else offer.qualified
+    if found := here.offers_of(cls, kind):
+        return here.name_of(found[0])
     return cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
 
 
@@ -64,18 +64,18 @@ def file_table(layer: Layer, base: Path) -> Table:
     """
     table = table_of(layer)
     here = registry()
-    if not any(here.opens_to(offer, type(layer)) for offer in here.offers("layer")):  # another class may be called so
+    if not here.offers_of(type(layer), "layer"):  # another class may be called so
         raise ConfigError(
             f"{layer.name}: no plugin offers {type(layer).__name__}, so no net file can name it",
             f"offer it (hook offer_layers), or nacre.register({type(layer).__name__})",
         )
-    paths = [known.name for known in type(layer).fields() if known.type == "Paths" and known.name in table]
+    paths = [known.name for known in type(layer).fields() if known.takes(Paths) and known.name in table]
     for name, value in layer.given().items():
         if _holds_array(value):
             problem = f"{layer.name}: {name} is an array, which a net file cannot hold"
             raise ConfigError(problem, "write it to an HDF5 file, and read it by HDF5Data")
     for name in paths:
-        table[name] = [_relative(path, base) for path in table[name]]
+        table[name] = change_paths(table[name], lambda path: _relative(path, base))
     first = [name for name in ("type", "name", "bottoms", "tops", "exclude") if name in table]
     return {name: "none" if table[name] is None else table[name] for name in dict.fromkeys([*first, *table])}
 
@@ -87,20 +87,9 @@ def requirements(given: Iterable[str], things: Iterable[Configured]) -> list[str
     """
     required = list(given)
     named = {normalised(found[0]) for one in required if (found := re.match(r"\s*[A-Za-z0-9][\w.-]*", one))}
-    owners = [registry().owner(cls) for cls in dict.fromkeys(type(part) for thing in things for part in _parts(thing))]
+    owners = [registry().owner(cls) for cls in dict.fromkeys(type(part) for thing in things for part in inside(thing))]
     found = {one.distribution: one.version for one in owners if one is not None and one.version}
     return required + [f"{name}>={release(found[name])}" for name in sorted(set(found) - named - {FIRST_PARTY})]
-
-
-def _parts(value: Any) -> Iterator[Configured]:
-    """Give a layer or component, and all components in its fields."""
-    if isinstance(value, Configured):
-        yield value
-        for field in type(value).fields():
-            yield from _parts(getattr(value, field.name))
-    elif isinstance(value, list | tuple):
-        for entry in cast("Sequence[Any]", value):
-            yield from _parts(entry)
 
 
 def _holds_array(value: Any) -> bool:

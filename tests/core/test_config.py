@@ -35,7 +35,7 @@ from nacre.registry import Registry
 from nacre.settings import settings as read_settings
 from nacre.tables import requirements, type_name
 from nacre.toml import toml_text
-from nacre_layers import InnerProductLayer
+from nacre_layers import InnerProductLayer, Tanh
 from page_tables import own_classes
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
@@ -488,12 +488,48 @@ def test_a_pin_settles_the_names_in_a_file() -> None:
 
     here = nacre.registry.registry()
     here.register(Mine, "Tanh", distribution="acme")
-    assert "neuron 'Tanh' is offered by acme and nacre" in refused()
+    assert type(load(write()).layers[2].neuron) is Tanh  # what nacre offers keeps its name
     file = load(write(NET + '[plugins.pin]\n"neuron:Tanh" = "acme"\n'))
     assert type(file.layers[2].neuron) is Mine
     assert here.pins == {}
     assert table_of(file.layers[2])["neuron"] == "acme:Tanh"
     assert type(load(write(dumps(file))).layers[2].neuron) is Mine
+    net = Net("n", load(write()).layers, allocate=False, pins={"neuron:Tanh": "acme"})
+    assert type(load(write(dumps(net))).layers[2].neuron) is Tanh  # written by its whole name
+
+
+def test_enabled_kernels_of_a_file_come_back() -> None:
+    write('[plugins]\nkernels = ["nacre-slow"]\n', "nacre.toml")
+    file = load(write(NET + '[plugins]\nkernels = ["Nacre_Fast"]\n'))
+    assert file.kernels == ("nacre-slow", "Nacre_Fast")
+    assert tomllib.loads(dumps(file))["plugins"] == {"kernels": ["Nacre_Fast"]}
+    net = file.net(allocate=False)
+    assert net.kernels == file.kernels
+    assert tomllib.loads(dumps(net))["plugins"] == {"kernels": ["nacre-slow", "Nacre_Fast"]}
+    assert "plugins.kernels must be a list of distributions" in refused(NET + "[plugins]\nkernels = [1]\n")
+
+
+def test_a_name_of_nacres_means_nacres_also_where_a_stranger_has_a_layer_of_it() -> None:
+    here = nacre.registry.registry()
+    stranger = type("TanhLayer", (Layer,), {"__module__": __name__})
+    for name in ("Tanh", "InnerProduct"):
+        here.register(stranger, name, distribution="acme")
+    here.register(stranger, "initializer", "layer_of", distribution="acme")
+    here.register(type("Tanh", (Component,), {}, kind="initializer"), "Tanh", distribution="acme")
+    text = NET + '[[layer]]\ntype = "Tanh"\nbottoms = ["ip1"]\ntops = ["y"]\n'
+    layers = load(write(text)).layers
+    assert [type(layer).__module__.partition(".")[0] for layer in layers].count("nacre_layers") == len(layers) - 2
+    assert type(layers[-1].neuron) is Tanh
+
+
+def test_two_strangers_of_one_layers_name_clash_whatever_their_kinds() -> None:
+    here = nacre.registry.registry()
+    here.register(type("TwirlLayer", (Layer,), {"__module__": __name__}), distribution="acme")
+    here.register(type("Twirl", (Neuron,), {}), distribution="bits")
+    text = NET + '[[layer]]\ntype = "Twirl"\nbottoms = ["ip1"]\ntops = ["y"]\n'
+    assert "layer 'Twirl' is offered by acme and bits" in refused(text)
+    pinned = load(write(text + '[plugins.pin]\n"neuron:Twirl" = "bits"\n'))
+    assert type(pinned.layers[-1].neuron).__name__ == "Twirl"
 
 
 # The way back

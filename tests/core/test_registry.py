@@ -488,7 +488,32 @@ def test_no_kernel_means_its_own_state(kernels: Kernels) -> None:
     assert "no kernel serves it on cpu, base" in kernels.choose().why
 
 
+def test_a_strangers_kernel_serves_only_where_it_is_enabled_or_pinned(kernels: Kernels) -> None:
+    kernels.kernel("alien")
+    kernels.kernel("martian")
+    choice = kernels.choose("martian")
+    assert outcome(choice) == (None, "cpu", [], [])
+    assert [offer.distribution for offer, _ in choice.not_enabled] == ["alien", "martian"]
+    line = 'kernels = ["alien"] under [plugins] in the net file or in nacre.toml (nacre plugins enable alien)'
+    assert choice.not_enabled[0][1] == f"to enable it: {line}"
+    assert f"not enabled: {__name__}:alien (alien): to enable it: {line}" in str(choice)
+    assert choice.as_dict()["not_enabled"][1]["from"] == "martian"
+    given = kernels.registry.choose(kernels.layer, "layer", ("cpu", "base"), kernels=["Alien"])
+    assert (outcome(given)[0], given.why) == ("alien", "alien is enabled, and no owner's kernel serves")
+    assert outcome(kernels.choose(pins={"kernel:Pool@cpu": "martian"})) == ("martian", "cpu", ["alien"], [])
+    kernels.kernel("dev")  # what an owner's kernel serves, only a pin gives to another
+    choice = kernels.choose()
+    assert outcome(choice) == ("dev", "cpu", ["alien", "martian"], [])
+    assert choice.not_enabled == []
+
+
+def test_what_is_registered_in_the_process_is_enabled(kernels: Kernels) -> None:
+    kernels.registry.register_kernel(type("mine", (), {}), "Pool", "cpu")
+    assert outcome(kernels.choose())[0] == "mine"
+
+
 def test_kernel_ranks(kernels: Kernels) -> None:
+    kernels.registry.kernels = ("alien",)
     kernels.kernel("alien")
     assert outcome(kernels.choose()) == ("alien", "cpu", [], [])
     kernels.kernel("own")
@@ -503,7 +528,8 @@ def test_kernel_ranks(kernels: Kernels) -> None:
     assert outcome(kernels.choose("dev", "own", "alien")) == (None, "cpu", [], ["dev", "own", "alien"])
 
 
-def test_two_strangers_clash_until_a_pin_chooses_or_one_declines(kernels: Kernels) -> None:
+def test_two_enabled_strangers_clash_until_a_pin_chooses_or_one_declines(kernels: Kernels) -> None:
+    kernels.registry.kernels = ("alien", "martian")
     kernels.kernel("alien")
     kernels.kernel("martian")
     with pytest.raises(RegistryError, match=r"two kernels of equal rank, .*\(alien\) and .*\(martian\)") as caught:
@@ -531,6 +557,7 @@ def test_pins_of_kernels(kernels: Kernels) -> None:
 
 
 def test_the_lineage_is_asked_in_order(kernels: Kernels) -> None:
+    kernels.registry.kernels = ("alien",)
     kernels.kernel("dev", backend="base")
     assert outcome(kernels.choose()) == ("dev", "base", [], [])
     kernels.kernel("alien")
@@ -548,6 +575,7 @@ def test_a_kernel_serves_exactly_its_class(kernels: Kernels) -> None:
 
 
 def test_a_short_name_in_an_offer_means_the_own_thing_else_nacres_else_the_only_one(kernels: Kernels) -> None:
+    kernels.registry.kernels = ("alien",)
     kernels.kernel("dev")
     other = kernels.thing("PoolLayer", "layer", "other")
     kernels.kernel("other")
@@ -585,7 +613,9 @@ def test_a_kernel_that_does_not_open_declines_and_a_loser_is_not_imported(instal
         },
     )
     install("glue", {"glue": offering(**{kernel[0]: kernel[1].format("glue_k")}), "glue_k": "class Kernel: pass\n"})
-    registry = Registry()
+    assert outcome(Registry().explain("Pool", "cpu")) == (None, "cpu", [], ["dev"])
+    assert "glue_k" not in sys.modules  # a stranger's that is not enabled
+    registry = Registry(kernels=["glue"])
     choice = registry.choose(registry.open("layer", "Pool"), "layer", ("cpu",))
     assert choice.offer is not None
     assert choice.offer.distribution == "glue"
@@ -594,7 +624,7 @@ def test_a_kernel_that_does_not_open_declines_and_a_loser_is_not_imported(instal
     del sys.modules["glue_k"]
     choice = Registry(pins={"kernel:Pool@cpu": "dev"}).explain("Pool", "cpu")
     assert outcome(choice)[3] == ["dev"]
-    fresh = Registry()
+    fresh = Registry(kernels=["glue"])
     fresh.register_kernel(type("Kernel", (), {}), "Pool", "cpu", distribution="own")
     sys.modules.pop("glue_k", None)
     assert [offer.distribution for offer, _ in fresh.explain("Pool", "cpu").lost] == ["glue"]

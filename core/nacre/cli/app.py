@@ -18,6 +18,7 @@ import click
 
 from .. import __version__
 from ..errors import NacreError, nearest
+from ..guard import described
 from .options import debug_option, plugin_option
 from .streams import drop
 
@@ -79,7 +80,9 @@ class Nacre(click.Group):
         except BrokenPipeError:  # `nacre layers | head`: nobody reads on, which is no mistake
             drop(sys.stdout)
             sys.exit(1)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a plugin may raise what it likes
             code = _told(error, as_json="--json" in given, debug="--debug" in given)
             drop(sys.stdout)
             sys.exit(code)
@@ -91,13 +94,14 @@ def _offered() -> dict[str, str]:
     from ..registry import registry
 
     here = registry()
-    offers = here.offers("command")
-    short = {offer.name for offer in offers if len(here.offers("command", offer.name)) == 1} - set(COMMANDS)
-    found = {offer.name if offer.name in short else offer.qualified: str(offer.provenance) for offer in offers}
+    found = {
+        offer.qualified if offer.name in COMMANDS else here.name_of(offer): str(offer.provenance)
+        for offer in here.offers("command")
+    }
     return dict(sorted(found.items()))
 
 
-def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
+def _told(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Tell what went wrong, and what would do, as JSON in one line at the end of the output; give the exit code."""
     if debug:
         traceback.print_exception(error)
@@ -118,7 +122,7 @@ def _told(error: Exception, *, as_json: bool, debug: bool) -> int:
         code, remedy = 1, "run it again with --debug for the traceback, and report it to whoever wrote that file"
         frames = traceback.extract_tb(error.__traceback__)
         place = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
-        message = f"a bug: {type(error).__name__}: {error}{place}"
+        message = f"a bug: {described(error)}{place}"
     if as_json:
         from .screen import print_json
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .options import common, json_option
+
+if TYPE_CHECKING:
+    from ..backend import Backend
 
 
 @click.command()
@@ -37,6 +40,7 @@ def command(as_json: bool) -> None:
 def backends() -> list[dict[str, Any]]:
     """Give every backend that is offered; each is opened, which a broken one survives."""
     from ..errors import PluginError
+    from ..guard import ForeignError, described, guarded
     from ..registry import registry
 
     here = registry()
@@ -44,17 +48,14 @@ def backends() -> list[dict[str, Any]]:
     for offer in here.offers("backend"):
         environment: dict[str, Any] = {}
         try:
-            cls = here.open_offer(offer)
-            reason = cls.unusable()
-            environment = {} if reason else cls().environment()
+            reason, environment = guarded(_asked, here.open_offer(offer))
         except PluginError as error:
             reason = "; ".join(part for part in (str(error.args[0]), error.remedy) if part)
-        except Exception as error:  # of a plugin
-            reason = f"asking it raised {type(error).__name__}: {error}"
-        name = offer.name if len(here.offers("backend", offer.name)) == 1 else offer.qualified
+        except ForeignError as failure:
+            reason = f"asking it raised {described(failure.error)}"
         found.append(
             {
-                "name": name,
+                "name": here.name_of(offer),
                 "usable": reason is None,
                 "reason": reason,
                 "environment": environment,
@@ -63,3 +64,9 @@ def backends() -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _asked(backend: type[Backend]) -> tuple[str | None, dict[str, Any]]:
+    """Return why a backend cannot be used here, or on what it computes."""
+    reason = backend.unusable()
+    return reason, {} if reason else backend().environment()

@@ -110,6 +110,6 @@ def _print_entry(entry: dict[str, Any]) -> None:
     whose = f" of {entry['distribution']} {entry['version']}".rstrip() if entry["distribution"] else ""
     chosen = f"{entry['kernel']} ({entry['from']})" if entry["kernel"] else "its own code"
     click.echo(f"\n{entry['name']}: {entry['type']}{whose}\n  {chosen}, because {entry['why']}")
-    for word in ("lost", "declined"):
+    for word in ("lost", "declined", "not_enabled"):
         for other in entry[word]:
-            click.echo(f"  {word}: {other['kernel']} ({other['from']}): {other['reason']}")
+            click.echo(f"  {word.replace('_', ' ')}: {other['kernel']} ({other['from']}): {other['reason']}")

@@ -46,10 +46,10 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
     if as_json:
         print_json([_describe(offer) for offer in offers])
     elif every:
-        rows = [(offer.kind.replace("_", " "), offer.name, str(offer.provenance)) for offer in offers]
+        rows = [(offer.kind.replace("_", " "), here.name_of(offer), str(offer.provenance)) for offer in offers]
         print_table(("kind", "name", "from"), rows)
     else:
-        print_table(("layer", "from"), [(offer.name, str(offer.provenance)) for offer in offers])
+        print_table(("layer", "from"), [(here.name_of(offer), str(offer.provenance)) for offer in offers])
 
 
 def _kinds() -> list[str]:
@@ -89,10 +89,10 @@ def _named(name: str) -> list[Offer]:
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
     """Give what there is to know of a layer or component, as JSON-able data; a broken one has a `problem`."""
-    from ..configured import Configured
+    from .. import guard
     from ..errors import NacreError
+    from ..guard import ForeignError, guarded
     from ..layer import TRAITS
-    from ..registry import registry
 
     described: dict[str, Any] = {
         "name": offer.name,
@@ -106,21 +106,29 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
         "problem": None,
     }
     try:
-        cls = registry().open_offer(offer)
-        doc = inspect.cleandoc(cls.__doc__ or "")
-        doc = "" if doc.startswith(f"{cls.__name__}(") else doc  # what dataclasses write where nobody wrote anything
-        described["summary"] = " ".join(doc.partition("\n\n")[0].split())
-        if offer.kind == "layer":
-            described["traits"] = {trait: bool(getattr(cls, trait)) for trait in TRAITS}
-        described["fields"] = describe_fields(cls) if issubclass(cls, Configured) else []
-        if page:
-            described["doc"] = doc
-            described["kernels"] = _kernels(offer, cls)
-    except NacreError as error:
-        described["problem"] = "; ".join(part for part in (str(error.args[0]), error.remedy) if part)
-    except Exception as error:  # of a plugin
-        described["problem"] = f"{type(error).__name__}: {error}"
+        described |= guarded(_of_class, offer, page)
+    except ForeignError as failure:
+        error = failure.error
+        known = isinstance(error, NacreError)
+        told = (str(error.args[0]), error.remedy) if known else (guard.described(error),)
+        described["problem"] = "; ".join(part for part in told if part)
     return described
+
+
+def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
+    """Return what only the class itself can tell."""
+    from ..configured import Configured
+    from ..layer import TRAITS
+    from ..registry import registry
+
+    cls = registry().open_offer(offer)
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    doc = "" if doc.startswith(f"{cls.__name__}(") else doc  # what dataclasses write where nobody wrote anything
+    found: dict[str, Any] = {"summary": " ".join(doc.partition("\n\n")[0].split())}
+    if offer.kind == "layer":
+        found["traits"] = {trait: bool(getattr(cls, trait)) for trait in TRAITS}
+    found["fields"] = describe_fields(cls) if issubclass(cls, Configured) else []
+    return found | ({"doc": doc, "kernels": _kernels(offer, cls)} if page else {})
 
 
 def describe_fields(cls: Any) -> list[dict[str, Any]]:
@@ -153,8 +161,7 @@ def _choices(field: Any) -> list[str]:
     from ..component import Component
     from ..registry import registry
 
-    types = field.type.split(" | ")
-    kinds = [kind for kind, cls in Component.kinds.items() if cls.__name__ in types]
+    kinds = [kind for kind, cls in Component.kinds.items() if cls in field.types]
     return [name for kind in kinds for name in registry().names(kind)]
 
 

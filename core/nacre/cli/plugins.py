@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
-from ..discovery import Plugin, Problem, Provenance
+from ..discovery import Plugin, Problem, Provenance, find_plugins, switch_off
 from .options import common, json_option
 
 
-@click.command()
+@click.group(invoke_without_command=True)
+@click.option("--isolate", is_flag=True, help="Try each in a process of its own, and name what crashes or hangs.")
+@click.option(
+    "--limit", type=click.FloatRange(min=0, min_open=True), default=20.0, metavar="SECONDS", help="Of each, --isolate."
+)
 @json_option
 @common
-def command(as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, isolate: bool, limit: float, as_json: bool) -> int:
     """List the plugins, what they offer, and what is wrong with them."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    if isolate:
+        return _isolate(limit, as_json)
     from .screen import print_json, print_table
 
     found = plugins()
     if as_json:
         print_json(found)
-        return
+        return 0
     print_table(
         ("plugin", "version", "status", "offers"),
         [
@@ -36,6 +46,64 @@ def command(as_json: bool) -> None:
     for one in found:
         if one["problem"]:
             click.echo(f"\n{one['problem']}\n  {one['remedy']}")
+    return 0
+
+
+@command.command()
+@click.argument("name")
+@common
+def enable(name: str) -> None:
+    """Let kernels and a backend of the distribution NAME serve unasked, in this folder: written into nacre.toml."""
+    from ..discovery import FIRST_PARTY, normalised
+    from ..errors import RegistryError, nearest
+    from ..settings import FILE, enable
+
+    plugins, _ = find_plugins(None)  # from what is installed: nothing of it is imported, so it may be broken
+    known = sorted({plugin.provenance.distribution for plugin in plugins} - {FIRST_PARTY})
+    if normalised(name) not in known:
+        told = f"no plugin '{name}' is installed{nearest(normalised(name), known)}"
+        raise RegistryError(told, f"installed: {', '.join(known)}" if known else f"pip install {name}")
+    new = enable(normalised(name))
+    click.echo(f"{FILE}: {normalised(name)} is {'enabled in this folder' if new else 'enabled already'}")
+
+
+def _isolate(limit: float, as_json: bool) -> int:
+    """Print what comes of each plugin in a process of its own; return the exit code."""
+    from ..isolate import Trial, tried
+    from .screen import print_json, print_table, working
+
+    plugins, _ = find_plugins(None)
+    switch_off(plugins, os.environ)
+    trials: list[Trial] = []
+    with working() as show:
+        for plugin in plugins:
+            if plugin.status == "active":
+                show(plugin.name)
+                trials.append(tried(plugin, limit))
+    if as_json:
+        print_json(
+            [
+                {
+                    "distribution": one.plugin.provenance.distribution,
+                    "version": one.plugin.provenance.version,
+                    "module": one.plugin.provenance.module,
+                    "offers": one.offers,
+                    "problem": one.problem or None,
+                    "remedy": one.remedy or None,
+                }
+                for one in trials
+            ]
+        )
+    else:
+        rows = [
+            (one.plugin.name, one.plugin.provenance.version, "to blame" if one.problem else "fine", str(one.offers))
+            for one in trials
+        ]
+        print_table(("plugin", "version", "by itself", "offers"), rows, (3,))
+        for one in trials:
+            if one.problem:
+                click.echo(f"\n{one.plugin.provenance}: {one.problem}\n  {one.remedy}")
+    return 1 if any(one.problem for one in trials) else 0
 
 
 def _plural(kind: str, count: int) -> str:

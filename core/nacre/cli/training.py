@@ -18,6 +18,7 @@ from .snapshots import resumed
 from .streams import work_matters_more
 
 if TYPE_CHECKING:
+    from ..choice import Choice
     from ..config import NetFile
     from ..solver import Training
 
@@ -67,7 +68,7 @@ def train(
     callback that saves them; `reset_solver` lets the solver forget what it knew there. `weights` are for a training
     that begins anew.
     """
-    from ..show import first_line
+    from ..show import first_line, not_enabled
 
     solver = file.solver()
     snapshot = resumed(file, solver, resume)
@@ -88,6 +89,8 @@ def train(
         training = stack.enter_context(solver.start(net, reports))
         training.info["command"] = ["nacre", *sys.argv[1:]]
         screen.training = training
+        if not quiet and (line := not_enabled(_choices(training))):
+            click.echo(line)
         if snapshot is not None:
             training.restore(snapshot, reset_solver=reset_solver)
             if not quiet:
@@ -96,6 +99,12 @@ def train(
         with screen:
             training.run()
     return training
+
+
+def _choices(training: Training) -> list[Choice]:
+    """Return every choice of a kernel that a training rests on."""
+    components = [choice for _, choice in training.choices.values()]
+    return [*(op.choice for op in training.net.ops), training.choice, *components]
 
 
 def exit_code(training: Training) -> int:

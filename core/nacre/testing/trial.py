@@ -155,12 +155,12 @@ class ProbeState(LayerState, reads=""):
 
 @contextmanager
 def _choosing(choose: Callable[..., Choice]) -> Generator[None]:
-    """Let `choose(usual, cls, kind, lineage, accept, pins)` answer for the registry."""
+    """Let `choose(usual, cls, kind, lineage, accept, *settled)` answer for the registry."""
     place = vars(registry())
     before, usual = place.get("choose"), registry().choose
 
-    def answer(cls: type, kind: str, lineage: Sequence[str], accept: Any = None, pins: Any = None) -> Choice:
-        return choose(usual, cls, kind, lineage, accept, pins)
+    def answer(cls: type, kind: str, lineage: Sequence[str], accept: Any = None, *settled: Any) -> Choice:
+        return choose(usual, cls, kind, lineage, accept, *settled)
 
     place["choose"] = answer
     try:
@@ -180,10 +180,10 @@ def _decline(kernel: object, offer: object) -> str:
 def without_kernels(*classes: type) -> Generator[None]:
     """Let nets made inside run layers or components of these classes (of all, if none is named) by their own code."""
 
-    def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, pins: Any) -> Choice:
+    def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, *settled: Any) -> Choice:
         if classes and cls not in classes:
-            return usual(cls, kind, lineage, accept, pins)
-        return usual(cls, kind, lineage, _decline, {})
+            return usual(cls, kind, lineage, accept, *settled)
+        return usual(cls, kind, lineage, _decline)
 
     with _choosing(choose):
         yield
@@ -193,9 +193,9 @@ def without_kernels(*classes: type) -> Generator[None]:
 def with_kernel(tested: type, kernel: type, backend: str) -> Generator[None]:
     """Let nets made inside run `tested` by this kernel of `backend`, offered or not, unless the kernel declines."""
 
-    def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, pins: Any) -> Choice:
+    def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, *settled: Any) -> Choice:
         if cls is not tested or backend not in lineage:
-            return usual(cls, kind, lineage, accept, pins)
+            return usual(cls, kind, lineage, accept, *settled)
         provenance = Provenance("tested", "", "", True, kernel.__module__)
         offer = make_offer("kernel", f"{layer_type(cls)}@{backend}", kernel, provenance)
         if reason := accept(kernel, offer) if accept else None:
@@ -214,7 +214,8 @@ def offered_kernels(tested: type, kind: str, backend: str) -> list[tuple[type, s
         found.append((kernel, offer.name.rpartition("@")[2]))
         return "only looking"
 
-    registry().choose(tested, kind, open_backend(backend).lineage or (backend,), note)
+    every = {offer.distribution for offer in registry().offers("kernel")}
+    registry().choose(tested, kind, open_backend(backend).lineage or (backend,), note, kernels=every)
     return found
 
 

@@ -16,6 +16,7 @@ class NumpyBackend(HostMemory):
 
     name = "numpy"
     lineage = ("numpy",)
+    auto = 1
     elementwise = True
 
     def __init__(self) -> None:

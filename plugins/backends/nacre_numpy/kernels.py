@@ -137,7 +137,7 @@ class PoolingKernel(OneBottom):
     def ready(self) -> None:
         images, channels, height, width = self.shape
         down, across = self.axes
-        mode = type(self.layer.pooling).__name__.lower()
+        mode = "max" if type(self.layer.pooling) is Max else "mean"
         sizes = (images, height, width, channels, down.windows, across.windows)
         windows = ((down.kernel, across.kernel), (down.stride, across.stride), (down.pad, across.pad))
         self.work = Pooling2D(*sizes, *windows, mode, self.backend.dtype, pool_of(self.backend))

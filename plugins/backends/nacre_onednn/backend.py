@@ -40,6 +40,7 @@ class OnednnBackend(HostMemory):
 
     name = "onednn"
     lineage = ("onednn", "numpy")
+    auto = 2
     elementwise = True
 
     @classmethod

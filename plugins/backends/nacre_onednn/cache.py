@@ -62,7 +62,8 @@ def likeness(kernel: OnednnKernel) -> str:
     """Give what is the same for kernels of a net that take the same time: the layer but for its names, and its work."""
     fields = {name: value for name, value in table_of(kernel.layer).items() if not name.endswith(OF_ONE)}
     layouts = [blob.layout for blob in (*kernel.inputs, *kernel.blobs)]
-    return json.dumps([type(kernel).__qualname__, fields, layouts, _work_of(kernel)], sort_keys=True, default=repr)
+    code = [type(kernel).__module__, type(kernel).__qualname__]
+    return json.dumps([code, fields, layouts, _work_of(kernel)], sort_keys=True, default=repr)
 
 
 class Kept:

@@ -1,0 +1,82 @@
+"""Calls code that others wrote so that whatever it raises can be told; only Ctrl-C ends nacre."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any, TypeVar
+
+Given = TypeVar("Given")
+
+LONGEST = 200
+"""Characters of a value of somebody else's that an error repeats."""
+
+
+class ForeignError(Exception):
+    """What code of others raised: `error`, which may be any exception but KeyboardInterrupt."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def guarded(call: Callable[..., Given], *arguments: Any) -> Given:
+    """Return what a function that others wrote returns.
+
+    Raises:
+        ForeignError: it raised something, also what is no `Exception`: SystemExit, GeneratorExit, a panic of Rust's.
+    """
+    try:
+        return call(*arguments)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ForeignError(error) from error
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one line, also where it cannot tell its own text."""
+    kind = type.__getattribute__(type(error), "__name__")  # a metaclass may say anything
+    try:
+        text = guarded(lambda: " ".join(str(error).split()))
+    except ForeignError:
+        text = "(its text cannot be told)"
+    return f"{kind}: {text}" if text else kind
+
+
+def shown(value: object) -> str:
+    """Return what `repr` gives of a value of somebody else's, shortened, also where that raises."""
+    try:
+        text = guarded(repr, value)
+    except ForeignError:
+        return f"an object of {type.__getattribute__(type(value), '__name__')}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def place_of(error: BaseException, module: str) -> tuple[str, int]:
+    """Return file and line where `error` left the package of `module`, or ("", 0)."""
+    if isinstance(error, SyntaxError) and isinstance(error.filename, str):
+        return error.filename, error.lineno if isinstance(error.lineno, int) else 0
+    place, step = ("", 0), error.__traceback__
+    while step is not None:
+        frame = step.tb_frame
+        name = frame.f_globals.get("__name__")
+        if isinstance(name, str) and name.partition(".")[0] == module.partition(".")[0]:
+            place = (frame.f_code.co_filename, step.tb_lineno)
+        step = step.tb_next
+    return place
+
+
+def place_of_function(function: object) -> tuple[str, int]:
+    """Return file and first line of a function, or ("", 0)."""
+    try:
+        code = guarded(getattr, function, "__code__", None)
+    except ForeignError:
+        return "", 0
+    return (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ("", 0)
+
+
+def place_text(file: str | Path, line: int) -> str:
+    """Return a place as people and editors read it: `file:line`, or the file alone where no line is known."""
+    return f"{file}:{line}" if line else str(file)
