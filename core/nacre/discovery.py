@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from .errors import PluginError, RegistryError, nearest
-from .guard import ForeignError, described, guarded, place_of, place_of_function, place_text, shown
+from .guard import ForeignError, described, guarded, is_class, place_of, place_of_function, place_text, shown
 
 if TYPE_CHECKING:
     import pluggy
@@ -364,7 +364,7 @@ def make_offer(kind: object, name: object, value: object, provenance: Provenance
         if not _TARGETS.fullmatch(value):
             raise RegistryError(f"{kind} {name}: {shown(value)}, but it must be like 'package.module:Class'")
         return Offer(kind, name, value, provenance)
-    if not isinstance(value, type) and not (kind == "command" and callable(value)):
+    if not is_class(value) and not (kind == "command" and callable(value)):
         raise RegistryError(
             f"{kind} {name}: {shown(value)}, but it must be a class, or a string like 'package.module:Class'"
         )

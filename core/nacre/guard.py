@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 Given = TypeVar("Given")
 
@@ -37,7 +37,7 @@ def guarded(call: Callable[..., Given], *arguments: Any) -> Given:
 
 def described(error: BaseException) -> str:
     """Return an exception in one line, also where it cannot tell its own text."""
-    kind = type.__getattribute__(type(error), "__name__")  # a metaclass may say anything
+    kind = _class_name(error)
     try:
         text = guarded(lambda: " ".join(str(error).split()))
     except ForeignError:
@@ -50,8 +50,17 @@ def shown(value: object) -> str:
     try:
         text = guarded(repr, value)
     except ForeignError:
-        return f"an object of {type.__getattribute__(type(value), '__name__')}"
+        return f"an object of {_class_name(value)}"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def is_class(value: object) -> TypeGuard[type[Any]]:
+    """Return whether a value is a class; `isinstance` would ask the value itself, which may raise."""
+    return issubclass(type(value), type)
+
+
+def _class_name(value: object) -> str:
+    return type.__dict__["__name__"].__get__(type(value))  # whatever a metaclass would say
 
 
 def place_of(error: BaseException, module: str) -> tuple[str, int]:

@@ -36,7 +36,7 @@ from .discovery import Plugin as Plugin
 from .discovery import Problem as Problem
 from .discovery import Provenance as Provenance
 from .errors import NacreError, PluginError, RegistryError, nearest, where_it_is
-from .guard import ForeignError, described, guarded, place_of, place_text, shown
+from .guard import ForeignError, described, guarded, is_class, place_of, place_text, shown
 from .opening import import_offer, unusable
 from .requirements import parse_requirements as parse_requirements
 from .settings import settings
@@ -176,7 +176,7 @@ class Registry:
         """Import what is offered. Raises PluginError naming distribution, file, reason and what would do."""
         if offer not in self._opened:
             thing = offer.thing if offer.thing is not None else import_offer(offer)
-            if offer.kind != "command" and not isinstance(thing, type):
+            if offer.kind != "command" and not is_class(thing):
                 raise unusable(offer, f"{offer.target} must be a class, but is {shown(thing)}")
             self._opened[offer] = thing
         return self._opened[offer]
@@ -441,13 +441,11 @@ class Registry:
 
 
 def _has_hooks(module: ModuleType) -> bool:
-    return any(isinstance(value, FunctionType) and hasattr(value, "nacre_impl") for value in vars(module).values())
+    return any(type(value) is FunctionType and hasattr(value, "nacre_impl") for value in vars(module).values())
 
 
 def _classes_of(module: ModuleType) -> list[type]:
-    classes = [
-        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
-    ]
+    classes = [value for value in vars(module).values() if is_class(value) and value.__module__ == module.__name__]
     return [cls for cls in classes if getattr(cls, "nacre_kind", "") and not cls.__name__.startswith("_")]
 
 

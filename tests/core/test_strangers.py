@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import nacre
@@ -232,7 +233,7 @@ def alone(folder: Path) -> Iterator[dict[str, Any]]:
         yield outcome(folder)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(strangers=STRANGERS, order=st.randoms(use_true_random=False))
 def test_strangers_change_neither_bits_nor_winners(
     strangers: dict[str, list[Item]], order: Any, folder: Path, alone: dict[str, Any]
@@ -247,6 +248,9 @@ def test_strangers_change_neither_bits_nor_winners(
 
 
 @settings(max_examples=100, deadline=None)
+@example(
+    strangers={"zzz": [Item("backend", "swirl", "harm"), Item("kernel", "acme:Swirl@swirl", "wrong")]}, order=Random(0)
+)
 @given(strangers=STRANGERS, order=st.randoms(use_true_random=False))
 def test_strangers_change_nothing_for_another_stranger_who_is_called_by_the_whole_name(
     strangers: dict[str, list[Item]], order: Any

@@ -1,0 +1,243 @@
+"""`nacre plugins`: enabling a distribution, and finding the plugin that crashes or hangs nacre."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import nacre.registry
+from nacre import ConfigError
+from nacre.discovery import find_plugins
+from nacre.isolate import tried
+from nacre.registry import Registry
+from nacre.settings import enable, settings
+
+from .conftest import run
+
+GOOD = 'from nacre.hooks import hookimpl\nnacre_api = "1"\n@hookimpl\ndef offer_layers():\n    return {"Calm": "c:C"}\n'
+FAULTS = {
+    "crashes": ("import faulthandler\nfaulthandler._sigsegv()\n", "killed by SIGSEGV", "crashes_light.py"),
+    "hangs": ("while True: pass\n", "not done after 3 s", ""),
+    "exits": ("import os\nos._exit(3)\n", "ends Python with exit code 3", ""),
+    "leaves": ("import os\nos._exit(0)\n", "ends Python with exit code 0", ""),
+    "raises": ("print('noise')\nraise BaseException('panicked')\n", "panicked", "raises_light.py:2"),
+}
+
+Install = Callable[[str, str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    root = tmp_path / "site"
+    root.mkdir()
+    monkeypatch.syspath_prepend(root)
+
+    def make(name: str, text: str) -> None:
+        info = root / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[nacre.plugins]\n{name} = {name.replace('-', '_')}_light\n")
+        (root / f"{name.replace('-', '_')}_light.py").write_text(textwrap.dedent(text))
+
+    return make
+
+
+# Alone
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_plugin_by_itself_is_named_with_what_it_does(install: Install, fault: str) -> None:
+    text, words, place = FAULTS[fault]
+    install(fault, text)
+    (plugin,) = [one for one in find_plugins(None)[0] if one.name == fault]
+    trial = tried(plugin, 3 if fault == "hangs" else 300)
+    assert words in trial.problem and place in trial.problem
+    assert f"NACRE_DISABLE_PLUGINS={fault}" in trial.remedy
+    assert f"{fault}_light" not in sys.modules
+
+
+def test_isolate_tries_all_and_blames_one(install: Install) -> None:
+    install("calm", GOOD + "print('noise')\n")
+    install("crashes", FAULTS["crashes"][0])
+    install("off", FAULTS["crashes"][0])
+    os.environ["NACRE_DISABLE_PLUGINS"] = "off"
+    try:
+        told = {one["distribution"]: one for one in run("plugins", "--isolate", "--json", code=1).json}
+        lines = run("plugins", "--isolate", code=1).out
+    finally:
+        del os.environ["NACRE_DISABLE_PLUGINS"]
+    assert [name for name, one in told.items() if one["problem"]] == ["crashes"]
+    assert told["calm"]["offers"] == 1
+    assert "off" not in told
+    assert "crashes 1.0: importing it crashes: killed by SIGSEGV" in lines
+
+
+def process(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join(sys.path)
+    environment = {**os.environ, "PYTHONPATH": paths, **variables}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+
+
+def test_a_crash_at_import_prints_the_module(install: Install) -> None:
+    install("crashes", FAULTS["crashes"][0])
+    done = process("import nacre; nacre.registry().names('layer')")
+    assert done.returncode < 0
+    assert 'crashes_light.py", line 2' in done.stderr
+
+
+def test_what_takes_long_at_import_is_shown_and_goes_on(install: Install, tmp_path: Path) -> None:
+    # It waits for what is printed about itself, not for a time.
+    install("slow", "import sys\nwhile b'slow_light.py' not in open(sys.argv[1], 'rb').read(): pass\n" + GOOD)
+    code = "import nacre, nacre.discovery as d; d.PATIENCE = 0.1; print(nacre.registry().names('layer').count('Calm'))"
+    file = tmp_path / "errors"
+    with file.open("w") as errors:
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(file)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=True,
+        )
+    assert done.stdout.strip() == "1"
+    assert "Timeout" in file.read_text()
+
+
+@pytest.mark.parametrize("before", ["sys.stderr.close()", "sys.stderr = None", "import io; sys.stderr = io.StringIO()"])
+def test_where_nothing_can_be_printed_plugins_work(before: str) -> None:
+    done = process(f"import sys; {before}; import nacre; print('Pooling' in nacre.registry().names('layer'))")
+    assert done.stdout.strip() == "True"
+
+
+def test_faulthandler_is_left_as_it_was() -> None:
+    code = "import faulthandler, nacre; {}; nacre.registry().names('layer'); print(faulthandler.is_enabled())"
+    assert process(code.format("pass")).stdout.strip() == "False"
+    assert process(code.format("faulthandler.enable()")).stdout.strip() == "True"
+
+
+# Enabling
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# only words",
+        'backend = "numpy"',
+        "[plugins]",
+        '[plugins] # mine\r\npin = { "layer:A" = "b" }\r\n',
+        "[plugins.pin]\n'layer:A' = 'b'\n",
+        "[plugins]\nkernels = []\n",
+        "[plugins]\nkernels = [ # theirs\n  'other-one', # why\n]\n",
+        "plugins = { pin = {} }\n",
+        "plugins = {}\n",
+        "plugins = { kernels = ['other-one'] }\n",
+        "plugins.pin = {} # dotted\nbackend = 'numpy'\n",
+        "plugins.kernels = ['other-one']\n",
+        '\ufeffbackend = "kernels = ["\n[ plugins ]\n"kernels" = ["other-one", "more"]',
+        'backend = """\n[plugins]\nkernels = [\n"""\n',
+    ],
+)
+def test_enabling_changes_nothing_else(empty: Path, text: str) -> None:
+    file = Path("nacre.toml")
+    file.write_bytes(text.encode())
+    before = settings()
+    assert enable("nacre-fast")
+    after = settings()
+    assert after.kernels == ("nacre-fast", *before.kernels)
+    assert (after.backend, after.pins) == (before.backend, before.pins)
+    written = file.read_bytes().decode()
+    rest = iter(written)
+    assert all(letter in rest for letter in text)  # all that was there, in its order
+    if "\r\n" in text:
+        assert written.count("\n") == written.count("\r\n")
+    assert not enable("nacre-fast")
+    assert file.read_bytes().decode() == written
+
+
+def test_enabling_writes_into_the_file_behind_a_link(empty: Path) -> None:
+    Path("real.toml").write_text('backend = "numpy"\n')
+    Path("nacre.toml").symlink_to("real.toml")
+    enable("nacre-fast")
+    assert Path("nacre.toml").is_symlink()
+    assert tomllib.loads(Path("real.toml").read_text())["plugins"] == {"kernels": ["nacre-fast"]}
+
+
+def test_a_file_that_cannot_be_read_stays(empty: Path) -> None:
+    Path("nacre.toml").write_text("[")
+    with pytest.raises(ConfigError, match="not TOML"):
+        enable("nacre-fast")
+    assert Path("nacre.toml").read_text() == "["
+
+
+def test_the_command_enables_what_is_installed_even_if_it_is_broken(empty: Path, install: Install) -> None:
+    install("nacre-fast", "1 / 0")
+    assert run("plugins", "enable", "Nacre_Fast").out == "nacre.toml: nacre-fast is enabled in this folder\n"
+    assert run("plugins", "enable", "nacre-fast").out == "nacre.toml: nacre-fast is enabled already\n"
+    assert settings().kernels == ("nacre-fast",)
+    told = run("plugins", "enable", "nacre-fats", code=2).err
+    assert "no plugin 'nacre-fats' is installed (did you mean 'nacre-fast'?)" in told
+    assert "no plugin 'nacre' is installed" in run("plugins", "enable", "nacre", code=2).err
+
+
+# What is there and not enabled
+
+
+KERNEL = """
+from nacre.hooks import hookimpl
+nacre_api = "1"
+
+@hookimpl
+def offer_kernels():
+    return {("Dropout", "numpy"): "fast_kernels:Kernel", ("regularizer/L1", "numpy"): "fast_kernels:Kernel"}
+"""
+
+
+def test_train_and_explain_tell_what_is_not_enabled(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("fast", KERNEL)
+    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    line = "kernels that are installed but not enabled: fast 1.0 for Dropout (nacre plugins enable NAME)"
+    short = ("--set", "solver.max_iter=1")
+    assert run("train", "small.toml", *short).out.splitlines()[1] == line
+    assert line not in run("train", "small.toml", *short, "--json").out
+    told = run("explain", "small.toml", "--json").json["layers"]
+    (other,) = next(one for one in told if one["name"] == "drop1")["not_enabled"]
+    assert other["kernel"] == "fast_kernels:Kernel" and "nacre plugins enable fast" in other["reason"]
+    assert "  not enabled: fast_kernels:Kernel (fast 1.0): to enable it: " in run("explain", "small.toml").out
+    assert "fast_kernels" not in sys.modules
+    enable("fast")
+    told = run("explain", "small.toml", "--json").json["layers"]
+    (declined,) = next(one for one in told if one["name"] == "drop1")["declined"]
+    assert "No module named 'fast_kernels'" in declined["reason"]
+    assert line not in run("train", "small.toml", *short).out
+
+
+def test_json_is_json_though_plugins_print_at_isolation(install: Install) -> None:
+    install("loud", GOOD + "print('noise')\n")
+    assert json.loads(run("plugins", "--isolate", "--json").out)
+
+
+def test_a_command_that_panics_is_a_sentence(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panics() -> None:
+        raise BaseException("panicked")
+
+    here = Registry()
+    here.register(panics, "panics", "command")
+    monkeypatch.setattr(nacre.registry, "_registry", here)
+    assert "a bug: BaseException: panicked" in run("panics", code=1).err
