@@ -85,6 +85,11 @@ def swirl(fresh: Environment, folder: Path, **variables: str) -> dict[str, Any]:
     return named(fresh.json("explain", "swirl.toml", folder=folder, **variables)["layers"], "swirl1")
 
 
+def enable(fresh: Environment, folder: Path) -> None:
+    done = fresh.run("nacre", "plugins", "enable", "nacre-swirl-fast", folder=folder)
+    assert done.returncode == 0, done.stderr
+
+
 def trained(fresh: Environment, folder: Path, *options: str, **variables: str) -> dict[str, Any]:
     arguments = ("train", "swirl.toml", "--set", "solver.max_iter=40", *options)
     return fresh.json(*arguments, folder=folder, **variables)
@@ -136,12 +141,22 @@ def test_the_layer_has_a_page(fresh: Environment, tmp_path: Path) -> None:
     assert angle["doc"] == "first values of the angles"
 
 
+def test_a_kernel_that_got_installed_is_told_and_not_taken(fresh: Environment, folder: Path) -> None:
+    told = swirl(fresh, folder)
+    assert told["kernel"] is None
+    (offered,) = told["not_enabled"]
+    assert (offered["kernel"], offered["from"]) == (KERNEL, "nacre-swirl-fast 0.3.0")
+    done = fresh.run("nacre", "train", "swirl.toml", "--set", "solver.max_iter=1", folder=folder)
+    assert "not enabled: nacre-swirl-fast 0.3.0 for Swirl (nacre plugins enable NAME)" in done.stdout
+
+
 def test_explain_tells_the_strangers_kernel(fresh: Environment, folder: Path) -> None:
+    enable(fresh, folder)
     told = swirl(fresh, folder)
     assert (told["type"], told["distribution"], told["version"]) == ("Swirl", "nacre-swirl", "1.2.0")
     assert (told["kernel"], told["from"], told["backend"]) == (KERNEL, "nacre-swirl-fast 0.3.0", "numpy")
-    assert told["why"] == "nobody else's kernel can serve"
-    assert told["lost"] == told["declined"] == []
+    assert told["why"] == "nacre-swirl-fast is enabled, and no owner's kernel serves"
+    assert told["lost"] == told["declined"] == told["not_enabled"] == []
 
 
 @pytest.mark.parametrize("name", [name for name in STRANGERS if (PLUGINS / name / "tests").exists()])
@@ -153,6 +168,7 @@ def test_they_pass_their_own_tests(fresh: Environment, tmp_path: Path, name: str
 
 
 def test_kernel_and_layer_train_alike(fresh: Environment, folder: Path) -> None:
+    enable(fresh, folder)
     fast = trained(fresh, folder)
     assert fast["iterations"] == 40
     assert fast["loss"] < 1  # it learns: chance is ln 10 = 2.3
@@ -171,6 +187,7 @@ def test_another_algorithm_trains(fresh: Environment, folder: Path) -> None:
 def test_uninstalling_a_kernel_brings_the_layers_own_state_back(
     fresh: Environment, wheels: dict[str, Path], folder: Path
 ) -> None:
+    enable(fresh, folder)
     with without(fresh, wheels, "nacre-swirl-fast"):
         told = swirl(fresh, folder)
         assert told["kernel"] is None

@@ -19,7 +19,8 @@ from .complaints import KERNELS, PIN, Complaints, check_pins, check_table
 from .errors import ConfigError, brief, nearest
 from .field_types import Permission, permission
 from .overrides import apply_override, layer_name
-from .registry import parse_requirements, registry
+from .registry import registry
+from .requirements import parse_requirements
 from .settings import settings
 from .tables import file_table, requirements
 from .tables import table_of as table_of

@@ -174,10 +174,27 @@ def _installed(problems: list[Problem]) -> list[EntryPoint]:
 def _identity(entry: EntryPoint) -> tuple[str, str, bool]:
     if entry.dist is None:
         return normalised(entry.module.partition(".")[0]), "", False
-    metadata = entry.dist.metadata
-    origin: Any = getattr(entry.dist, "origin", None)  # direct_url.json
-    editable = bool(getattr(getattr(origin, "dir_info", None), "editable", False))
-    return normalised(metadata["Name"]), metadata["Version"], editable
+    name, version = _name_and_version(entry.dist)
+    distribution: Any = entry.dist  # its functions take untyped arguments
+    origin: str = distribution.read_text("direct_url.json") or ""
+    return normalised(name), version, re.search(r'"editable"\s*:\s*true', origin) is not None
+
+
+def _name_and_version(distribution: Any) -> tuple[str, str]:
+    """Return what the head of a distribution's metadata says.
+
+    It is read by hand: the library takes a parser of mail, which costs more time than the whole rest of `nacre layers`.
+    """
+    text: str = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line:
+            break
+        key, _, value = line.partition(":")
+        found.setdefault(key.lower(), value.strip())
+    if "name" not in found or "version" not in found:
+        return distribution.metadata["Name"], distribution.metadata["Version"]
+    return found["name"], found["version"]
 
 
 def switch_off(plugins: list[Plugin], environ: Mapping[str, str]) -> list[Problem]:

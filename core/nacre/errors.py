@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -90,6 +89,8 @@ class NotFiniteError(NacreError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Give ` (did you mean 'x'?)` for the known name nearest to `name`, or "" where none is near."""
+    import difflib
+
     folded = {one.casefold(): one for one in known}  # relu is ReLU, however many letters are small
     near = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
     return f" (did you mean '{folded[near[0]]}'?)" if near else ""
@@ -97,6 +98,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def where_it_is(path: Path) -> str:
     """Say what to do about a path at which there is no file: the nearest name beside it, or where it was looked for."""
+    import difflib
+
     folder = path.absolute().parent
     try:
         beside = sorted(one.name for one in folder.iterdir())

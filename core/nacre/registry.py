@@ -38,7 +38,6 @@ from .discovery import Provenance as Provenance
 from .errors import NacreError, PluginError, RegistryError, nearest, where_it_is
 from .guard import ForeignError, described, guarded, is_class, place_of, place_text, shown
 from .opening import import_offer, unusable
-from .requirements import parse_requirements as parse_requirements
 from .settings import settings
 
 if TYPE_CHECKING:
@@ -145,9 +144,10 @@ class Registry:
 
     def name_of(self, offer: Offer, pins: Mapping[str, str] | None = None) -> str:
         """Return the shortest name that opens to an offer: `distribution:Name` where its own may mean another."""
+        if len(self.offers(offer.kind, offer.name)) == 1:
+            return offer.name
         pin = self.pinned([f"{offer.kind}:{offer.name}"], pins)
-        alone = offer.distribution == FIRST_PARTY or len(self.offers(offer.kind, offer.name)) == 1
-        return offer.name if alone and pin in ("", offer.distribution) else offer.qualified
+        return offer.name if offer.distribution == FIRST_PARTY and pin in ("", FIRST_PARTY) else offer.qualified
 
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
         """Give the distribution to which the first pinned key is pinned, or "".

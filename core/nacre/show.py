@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .layer import is_identity
 from .tables import type_name
+from .text import align
 
 if TYPE_CHECKING:
     from .choice import Choice
@@ -152,21 +153,6 @@ def size(count: int) -> str:
             break
         number /= 1024
     return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
-
-
-def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Give a table as lines of plain text; the columns of these numbers are pushed to the right."""
-    table = [head, *body]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-
-    def line(row: Sequence[str]) -> str:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
-
-    return [line(head), "  ".join("-" * width for width in widths), *map(line, body)]
 
 
 def head(net: Net) -> str:

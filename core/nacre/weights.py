@@ -48,7 +48,7 @@ class Loaded:
         ]
 
     def __str__(self) -> str:
-        from .show import align
+        from .text import align
 
         return "\n".join(align(("parameter", ""), self.rows()))
 

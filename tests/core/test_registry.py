@@ -17,7 +17,8 @@ import pytest
 
 import nacre.hooks
 from nacre.errors import PluginError, RegistryError
-from nacre.registry import Choice, Problem, Registry, parse_requirements
+from nacre.registry import Choice, Problem, Registry
+from nacre.requirements import parse_requirements
 
 Install = Callable[..., Path]
 

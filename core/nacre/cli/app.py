@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -103,6 +102,8 @@ def _offered() -> dict[str, str]:
 
 def _told(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Tell what went wrong, and what would do, as JSON in one line at the end of the output; give the exit code."""
+    import traceback
+
     if debug:
         traceback.print_exception(error)
     code, remedy = 2, ""

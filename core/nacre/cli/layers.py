@@ -181,7 +181,7 @@ def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
 
 
 def _page(page: dict[str, Any]) -> str:
-    from ..show import align
+    from ..text import align
 
     whose = f"{page['distribution']} {page['version']}".rstrip()
     lines = [f"{page['name']}: {page['kind'].replace('_', ' ')} of {whose} ({page['module']})"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
-import shutil
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,15 +11,17 @@ from typing import Any
 
 import click
 
-from ..jsonable import finite as finite
-
 
 def command_line(*words: str) -> str:
     """Give a command of nacre's as it can be typed here: the program by its name if a shell finds this one by it."""
+    import shlex
+
     return shlex.join([_program(), *words])
 
 
 def _program() -> str:
+    import shutil
+
     called, found = Path(sys.argv[0]), shutil.which("nacre")
     if called.stem.lower() != "nacre":  # nacre was called from Python
         return "nacre"
@@ -36,6 +35,10 @@ def _program() -> str:
 
 def print_json(data: Any, *, lines: bool = False) -> None:
     """Print data as JSON, on one line if `lines`; numbers that are not finite, which JSON lacks, become null."""
+    import json
+
+    from ..jsonable import finite
+
     click.echo(json.dumps(finite(data), indent=None if lines else 2, ensure_ascii=False))
 
 
@@ -53,7 +56,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
             table.add_row(*map(Text, row))  # what stands in brackets is no markup
         Console().print(table)
     else:
-        from ..show import align
+        from ..text import align
 
         for line in align(head, rows, right):
             click.echo(line)

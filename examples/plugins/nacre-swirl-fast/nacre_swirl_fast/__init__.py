@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 nacre_api = "1"
 
-KERNELS = {("Swirl", "numpy"): "nacre_swirl_fast.kernel:SwirlKernel"}
+# by its whole name: another package may have a layer Swirl too
+KERNELS = {("nacre-swirl:Swirl", "numpy"): "nacre_swirl_fast.kernel:SwirlKernel"}
 
 
 @hookimpl

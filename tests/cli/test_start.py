@@ -1,0 +1,60 @@
+"""What commands import that only look around; `python -m benchmarks.start` measures the time that it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAVY = {
+    *("numpy", "h5py", "lmdb", "cupy", "rich", "matplotlib", "PIL", "hypothesis"),
+    # parts of the standard library that cost more than they give here
+    *("json", "shutil", "traceback", "difflib", "tomllib", "subprocess", "socket", "asyncio", "logging", "tempfile"),
+    *("email.parser", "email.policy", "email.headerregistry", "email.utils"),
+}
+# Of nacre only what the registry and the command line are made of.
+OURS = {
+    *("nacre", "nacre._version", "nacre.errors", "nacre.guard", "nacre.hooks", "nacre.light", "nacre.text"),
+    *("nacre.registry", "nacre.discovery", "nacre.opening", "nacre.choice", "nacre.settings"),
+    *("nacre.cli", "nacre.cli.app", "nacre.cli.options", "nacre.cli.screen", "nacre.cli.layers"),
+    *("nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn", "nacre_solvers"),  # light modules
+}
+
+
+def imported(code: str, *arguments: str) -> set[str]:
+    """Give the modules of a fresh process after `code`, beyond those of `import pluggy, importlib_metadata`."""
+    report = "import sys, atexit; atexit.register(lambda: print('@', *sys.modules)); "
+    libraries = "import pluggy, importlib_metadata"
+    found = []
+    for source in (code, libraries):
+        command = [sys.executable, "-c", report + source, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found.append(set(done.stdout.rpartition("@")[2].split()))
+    return found[0] - found[1]
+
+
+def test_listing_layers_imports_no_more_than_it_needs() -> None:
+    found = imported("from nacre.cli import main; main()", "layers")
+    assert "click" in found
+    assert found & HEAVY == set()
+    assert {name for name in found if name.startswith("nacre")} <= OURS
+
+
+def test_importing_nacre_imports_no_library() -> None:
+    found = imported("import nacre")
+    assert {name for name in found if name.startswith("nacre")} == {"nacre", "nacre._version"}
+    assert not found & {*HEAVY, "click"}
+
+
+def test_the_benchmark_runs() -> None:
+    command = [sys.executable, "-m", "benchmarks.start", "--rounds", "1"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == [
+        "import pluggy, importlib_metadata",
+        "nacre layers",
+        "nacre --version",
+        "import nacre",
+    ]
+    assert lines[1].endswith("1.00 x")
