@@ -345,17 +345,18 @@ class Registry:
             if problems:
                 self._unhook(plugin.name)
                 raise PluginError(f"{place_text(problems[0].file, problems[0].line)}: {problems[0].reason}")
-        self._plugins.append(plugin)
-        self._add_all(plugin, [_in_module(offer, file.stem, module) for offer in plugin.offers])
-        self._by_hand.add(plugin.name)
         try:
-            for cls in [] if plugin.offers else guarded(_classes_of, module):
-                if self.owner(cls) is None:  # else the file registered it by itself
-                    self.register(cls, distribution=plugin.name)
+            classes = [] if plugin.offers else guarded(_classes_of, module)
         except ForeignError as failure:
             place, line = place_of(failure.error, module.__name__)
             told = f"its classes cannot be read: {described(failure.error)}"
             raise PluginError(f"{place_text(place or file, line)}: {told}") from failure.error
+        self._plugins.append(plugin)
+        self._by_hand.add(plugin.name)
+        self._add_all(plugin, [_in_module(offer, file.stem, module) for offer in plugin.offers])
+        for cls in classes:
+            if self.owner(cls) is None:  # else the file registered it by itself
+                self.register(cls, distribution=plugin.name)
 
     # Inside
 

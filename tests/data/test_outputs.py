@@ -7,7 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from nacre import ConfigError, DataError, InputLayer, Net, Solver
+import nacre.registry
+from nacre import Component, ConfigError, DataError, InputLayer, Net, Solver, default
+from nacre.checks import Paths
+from nacre.tables import file_table
 from nacre.testing import Example, LayerTests
 from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
 from nacre_layers import InnerProductLayer, SoftmaxLossLayer
@@ -235,6 +238,53 @@ def test_what_another_layer_reads_is_not_replaced(tmp_path: Path, exclude: Any, 
     out = to_file(named if link else path, bottoms="z", force_overwrite=True)
     with pytest.raises(ConfigError, match=r"out: filename='.*', but layer 'd' reads this file\n  write to another"):
         Net("t", [source, rows, out], backend="numpy", phase="test")
+
+
+class Folders(Paths):
+    """A field type of a stranger's."""
+
+
+class One(Paths):
+    """A field type that gives a single path."""
+
+    @staticmethod
+    def convert(value: Any) -> Any:
+        return Paths.convert(value)[0]
+
+
+class Reads(Component, kind="reads_for_a_test"):
+    file: Paths
+
+
+class Stranger(nacre.Layer, is_source=True):
+    """Reads files in fields of all forms."""
+
+    tops: nacre.Names
+    derived: Folders = default(())
+    maybe: Paths | None = None
+    single: One | None = None
+    deep: Reads | None = None
+
+
+@pytest.mark.parametrize("field", ["derived", "maybe", "single", "deep"])
+def test_what_a_stranger_reads_is_not_replaced_whatever_its_field_is_typed(tmp_path: Path, field: str) -> None:
+    read = str(tmp_path / "d.h5")
+    stranger = Stranger(name="s", tops="x", **{field: Reads(file=read) if field == "deep" else read})
+    rows = InputLayer(tops="z", shape=3, batch_size=2)
+    with pytest.raises(ConfigError, match="but layer 's' reads this file"):
+        Net("t", [stranger, rows, to_file(Path(read), bottoms="z")], backend="numpy", allocate=False)
+
+
+@pytest.mark.parametrize("field", ["derived", "maybe", "single"])
+def test_such_paths_are_written_relative_to_the_net_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    monkeypatch.setattr(nacre.registry, "_registry", nacre.registry.Registry())  # type: ignore[attr-defined]
+    nacre.register(Stranger)
+    stranger = Stranger(name="s", tops="x", **{field: str(tmp_path / "d.h5")})
+    table = file_table(stranger, tmp_path)
+    assert table[field] == ("d.h5" if field == "single" else ["d.h5"])
+    assert file_table(Stranger(name="s", tops="x"), tmp_path).keys() == {"type", "name", "tops"}
 
 
 def test_a_net_that_is_only_planned_may_have_its_file(tmp_path: Path) -> None:

@@ -26,6 +26,10 @@ def _load_plugins(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]
         elif not any(offer.provenance.file == plugin.provenance.file for offer in _every_offer()):
             told = "it has no class of a layer or a component, and no hook that offers one"
             click.echo(f"warning: --plugin {file} offers nothing: {told}", err=True)
+        for offer in plugin.offers:
+            if offer.kind != "kernel" and (name := registry().name_of(offer)) != offer.name:
+                told = f"its {offer.kind.replace('_', ' ')} '{offer.name}' goes by the name '{name}'"
+                click.echo(f"warning: --plugin {file}: {told}: another has the short one", err=True)
 
 
 def _every_offer() -> Iterator[Offer]:

@@ -1,0 +1,87 @@
+"""A kernel applies the neurons that it names, and no other that is called like one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+import nacre.registry
+from nacre import Backend, LayerState, Neuron, open_backend
+from nacre.discovery import Plugin, Provenance, make_offer
+from nacre.registry import Registry
+from nacre_layers import ReLU, Tanh
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    registry = Registry()
+    monkeypatch.setattr(nacre.registry, "_registry", registry)  # type: ignore[attr-defined]
+    return registry
+
+
+def called(name: str, of: type = Neuron) -> type:
+    return type(name, (of,), {})
+
+
+def fused(kernel: type, *neurons: type) -> list[bool]:
+    state = kernel(None, None, [], [])
+    return [state.fuses_neuron(neuron()) for neuron in neurons]
+
+
+def test_a_neuron_of_the_same_name_is_not_fused(here: Registry) -> None:
+    class Kernel(LayerState, fuses=("ReLU",)):
+        pass
+
+    class Whole(LayerState, fuses=("nacre:ReLU", "acme:Softsign")):
+        pass
+
+    stranger, derived, softsign = called("ReLU"), called("ReLU", ReLU), called("Softsign")
+    here.register(stranger, distribution="acme")
+    here.register(softsign, distribution="acme")
+    for kernel in (Kernel, Whole):
+        assert fused(kernel, ReLU, stranger, derived, Tanh) == [True, False, False, False]
+    assert fused(Whole, softsign, called("Softsign")) == [True, False]
+
+
+def test_a_bare_name_is_that_of_the_kernels_own_distribution_first(here: Registry) -> None:
+    class Kernel(LayerState, fuses=("ReLU", "Tanh", "Softsign")):
+        pass
+
+    own, others = called("ReLU"), called("Softsign")
+    here.register(own, distribution="fast")
+    here.register(others, distribution="acme")
+    here.register_kernel(Kernel, "InnerProduct", "numpy", "fast")
+    assert fused(Kernel, own, ReLU, Tanh, others) == [True, False, True, False]
+
+
+# Which backend is "auto"
+
+
+class Keen(Backend):
+    auto = 9
+
+    @classmethod
+    def unusable(cls) -> str | None:
+        return None
+
+
+def installed(registry: Registry, name: str, target: object, distribution: str = "keen") -> None:
+    registry.plugins()
+    plugin = Plugin(distribution, distribution, Provenance(distribution, "1.0", "", False, distribution))
+    registry._plugins.append(plugin)
+    registry._add(plugin, make_offer("backend", name, target, plugin.provenance))
+
+
+@pytest.mark.parametrize("name", ["keen", "numpy", "onednn"])
+def test_a_strangers_backend_is_auto_only_where_it_is_enabled(
+    here: Registry, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("NACRE_BACKEND", raising=False)
+    monkeypatch.setattr("nacre.backend._opened", {})
+    usual = type(open_backend())
+    installed(here, name, Keen)
+    installed(here, "broken", "is_nowhere:Backend", "broken")
+    assert type(open_backend()) is usual
+    here.kernels = ("broken", "keen")
+    assert type(open_backend()) is Keen
+    monkeypatch.setattr(Keen, "auto", 0)  # only when asked for
+    assert type(open_backend()) is usual
