@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from math import prod
 from typing import Any
 
 from nacre import Array
@@ -22,9 +23,7 @@ class ConcatKernel(OnednnKernel, reads=""):
     def supports(cls, layer: ConcatLayer, inputs: list[Any]) -> str | None:
         if layer.axis in (0, -len(inputs[0].shape)):
             return "joins batches, of which the layer's own code checks that all rows count"
-        whole = list(inputs[0].shape)
-        whole[layer.axis] = sum(one.shape[layer.axis] for one in inputs)
-        return unfit_any(inputs) or too_large(whole)
+        return unfit_any(inputs) or too_large([sum(prod(one.shape) for one in inputs)])
 
     def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
