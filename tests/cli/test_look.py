@@ -502,6 +502,6 @@ def test_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_has_no_numbers_that_json_lacks() -> None:
-    from nacre.cli.screen import finite
+    from nacre.jsonable import finite
 
     assert json.dumps(finite({"a": [float("nan"), 1.0, {"b": float("inf")}]})) == '{"a": [null, 1.0, {"b": null}]}'

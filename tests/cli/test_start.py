@@ -18,7 +18,7 @@ HEAVY = {
 OURS = {
     *("nacre", "nacre._version", "nacre.errors", "nacre.guard", "nacre.hooks", "nacre.light", "nacre.text"),
     *("nacre.registry", "nacre.discovery", "nacre.opening", "nacre.choice", "nacre.settings"),
-    *("nacre.cli", "nacre.cli.app", "nacre.cli.options", "nacre.cli.screen", "nacre.cli.layers"),
+    *("nacre.cli", "nacre.cli.app", "nacre.cli.options", "nacre.cli.screen", "nacre.cli.layers", "nacre.cli.streams"),
     *("nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn", "nacre_solvers"),  # light modules
 }
 
