@@ -33,11 +33,9 @@ def test_one_pass_over_the_test_data(trained: Path) -> None:
 def test_layers_that_are_absent_in_the_test_are_passed_over(trained: Path) -> None:
     text = Path("small.toml").read_text()
     extra = (
-        '[[layer]]\ntype = "InnerProduct"\nname = "side"\nbottoms = ["label"]\ntops = ["side"]\noutput_dim = 2\n'
+        '[[layer]]\ntype = "InnerProduct"\nname = "side"\nbottoms = ["label"]\ntops = ["side"]\noutput_dim = 3\n'
         'exclude = ["validation", "test", "predict"]\n'
-        '[[layer]]\ntype = "SoftmaxLoss"\nname = "side-loss"\nbottoms = ["side", "label2"]\n'
-        'exclude = ["validation", "test", "predict"]\n'
-        '[[layer]]\ntype = "Input"\nname = "label2"\ntops = ["label2"]\nbatch_size = 10\n'
+        '[[layer]]\ntype = "SoftmaxLoss"\nname = "side-loss"\nbottoms = ["side", "label"]\n'
         'exclude = ["validation", "test", "predict"]\n'
     )
     Path("side.toml").write_text(text.replace("[solver]", extra + "[solver]", 1))
