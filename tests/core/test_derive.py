@@ -47,6 +47,7 @@ ANOTHER: dict[str, Any] = {
     "share": None,
     "plan": {"plain": {"of": "the training net"}},
     "pins": {"kernel:Pooling@numpy": "nacre-numba"},
+    "kernels": ("nacre-numba",),
     "fallback": "error",
     "initialise": False,
     "allocate": False,
