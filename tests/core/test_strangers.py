@@ -233,7 +233,7 @@ def alone(folder: Path) -> Iterator[dict[str, Any]]:
         yield outcome(folder)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(strangers=STRANGERS, order=st.randoms(use_true_random=False))
 def test_strangers_change_neither_bits_nor_winners(
     strangers: dict[str, list[Item]], order: Any, folder: Path, alone: dict[str, Any]
@@ -247,7 +247,7 @@ def test_strangers_change_neither_bits_nor_winners(
     assert outcome(folder) == alone
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @example(
     strangers={"zzz": [Item("backend", "swirl", "harm"), Item("kernel", "acme:Swirl@swirl", "wrong")]}, order=Random(0)
 )

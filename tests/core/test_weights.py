@@ -88,6 +88,7 @@ def test_a_single_number_fits_with_any_number_of_axes(tmp_path, shape):
     here.parameters["p/slope"].value = np.full(shape, 0.75)
     assert here.parameters["p/slope"].value.tolist() == [0.75]
     here.write("x", [[-1, -2, 3, 4], [-5, 6, -7, 8]])
+    here.write("label", [0, 1])
     solver = Solver("SGD", max_iter=1, momentum_policy=0.9, lr_policy=0.1)
     snapshot = make_snapshot(solver.solve(here))
     learned = snapshot.arrays["parameters/p/slope"].item()
