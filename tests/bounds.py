@@ -11,8 +11,8 @@ PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
 def lower_bounds(project: dict) -> list[str]:
-    """Return `name==version` for every requirement of a project that has a lower bound."""
-    extras = project["optional-dependencies"].values()
+    """Return `name==version` for what a project's users need, where it has a lower bound; its own tools stay free."""
+    extras = [needed for name, needed in project["optional-dependencies"].items() if name != "dev"]
     requirements = itertools.chain(project["dependencies"], *extras)
     found = [re.match(r"([\w.-]+)(?:\[.*?\])?>=([\w.]+)", requirement) for requirement in requirements]
     return sorted({f"{one[1]}=={one[2]}" for one in found if one})
