@@ -822,7 +822,7 @@ def test_layers_that_came_or_went_are_named() -> None:
 )
 def test_a_snapshot_with_a_strange_description_is_refused(nonsense: dict[str, Any]) -> None:
     snapshot = solver().solve(toy_net()).snapshot()
-    with pytest.raises(SnapshotError, match="in no form that is known here|but a snapshot says a"):
+    with pytest.raises(SnapshotError, match=r"in no form that is known here|but a snapshot says a"):
         warnings_of(toy_net(), Snapshot(3, snapshot.arrays, snapshot.state | nonsense))
 
 
