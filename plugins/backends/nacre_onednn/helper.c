@@ -224,6 +224,8 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
         case POOL_GRADIENT: run_pool_gradient(machine, op); break;
         case LRN: run_lrn(machine, op); break;
         case LRN_GRADIENT: run_lrn_gradient(machine, op); break;
+        case FUNCTION:
+        case FUNCTION_GRADIENT: apply_function(machine, op); break;
         default: failed = run_on_lanes(machine, op);
         }
         if (failed) return place + 1;

@@ -1,0 +1,254 @@
+/* Functions of one number and their slopes, with all their digits over the whole line of floats: docs/numerics.md has the
+ * bounds. Written for compilers that make vectors of loops; the bits are the same on every processor.
+ *
+ * The formulas are those of nacre_layers/neurons.py and mills_ratio.py.
+ */
+
+#include <math.h>
+#include <string.h>
+
+#include "narrow.h"
+
+enum { ELU, GELU, GELU_TANH, LRELU, SIGMOID, SILU, SOFTPLUS, TANH };
+enum { CHUNK = 256 };
+
+INLINE uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+INLINE float of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* x = n log 2 + r with |r| <= log(2) / 2, for x from -110 to 1; gives exp(r) - 1 and the bits of n. */
+INLINE float reduced(float x, uint32_t *n) {
+    const float rounding = 0x1.8p23f; /* a sum with it is whole */
+    float whole = x * 0x1.715476p0f + rounding;
+    *n = bits_of(whole) - bits_of(rounding);
+    whole -= rounding;
+    float r = x - whole * 0x1.62e4p-1f - whole * 0x1.7f7d1cp-20f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return p * r * r + r;
+}
+
+/* 2^n for n from -126 to 127. */
+INLINE float power_of_two(uint32_t n) { return of_bits((n + 127) << 23); }
+
+INLINE float not_below(float x, float low) { return x < low ? low : x; } /* NaN stays, here and below */
+INLINE float not_above(float x, float high) { return x > high ? high : x; }
+
+/* exp(x) for x <= 0, denormal results included. */
+INLINE float exponential(float x) {
+    uint32_t n;
+    float p = 1 + reduced(not_below(x, -110), &n);
+    uint32_t half = (n + 256) / 2 - 128; /* rounded down: n is below 0 */
+    return p * power_of_two(half) * power_of_two(n - half);
+}
+
+/* exp(x) - 1 for x <= 0. */
+INLINE float less_one(float x) {
+    uint32_t n;
+    float p = reduced(not_below(x, -30), &n), scale = power_of_two(n);
+    return p * scale + (scale - 1);
+}
+
+/* log(1 + t) for t from 0 to 1: twice the inverse of tanh at t / (2 + t). */
+INLINE float logarithm(float t) {
+    float s = 2 * t / (2 + t), z = 0.25f * s * s;
+    float p = 1.21503805e-1f;
+    p = p * z + 1.07138519e-1f;
+    p = p * z + 1.43084403e-1f;
+    p = p * z + 1.99994389e-1f;
+    p = p * z + 3.33333378e-1f;
+    return s + s * z * p;
+}
+
+/* (1 - F(a)) / f(a), of the normal distribution, for a from 0 to 16. */
+INLINE float mills_ratio(float a) {
+    float p = 0.010575434652397847f, q = 0.0105753365168511f;
+    p = p * a + 0.10357823918485105f, q = q * a + 0.10358379187183936f;
+    p = p * a + 0.4644077704598022f, q = q * a + 0.4748488322206756f;
+    p = p * a + 1.1055093367580657f, q = q * a + 1.2109475193229127f;
+    p = p * a + 1.2533141460688395f, q = q * a + 1.6799538842146522f;
+    return p / (q * a + 1);
+}
+
+/* y f(a), where only the result may be denormal: a^2 = h^2 + (a - h) (a + h) with a multiple h of 1/16. */
+INLINE float times_density(float y, float a) {
+    const float rounding = 0x1.8p19f;
+    float high = a + rounding - rounding;
+    float most = exponential(-0.25f * high * high);
+    float low = -0.5f * (a - high) * (a + high); /* from -0.5 to 0.5 */
+    uint32_t n;
+    float rest = 1 + reduced(low, &n);
+    return y * 0.39894228f * most * (rest * power_of_two(n)) * most;
+}
+
+/* A gate s rises from 0 to 1: y = x s(x), by its tail q = s(-a) at a = |x|; see neurons.py. `times_tail` is y q(a), and
+ * `fall` is -q'(a) / q(a). */
+#define GATED(name, far)                                                                                                \
+    INLINE float name(float x, float parameter) {                                                               \
+        float a = not_above(fabsf(x), far), part = name##_times_tail(a, a, parameter);                                   \
+        return (x > 0 ? x : 0) - part;                                                                                 \
+    }                                                                                                                  \
+    INLINE float name##_slope(float x, float parameter) {                                                       \
+        float a = not_above(fabsf(x), far);                                                                              \
+        float slope = name##_times_tail(1 - a * name##_fall(a, parameter), a, parameter);                              \
+        return x > 0 ? 1 - slope : slope;                                                                              \
+    }
+
+INLINE float times_logistic_tail(float y, float z) { /* y / (1 + exp(z)) for z >= 0 */
+    float root = exponential(-0.5f * z);
+    return y / (1 + root * root) * root * root;
+}
+
+INLINE float gelu_times_tail(float y, float a, float parameter) {
+    (void)parameter;
+    return times_density(y * mills_ratio(a), a);
+}
+INLINE float gelu_fall(float a, float parameter) {
+    (void)parameter;
+    return 1 / mills_ratio(a);
+}
+GATED(gelu, 16)
+
+#define TWICE 1.5957691f /* 2 sqrt(2 / pi) */
+#define CUBIC 0.044715f
+INLINE float angle(float a) { return (a * a * CUBIC + 1) * a * TWICE; }
+INLINE float gelu_tanh_times_tail(float y, float a, float parameter) {
+    (void)parameter;
+    return times_logistic_tail(y, angle(a));
+}
+INLINE float gelu_tanh_fall(float a, float parameter) {
+    (void)parameter;
+    return (a * a * (3 * CUBIC * TWICE) + TWICE) / (1 + exponential(-angle(a)));
+}
+GATED(gelu_tanh, 16)
+
+INLINE float rising_times_tail(float y, float a, float beta) { return times_logistic_tail(y, a * beta); }
+INLINE float rising_fall(float a, float beta) { return beta / (1 + exponential(-a * beta)); }
+GATED(rising, not_above(256 / parameter, 1e30f))
+
+/* With a parameter below 0 the gate falls: y is minus what it would be at -x. */
+INLINE float silu(float x, float parameter) {
+    return copysignf(1, parameter) * rising(copysignf(1, parameter) * x, fabsf(parameter));
+}
+INLINE float silu_slope(float x, float parameter) {
+    return rising_slope(copysignf(1, parameter) * x, fabsf(parameter));
+}
+
+INLINE float elu(float x, float parameter) { return x > 0 ? x : parameter * less_one(x > 0 ? 0 : x); }
+INLINE float elu_slope(float y, float parameter) { return y > 0 ? 1 : y + parameter; }
+
+INLINE float lrelu(float x, float parameter) { return x > 0 ? x : parameter * x; }
+INLINE float lrelu_slope(float y, float parameter) { return y > 0 ? 1 : parameter; }
+
+INLINE float sigmoid(float x, float parameter) {
+    float t = exponential(-fabsf(x));
+    (void)parameter;
+    return (x >= 0 ? 1 : t) / (1 + t);
+}
+INLINE float sigmoid_slope(float y, float parameter) {
+    (void)parameter;
+    return (1 - y) * y;
+}
+
+INLINE float softplus(float x, float parameter) {
+    return (x > 0 ? x : 0) + logarithm(exponential(-fabsf(x) * parameter)) / parameter;
+}
+INLINE float softplus_slope(float y, float parameter) { return -less_one(-y * parameter); }
+
+INLINE float hyperbolic(float x, float parameter) {
+    float less = less_one(-2 * fabsf(x));
+    (void)parameter;
+    return copysignf(-less / (2 + less), x);
+}
+INLINE float hyperbolic_slope(float y, float parameter) {
+    (void)parameter;
+    return 1 - y * y;
+}
+
+/* Numbers `from` a place on, of which there are `count`, as a whole chunk of float32; and back. */
+INLINE void read_chunk(const void *from, int64_t place, int64_t count, int narrow, float *to) {
+    if (narrow)
+        for (int64_t i = 0; i < count; i++) to[i] = get(from, place + i, 1);
+    else
+        memcpy(to, (const float *)from + place, (size_t)count * sizeof *to);
+    for (int64_t i = count; i < CHUNK; i++) to[i] = 0;
+}
+
+INLINE void write_chunk(const float *from, void *to, int64_t place, int64_t count, int narrow) {
+    if (narrow)
+        for (int64_t i = 0; i < count; i++) put(to, place + i, from[i], 1);
+    else
+        memcpy((float *)to + place, from, (size_t)count * sizeof *from);
+}
+
+#define EACH(number, expression)                                                                                       \
+    case number:                                                                                                       \
+        for (int i = 0; i < CHUNK; i++) out[i] = expression;                                                           \
+        break;
+
+/* y = f(x), where y may be x. pointers: x, y; numbers: size, function, whether in bf16; values: its parameter. */
+INLINE void apply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    float parameter = (float)op->values[0], x[CHUNK], out[CHUNK];
+    int narrow = (int)op->numbers[2];
+    (void)worker;
+    for (int64_t at = start; at < stop; at += CHUNK) {
+        int64_t count = at_most(CHUNK, stop - at);
+        read_chunk(op->pointers[0], at, count, narrow, x);
+        switch (op->numbers[1]) {
+            EACH(ELU, elu(x[i], parameter))
+            EACH(GELU, gelu(x[i], parameter))
+            EACH(GELU_TANH, gelu_tanh(x[i], parameter))
+            EACH(LRELU, lrelu(x[i], parameter))
+            EACH(SIGMOID, sigmoid(x[i], parameter))
+            EACH(SILU, silu(x[i], parameter))
+            EACH(SOFTPLUS, softplus(x[i], parameter))
+            EACH(TANH, hyperbolic(x[i], parameter))
+        }
+        write_chunk(out, op->pointers[1], at, count, narrow);
+    }
+}
+
+VERSIONS(apply)
+
+/* dx = dy f', where dx may be dy. pointers: x for a gate, else y; dy, dx; numbers and values as above. */
+INLINE void differentiate(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    float parameter = (float)op->values[0], v[CHUNK], dy[CHUNK], out[CHUNK];
+    int narrow = (int)op->numbers[2];
+    (void)worker;
+    for (int64_t at = start; at < stop; at += CHUNK) {
+        int64_t count = at_most(CHUNK, stop - at);
+        read_chunk(op->pointers[0], at, count, narrow, v);
+        read_chunk(op->pointers[1], at, count, narrow, dy);
+        switch (op->numbers[1]) {
+            EACH(ELU, dy[i] * elu_slope(v[i], parameter))
+            EACH(GELU, dy[i] * gelu_slope(v[i], parameter))
+            EACH(GELU_TANH, dy[i] * gelu_tanh_slope(v[i], parameter))
+            EACH(LRELU, dy[i] * lrelu_slope(v[i], parameter))
+            EACH(SIGMOID, dy[i] * sigmoid_slope(v[i], parameter))
+            EACH(SILU, dy[i] * silu_slope(v[i], parameter))
+            EACH(SOFTPLUS, dy[i] * softplus_slope(v[i], parameter))
+            EACH(TANH, dy[i] * hyperbolic_slope(v[i], parameter))
+        }
+        write_chunk(out, op->pointers[2], at, count, narrow);
+    }
+}
+
+VERSIONS(differentiate)
+
+void apply_function(const struct machine *machine, const struct operation *op) {
+    work_t work = op->kind == FUNCTION ? best_apply() : best_differentiate();
+    int64_t size = op->numbers[0];
+    share_out(machine, op, work, size, size > ALONE ? CHUNK : size);
+}
