@@ -26,7 +26,7 @@ LABELS = [0] * len(FAR) + [0, 1, 0]
 def check(layer, backend, dtype, inputs, expected, slopes, **fields):
     """Check the loss and the gradient of the first bottom: by the layer's own state, and by every kernel."""
     example = Example(fields, list(inputs), wanted=[0])
-    for kernel in (None, *offered_kernels(layer, "kernel", backend)):
+    for kernel in (None, *offered_kernels(layer, "layer", backend)):
         make = lambda one: layer_of(layer, one)  # noqa: E731
         trial = Trial(make, example, backend=backend, dtype=dtype, kernel=kernel)
         with np.errstate(all="ignore"):

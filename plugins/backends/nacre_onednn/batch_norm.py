@@ -1,49 +1,37 @@
-"""BatchNorm over the channels of axis 1, with ReLU in one."""
+"""BatchNorm over the channels of axis 1 by the helper, with ReLU in one: see batch_norm.c."""
 
 from __future__ import annotations
 
-import ctypes
+from math import prod
 from typing import Any, ClassVar
 
 from nacre import Neuron
 from nacre_layers.batch_norm import BatchNormLayer, BatchNormState
 from nacre_layers.neurons import is_relu
 
-from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, stays_plain, unfit
-from .library import Unimplemented, library
-from .primitives import (
-    CHANNELS_LAST,
-    DIFF_DST,
-    DIFF_SCALE,
-    DIFF_SHIFT,
-    DIFF_SRC,
-    DST,
-    MEAN,
-    PLAIN,
-    SCALE,
-    SHIFT,
-    SPACE,
-    SRC,
-    VARIANCE,
-    Call,
-    Desc,
-    Primitive,
-    attributes,
-    call,
-    describe,
-    plain,
-    weighted_sum,
-)
+from .kernel import Layouts, OnednnKernel, describe_blob, unfit
+from .native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
+from .primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
+from .record import rounded_up
+
+LANES, MOMENTS, SUMS = 16, 3, 2
+"""Of batch_norm.c: numbers in a register, and numbers of float64 that are kept for each while they are added up."""
+TASKS = 32
+"""As many pieces of work there are at least, if there are enough pixels: more than most machines have threads."""
+PIXELS = 64
+"""A piece has at least so many, whatever the number of threads."""
+SCALED, SHIFTED, RECTIFIED, FOLLOWING, NARROW, WITH_DX, WITH_DSCALE, WITH_DBIAS = (1 << bit for bit in range(8))
 
 
 class BatchNormKernel(OnednnKernel, reads="inputs"):
-    """BatchNorm; applies ReLU itself, and notes where it passes."""
+    """BatchNorm; applies ReLU itself, and finds out again in backward where it passed."""
 
     PASSES: ClassVar = {"forward": ("forward", "frozen forward"), "backward": ("data", "frozen data")}
 
     @classmethod
     def supports(cls, layer: BatchNormLayer, inputs: list[Any]) -> str | None:
+        if helper() is None:
+            return MISSING
         if reason := unfit(inputs):
             return reason
         shape = inputs[0].shape
@@ -51,15 +39,13 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
             return "serves blobs of two to five axes, the channels being axis 1"
         if layer.use_batch:
             return "outside of training it serves the running mean and variance: use_batch=False"
-        return _lacks(Forms(layer, relu=False), shape)
+        return None
 
     def __init__(self, layer: BatchNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.plain = BatchNormState(layer, backend, inputs, diffs)
         self.parameters, self.blobs = self.plain.parameters, self.plain.blobs
-        self.relu = is_relu(layer.neuron) and _lacks(Forms(layer, relu=True), inputs[0].shape) is None
-        self.forms = Forms(layer, self.relu)
-        self.channels = plain(inputs[0].shape[1])
+        self.relu = is_relu(layer.neuron)
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
@@ -67,63 +53,40 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
     def parts(self) -> list[str]:
         learns = any(one.gradient is not None for one in self.plain.learned.values())
         wanted = self.blobs_diff[0] is not None and (learns or self.diffs[0] is not None)
-        kind = "frozen " if self.plain.mean.frozen else ""
+        kind = "frozen " if not self.plain.follows else ""
         return [f"{kind}forward", *([f"{kind}data"] if wanted else [])]
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        desc, few, follows = describe_blob(self.inputs[0], layouts), self.channels, self.plain.follows
-        forward = self.forms.forward(desc, follows, trained=follows or len(self.parts()) == 2)
-        mean, variance = ("Mean", "Variance") if follows else ("mean", "variance")
-        common = {SRC: ("x", desc), MEAN: (mean, few), VARIANCE: (variance, few)}
-        if (space := forward.memory(dnnl.WORKSPACE)).bytes:
-            common[SPACE] = ("Passes", space)
-        if self.layer.scale:
-            common[SCALE] = ("scale", few)
-        if part.endswith("forward"):
-            shift = {SHIFT: ("bias", few)} if self.layer.bias else {}
-            return [call(forward, {**common, **shift, DST: ("y", desc)}), *(self._follow() if follows else [])]
-        common |= {DIFF_DST: ("dy", desc), DIFF_SRC: ("dx" if self.diffs[0] is not None else "no dx", desc)}
-        for place, name in ((DIFF_SCALE, "scale"), (DIFF_SHIFT, "bias")):
-            if name in self.plain.learned:
-                wanted = self.plain.learned[name].gradient is not None
-                common[place] = (f"d{name}" if wanted else f"no d{name}", few)
-        return [call(self.forms.backward(desc, forward, follows), common)]
-
-    def _follow(self) -> list[Call]:
-        """Give the calls by which the running mean and variance follow those of the batch."""
-        decay, count = self.layer.decay, self.plain.count
-        return [
-            weighted_sum(running, [(running, decay), (batch, (1 - decay) * factor)], self.channels)
-            for running, batch, factor in (("mean", "Mean", 1.0), ("variance", "Variance", count / max(count - 1, 1)))
-        ]
-
-
-class Forms:
-    """The primitives of a BatchNorm."""
-
-    def __init__(self, layer: BatchNormLayer, relu: bool) -> None:
-        self.epsilon = ctypes.c_float(layer.epsilon)
-        self.flags = dnnl.NORM_SCALE * layer.scale | dnnl.NORM_SHIFT * layer.bias | dnnl.NORM_RELU * relu
-
-    def forward(self, x: Desc, follows: bool, trained: bool) -> Primitive:
-        kind = dnnl.FORWARD_TRAINING if trained else dnnl.FORWARD_INFERENCE
-        rest = (self.epsilon, self._flags(follows), attributes())
-        return Primitive("batch_normalization_forward", library().engine, kind, x, x, *rest)
-
-    def backward(self, x: Desc, forward: Primitive, follows: bool) -> Primitive:
-        rest = (self.epsilon, self._flags(follows), forward.desc, attributes())
-        return Primitive("batch_normalization_backward", library().engine, dnnl.BACKWARD, x, x, x, *rest)
-
-    def _flags(self, follows: bool) -> int:
-        return self.flags | (0 if follows else dnnl.NORM_GIVEN)
+        blob, layer, learned = self.inputs[0], self.layer, self.plain.learned
+        whole, channels = describe_blob(blob, layouts).bytes, blob.shape[1]
+        forward, few = part.endswith("forward"), 4 * channels
+        images, parts, pixels, width = _lies(blob.shape, layouts(blob))
+        groups = max(1, min(-(-TASKS // parts), images * pixels // PIXELS))
+        numbers = parts * groups * rounded_up(width, LANES)
+        kept, scratch = 28 * channels, rounded_up(12 * channels, 64) + 8 * numbers * (MOMENTS if forward else SUMS)
+        flags = SCALED * layer.scale | SHIFTED * layer.bias | RECTIFIED * self.relu
+        flags |= FOLLOWING * self.plain.follows | NARROW * (blob.dtype == "bf16")
+        if forward:
+            learns = {name: few for name in ("scale", "bias") if name in learned}
+            buffers = {"x": whole, **learns, "y": whole, "mean": few, "variance": few}
+        else:
+            wanted = {name for name, one in learned.items() if one.gradient is not None}
+            flags |= WITH_DX * (self.diffs[0] is not None)
+            flags |= WITH_DSCALE * ("scale" in wanted) | WITH_DBIAS * ("bias" in wanted)
+            given = {"scale": few} if "scale" in learned else {}
+            into = {"dx": whole} if flags & WITH_DX else {}
+            gradients = {f"d{name}": few for name in ("scale", "bias") if name in wanted}
+            buffers = {"x": whole, "dy": whole, **given, **into, **gradients}
+        buffers = {**buffers, "Moments": kept, "sums": scratch}
+        kind = BATCH_NORM if forward else BATCH_NORM_GRADIENT
+        sizes = (images, parts, pixels, width, groups, flags)
+        return [HelperCall(buffers, kind, sizes, values=(layer.epsilon, layer.decay))]
 
 
-def _lacks(forms: Forms, shape: tuple[int, ...]) -> str | None:
-    """Give the reason why oneDNN cannot train with these forms on blobs of a shape, or None."""
-    desc = describe(shape, PLAIN if stays_plain(shape) else CHANNELS_LAST)
-    try:
-        for follows in (True, False):
-            forms.backward(desc, forms.forward(desc, follows, trained=True), follows)
-    except Unimplemented as error:
-        return str(error)
-    return None
+def _lies(shape: tuple[int, ...], layout: str) -> tuple[int, int, int, int]:
+    """Give a blob as batch_norm.c reads it: (images, parts of the channels, pixels, channels side by side)."""
+    images, channels, pixels = shape[0], shape[1], prod(shape[2:])
+    width = block() if layout == BLOCKED else 1
+    if layout == CHANNELS_LAST or pixels == 1 or width == channels:  # all pixels of the batch lie in a row
+        return 1, 1, images * pixels, channels
+    return images, channels // width, pixels, width

@@ -226,6 +226,8 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
         case LRN_GRADIENT: run_lrn_gradient(machine, op); break;
         case FUNCTION:
         case FUNCTION_GRADIENT: apply_function(machine, op); break;
+        case BATCH_NORM:
+        case BATCH_NORM_GRADIENT: batch_norm(machine, op); break;
         default: failed = run_on_lanes(machine, op);
         }
         if (failed) return place + 1;

@@ -9,7 +9,7 @@
 
 enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT, PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS,
        FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT,
-       POOL, POOL_GRADIENT, LRN, LRN_GRADIENT, FUNCTION, FUNCTION_GRADIENT };
+       POOL, POOL_GRADIENT, LRN, LRN_GRADIENT, FUNCTION, FUNCTION_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT };
 enum { LANES = 16 };
 enum { ALONE = 1 << 15 }; /* elements up to which one thread does the work */
 
@@ -81,6 +81,9 @@ double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t siz
 
 /* functions.c */
 void apply_function(const struct machine *machine, const struct operation *op);
+
+/* batch_norm.c */
+void batch_norm(const struct machine *machine, const struct operation *op);
 
 /* lanes.c: 0, or 1 where this processor cannot do it. */
 int run_on_lanes(const struct machine *machine, const struct operation *op);

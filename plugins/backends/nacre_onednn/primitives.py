@@ -18,8 +18,7 @@ MOST_AXES = 12
 # Arguments of primitives
 SRC, DST, WEIGHT, BIAS, SPACE, SCRATCH = 1, 17, 33, 41, 64, 80
 DIFF_SRC, DIFF_DST, DIFF_WEIGHT, DIFF_BIAS = 129, 145, 161, 169
-MEAN, VARIANCE, SCALE, SHIFT, DIFF_SCALE, DIFF_SHIFT = 49, 50, 51, 52, 255, 256
-SRC_1, MANY_SRC = 2, 1024
+SRC_1 = 2
 
 
 class Handle:
@@ -348,15 +347,6 @@ def out_of(name: str, outer: Desc, inner: Desc) -> tuple[Buffer, list[Call]]:
     if outer == inner:
         return (name, outer), []
     return (f"inner {name}", inner), reorder(f"inner {name}", inner, name, outer)
-
-
-def weighted_sum(target: str, parts: Sequence[tuple[str, float]], desc: Desc) -> Call:
-    """Add up buffers, each times its weight; the first may be the target."""
-    weights = (ctypes.c_float * len(parts))(*(weight for _, weight in parts))
-    descs = (ctypes.c_void_p * len(parts))(*[desc.handle.value] * len(parts))
-    primitive = Primitive("sum", library().engine, desc, len(parts), weights, descs, attributes())
-    sources = {MANY_SRC + place: (name, desc) for place, (name, _) in enumerate(parts)}
-    return call(primitive, {**sources, DST: (target, desc)})
 
 
 class Memory(Handle):

@@ -89,10 +89,14 @@ class Standard:
 
     def forward(self, x: Array, normal: Array) -> None:
         """Measure mean and variance, and write (x - mean) / sqrt(variance + epsilon) into `normal`."""
-        xp = self.backend.xp
+        xp, rest = self.backend.xp, self.slope
         self.sums.add_up(x, self.mean)
         xp.divide(self.mean, self.count, out=self.mean)
         xp.subtract(x, self.mean, out=normal)
+        self.sums.add_up(normal, rest)  # 0 but for rounding, which counts where the mean is large
+        xp.divide(rest, self.count, out=rest)
+        xp.subtract(normal, rest, out=normal)
+        xp.add(self.mean, rest, out=self.mean)
         if self.epsilon is not None:
             self.sums.dot(normal, normal, self.variance)
             xp.divide(self.variance, self.count, out=self.variance)
