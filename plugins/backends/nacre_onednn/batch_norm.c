@@ -11,6 +11,12 @@
 
 #include "narrow.h"
 
+#if defined(__x86_64__) && defined(__GLIBC__) /* where a loader picks one of several versions, all with the same bits */
+#define CLONES __attribute__((noinline, target_clones("avx512f", "avx2", "default")))
+#else
+#define CLONES
+#endif
+
 enum { STEPS = 32 }; /* registers of a block */
 enum { SCALED = 1, SHIFTED = 2, RECTIFIED = 4, FOLLOWING = 8, NARROW = 16, WITH_DX = 32, WITH_DSCALE = 64, WITH_DBIAS = 128 };
 enum { MEASURE, NORMALISE, ADD_UP, SPREAD_BACK };
@@ -73,16 +79,33 @@ INLINE void coefficients(const struct batch *b, const struct block *k, const flo
     for (int64_t lane = 0; lane < k->lanes; lane++) to[lane] = from[k->channel + (lane & mask)];
 }
 
+/* Sums of what whole registers are off a centre, and of the squares; a function of its own, which compilers make good vectors of. */
+CLONES static void sums_about(const float *x, int64_t apart, int64_t steps, const float *centre, float *sums, float *squares) {
+    float about[LANES], sum[LANES] = {0}, square[LANES] = {0};
+    memcpy(about, centre, sizeof about);
+    for (int64_t step = 0; step < steps; step++, x += apart)
+        for (int lane = 0; lane < LANES; lane++) {
+            float off = x[lane] - about[lane];
+            sum[lane] += off;
+            square[lane] += off * off;
+        }
+    memcpy(sums, sum, sizeof sum);
+    memcpy(squares, square, sizeof square);
+}
+
 INLINE void measure(const struct batch *b, const struct block *k, struct moments *m, const int lanes, const int narrow) {
     float centre[LANES], sum[LANES] = {0}, squares[LANES] = {0};
     for (int lane = 0; lane < lanes; lane++)
         centre[lane] = m->count[lane] > 0 ? (float)m->mean[lane] : get(b->x, k->place + lane, narrow);
-    for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart)
-        for (int lane = 0; lane < lanes; lane++) {
-            float off = get(b->x, at + lane, narrow) - centre[lane];
-            sum[lane] += off;
-            squares[lane] += off * off;
-        }
+    if (lanes == LANES && !narrow)
+        sums_about((const float *)b->x + k->place, k->apart, k->steps, centre, sum, squares);
+    else
+        for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart)
+            for (int lane = 0; lane < lanes; lane++) {
+                float off = get(b->x, at + lane, narrow) - centre[lane];
+                sum[lane] += off;
+                squares[lane] += off * off;
+            }
     double count = (double)k->steps;
     for (int lane = 0; lane < lanes; lane++) {
         double before = m->count[lane], total = before + count, off = sum[lane] / count;
