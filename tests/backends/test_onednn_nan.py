@@ -12,6 +12,7 @@ import pytest
 from nacre import InputLayer, Layer, Net, open_backend
 from nacre_layers import (
     ActivationLayer,
+    BatchNormLayer,
     ConvolutionLayer,
     DeconvolutionLayer,
     ElementWiseLayer,
@@ -54,6 +55,8 @@ CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
     ("mean pooling with ReLU", IMAGES, [PoolingLayer(kernel=2, stride=2, pooling=Mean(), **RELU)]),
     ("LRN across", IMAGES, [LRNLayer(kernel=5, **ENDS)]),
     ("LRN within", IMAGES, [LRNLayer(kernel=3, mode="within", **ENDS)]),
+    ("batch norm", IMAGES, [BatchNormLayer(**ENDS)]),
+    ("batch norm with ReLU", IMAGES, [BatchNormLayer(**RELU)]),
     ("softmax", MATRIX, [SoftmaxLayer(**ENDS)]),
     (
         "sum with ReLU",

@@ -246,4 +246,4 @@ EXPORT int64_t nacre_use(int64_t most) {
 }
 
 /* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
-EXPORT int64_t nacre_helper_version(void) { return 8; }
+EXPORT int64_t nacre_helper_version(void) { return 9; }
