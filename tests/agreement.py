@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from nacre.testing import LayerTests, assert_near
+from nacre.testing.close import assert_near
+from nacre.testing.layers import LayerTests
 from nacre.testing.trial import spread_values
 
 FORWARD, GRADIENT, SLOPE = 1e-10, 1e-8, 1e-6

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nacre import DataError, Layer, Net
-from nacre.testing import backends
+from nacre.testing.trial import backends
 
 
 def refuses_a_batch_that_is_not_full(layers: Sequence[Layer], name: str) -> None:

@@ -3,8 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from nacre.testing import Example, Trial
-from nacre.testing.trial import layer_of
+from nacre.testing.trial import Example, Trial, layer_of
 
 NORMALIZE = st.sampled_from(["valid", "full", "batch", "none"])
 WEIGHT = st.sampled_from([1.0, 0.3])

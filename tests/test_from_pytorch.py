@@ -12,7 +12,7 @@ import pytest
 
 from nacre import Net
 from nacre.config import load
-from nacre.testing import assert_close
+from nacre.testing.close import assert_close
 from nacre.toml import toml_text
 from page_tables import code, rows
 

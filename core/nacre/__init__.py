@@ -17,17 +17,11 @@ if TYPE_CHECKING:
     from .backend import View as View
     from .backend import open_backend as open_backend
     from .blob import Blob as Blob
+    from .callback import Callback as Callback
+    from .callback import CallbackState as CallbackState
     from .checks import Check as Check
-    from .checks import Converted as Converted
-    from .checks import Names as Names
-    from .checks import OutputPath as OutputPath
-    from .checks import Pair as Pair
-    from .checks import Shape as Shape
-    from .checks import Sizes as Sizes
-    from .checks import Texts as Texts
     from .checks import as_many_as as as_many_as
     from .checks import at_least as at_least
-    from .checks import default as default
     from .checks import every as every
     from .checks import exactly as exactly
     from .checks import finite as finite
@@ -36,7 +30,6 @@ if TYPE_CHECKING:
     from .checks import non_zero as non_zero
     from .checks import one_of as one_of
     from .checks import positive as positive
-    from .checks import spread as spread
     from .component import Array as Array
     from .component import Component as Component
     from .component import ComponentKernel as ComponentKernel
@@ -57,11 +50,25 @@ if TYPE_CHECKING:
     from .errors import SnapshotError as SnapshotError
     from .errors import TopologyError as TopologyError
     from .feed import InputLayer as InputLayer
+    from .field_types import Converted as Converted
+    from .field_types import Names as Names
+    from .field_types import OutputPath as OutputPath
+    from .field_types import Pair as Pair
+    from .field_types import Shape as Shape
+    from .field_types import Sizes as Sizes
+    from .field_types import Texts as Texts
+    from .field_types import default as default
+    from .field_types import spread as spread
     from .hooks import hookimpl as hookimpl
     from .layer import Layer as Layer
     from .layer import LayerState as LayerState
     from .layer import SourceState as SourceState
     from .light import lazy as lazy
+    from .method import Algorithm as Algorithm
+    from .method import LrPolicy as LrPolicy
+    from .method import Method as Method
+    from .method import MethodState as MethodState
+    from .method import MomentumPolicy as MomentumPolicy
     from .net import Net as Net
     from .parameter import Parameter as Parameter
     from .records import OutputWriter as OutputWriter
@@ -69,33 +76,28 @@ if TYPE_CHECKING:
     from .registry import register as register
     from .registry import register_kernel as register_kernel
     from .registry import registry as registry
-    from .solver import Algorithm as Algorithm
-    from .solver import Callback as Callback
-    from .solver import CallbackState as CallbackState
-    from .solver import LrPolicy as LrPolicy
-    from .solver import Method as Method
-    from .solver import MethodState as MethodState
-    from .solver import MomentumPolicy as MomentumPolicy
     from .solver import Solver as Solver
     from .solver import Training as Training
 
 _PLACES = {
     "backend": "Backend HostMemory Own View open_backend",
     "blob": "Blob",
-    "checks": "Check Converted Names OutputPath Pair Shape Sizes Texts as_many_as at_least default every exactly "
-    "finite fraction non_negative non_zero one_of positive spread",
+    "callback": "Callback CallbackState",
+    "checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
     "component": "Array Component ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError",
     "feed": "InputLayer",
+    "field_types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
     "hooks": "hookimpl",
     "layer": "Layer LayerState SourceState",
     "light": "lazy",
+    "method": "Algorithm LrPolicy Method MethodState MomentumPolicy",
     "net": "Net",
     "parameter": "Parameter",
     "records": "OutputWriter RecordReader",
     "registry": "register register_kernel registry",
-    "solver": "Algorithm Callback CallbackState LrPolicy Method MethodState MomentumPolicy Solver Training",
+    "solver": "Solver Training",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedDunderAll] - from the table above

@@ -344,6 +344,8 @@ class ViewRandom(Random):
 
 
 _opened: dict[str, Backend] = {}
+
+
 _opening = threading.RLock()
 """A backend may open another one."""
 

@@ -6,22 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from .field_types import NAME as NAME
-from .field_types import Converted as Converted
-from .field_types import Names as Names
-from .field_types import OutputPath as OutputPath
-from .field_types import Pair as Pair
-from .field_types import Paths as Paths
-from .field_types import Place as Place
-from .field_types import Shape as Shape
-from .field_types import Sizes as Sizes
-from .field_types import Texts as Texts
-from .field_types import base_folder as base_folder
-from .field_types import default as default
-from .field_types import spread as spread
-from .field_types import whole as whole
-from .field_types import wholes as wholes
-
 
 @dataclass(frozen=True)
 class Check:
@@ -47,9 +31,17 @@ def every(test: Callable[[Any], bool], words: str) -> Check:
 
 
 positive = every(lambda number: number > 0, "above 0")
+
+
 non_negative = every(lambda number: number >= 0, "0 or more")
+
+
 non_zero = every(lambda number: number != 0, "different from 0")
+
+
 fraction = every(lambda number: 0 <= number < 1, "0 or more, and below 1")
+
+
 finite = every(lambda number: abs(number) < float("inf"), "finite")
 
 

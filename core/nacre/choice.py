@@ -12,6 +12,7 @@ from .errors import PluginError, RegistryError
 if TYPE_CHECKING:
     from .registry import Registry
 
+
 Accept = Callable[[Any, Offer], str | None]
 """Gives the reason why a kernel class cannot serve here, or None."""
 

@@ -17,7 +17,11 @@ Known = Mapping[str, tuple[type, str]]
 """The keys of a table: the type of each, and the words for it."""
 
 _PIN_KEYS = re.compile(r"kernel:[^@:]+(:[^@:]+)?@[^@:]+|(?!kernel:)[a-z_]+:[^@:]+(:[^@:]+)?")
+
+
 KERNELS = (list, 'a list of distributions like "nacre-fast"')
+
+
 PIN = (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }')
 
 

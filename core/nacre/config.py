@@ -14,24 +14,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .checks import base_folder
 from .complaints import KERNELS, PIN, Complaints, check_pins, check_table
 from .errors import ConfigError, brief, nearest
-from .field_types import Permission, permission
+from .field_types import Permission, base_folder, permission
 from .overrides import apply_override, layer_name
 from .registry import registry
 from .requirements import parse_requirements
 from .settings import settings
 from .tables import file_table, requirements
-from .tables import table_of as table_of
 from .toml import read_toml, toml_text
 
 if TYPE_CHECKING:
+    from .callback import Callback
     from .layer import Layer
     from .net import Net
-    from .solver import Callback, Solver
+    from .solver import Solver
+
 
 Table = dict[str, Any]
+
+
 Made = TypeVar("Made")
 
 _TOP: dict[str, tuple[type, str]] = {
@@ -49,7 +51,11 @@ _TOP: dict[str, tuple[type, str]] = {
     "callback": (list, "an array of tables: [[callback]]"),
     "plugins": (dict, "a table: [plugins]"),
 }
+
+
 _NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert_splits", "freeze")
+
+
 _PLUGINS: dict[str, tuple[type, str]] = {
     "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
     "pin": PIN,

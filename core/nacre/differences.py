@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checks import Place
 from .configured import Configured
 from .environment import environment_of, flat_environment
-from .field_types import Paths, change_paths
+from .field_types import Paths, Place, change_paths
 from .parts import part_differences, parts_of
 from .tables import plain, table_of
 
 if TYPE_CHECKING:
     from .solver import Training
+
 
 FREE = ("callbacks", "max_iter", "check_finite")
 """Fields of a solver that change no number of an iteration."""

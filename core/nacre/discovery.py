@@ -19,13 +19,20 @@ if TYPE_CHECKING:
     import pluggy
     from importlib_metadata import EntryPoint
 
+
 API = "1"
 """What the core offers to plugins, "major.minor". A light module states what it needs as `nacre_api`."""
 
 FIRST_PARTY = "nacre"
+
+
 GROUP = "nacre.plugins"
+
+
 PATIENCE = 5.0
 """Seconds that a light module may take before Python's stack is printed, which names it."""
+
+
 KIND_OF_HOOK = {
     "offer_layers": "layer",
     "offer_kernels": "kernel",
@@ -35,9 +42,17 @@ KIND_OF_HOOK = {
 }
 
 _NAME = r"[A-Za-z][A-Za-z0-9_.-]*"
+
+
 _NAMES = re.compile(_NAME)
+
+
 _KERNELS = re.compile(rf"(?:[a-z_]+/)?(?:{_NAME}:)?{_NAME}@{_NAME}")
+
+
 _KINDS = re.compile(r"[a-z_]+")
+
+
 _TARGETS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 

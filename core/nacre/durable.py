@@ -22,7 +22,11 @@ FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 """Errors that say that there is no room, on the disk or for this user."""
 
 _os = os  # every call that changes the disk goes through this name, so that the kill trials can count and stop them
+
+
 _can_flock = sys.platform != "win32"
+
+
 _held: set[FolderLock] = set()
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .backend import Backend
     from .net import Net
 
+
 FOR_PEOPLE = ("platform", "cpu_count", "thread_variables")
 """What an environment tells beside what the bits depend on."""
 

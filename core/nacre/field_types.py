@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 from .errors import ConfigError
 
 Given = TypeVar("Given", contravariant=True)
+
+
 Read = TypeVar("Read", covariant=True)
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")

@@ -22,6 +22,8 @@ from collections.abc import Mapping
 import pluggy
 
 hookspec = pluggy.HookspecMarker("nacre")
+
+
 hookimpl = pluggy.HookimplMarker("nacre")
 
 

@@ -16,6 +16,8 @@ from . import discovery
 from .discovery import Plugin, Provenance, load, new_manager, removal
 
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; from nacre.isolate import child; child()"
+
+
 STACK = 4
 """Lines of Python's stack that are told: what was running, and who called it."""
 

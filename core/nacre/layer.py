@@ -7,17 +7,20 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from .checks import NAME, Names, Paths, Place, default
 from .component import Array, Neuron
 from .configured import Configured, inside
 from .discovery import FIRST_PARTY
 from .errors import ConfigError, ContractError
+from .field_types import NAME, Names, Paths, Place, default
 
 if TYPE_CHECKING:
     from .backend import View
     from .parameter import Parameter
 
+
 PHASES = ("train", "validation", "test", "predict")
+
+
 TRAITS = ("is_source", "is_sink", "has_param", "has_neuron", "can_do_bp", "is_inplace", "has_loss", "has_stats")
 
 

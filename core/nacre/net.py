@@ -761,7 +761,7 @@ class Net:
 
     def _repr_svg_(self) -> str:
         """Give the drawing that notebooks show."""
-        from .graph import svg
+        from .drawing import svg
 
         return svg(self)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .placement import Slot
     from .solver import Solver, Training
 
+
 Part = dict[str, str]
 """`type`, `distribution` and `version` of a thing, `file` where it has no version; of its kernel `kernel` (the class),
 `kernel_distribution` and `kernel_version`."""

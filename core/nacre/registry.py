@@ -16,12 +16,14 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .choice import Accept as Accept
-from .choice import Choice as Choice
+from .choice import Accept, Choice, pin_line
 from .choice import choose as choose_kernel
-from .choice import pin_line
 from .discovery import (
     FIRST_PARTY,
+    Offer,
+    Plugin,
+    Problem,
+    Provenance,
     find_plugins,
     import_file,
     load,
@@ -31,10 +33,6 @@ from .discovery import (
     read_module,
     switch_off,
 )
-from .discovery import Offer as Offer
-from .discovery import Plugin as Plugin
-from .discovery import Problem as Problem
-from .discovery import Provenance as Provenance
 from .errors import NacreError, PluginError, RegistryError, nearest, where_it_is
 from .guard import ForeignError, described, guarded, is_class, place_of, place_text, shown
 from .opening import import_offer, unusable
@@ -457,6 +455,8 @@ def _in_module(offer: Offer, called: str, module: ModuleType) -> Offer:
 
 
 _registry: Registry | None = None
+
+
 _making = threading.Lock()
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .snapshot import Snapshot
     from .solver import Training
 
+
 PARAMETERS, HISTORY, MEMORY = "parameters/", "history/", "memory/"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .layer import is_identity
 from .tables import type_name
-from .text import align
+from .text import _some, align, size
 
 if TYPE_CHECKING:
     from .choice import Choice
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .topology import Node
     from .values import Op
 
+
 HEAD = ("layer", "type", "tops", "parameters", "kernel")
-FEW = 5  # names that a line lists: more tell nothing
 
 
 def describe(net: Net) -> dict[str, Any]:
@@ -101,13 +101,6 @@ def not_enabled(choices: Iterable[Choice]) -> str:
     return f"kernels that are installed but not enabled: {told} (nacre plugins enable NAME)" if told else ""
 
 
-def _some(names: Sequence[str]) -> str:
-    """List names; of many only the first few, and how many more there are."""
-    if len(names) <= FEW:
-        return ", ".join(names)
-    return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
-
-
 def _copied_for(net: Net) -> list[str]:
     """Name the layers whose own code, which works in other memory than the kernels, makes copies necessary."""
     copied = {blob for blob, _, _ in net.schedule.copies}
@@ -143,16 +136,6 @@ def totals(described: dict[str, Any]) -> list[str]:
         f"blobs {size(count['blobs'])} ({size(count['blobs_unshared'])} if each had memory of its own; "
         f"{size(count['blobs_peak'])} live at one time)",
     ]
-
-
-def size(count: int) -> str:
-    """Give a number of bytes as people read it."""
-    number, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number < 1024 or unit == "GiB":
-            break
-        number /= 1024
-    return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
 
 
 def head(net: Net) -> str:

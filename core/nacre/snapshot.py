@@ -25,11 +25,18 @@ from .outputs import MARK, claim_folder, output_place
 if TYPE_CHECKING:
     import numpy as np
 
+
 BEST, RUN = "best.json", "run.json"
+
+
 MOST = 10**18  # iterations: what a file's name can say
 
 NAMED: dict[Any, Any] = {str: {str: (str, int)}}
+
+
 TABLES: list[Any] = [{"name": str, "type": str, "exclude": [str]}]
+
+
 FORMS: dict[str, Any] = {
     "net": str,
     "layers": TABLES,

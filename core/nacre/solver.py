@@ -12,26 +12,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from .backend import open_backend
-from .callback import Callback as Callback
-from .callback import Callbacks as Callbacks
-from .callback import CallbackState as CallbackState
-from .callback import Score as Score
-from .checks import default, non_negative, positive
+from .callback import Callbacks, CallbackState, Score
+from .checks import non_negative, positive
 from .configured import Configured
 from .errors import ConfigError, DataError, NacreError, NotFiniteError
-from .method import Algorithm as Algorithm
-from .method import LrPolicy as LrPolicy
-from .method import LrState as LrState
-from .method import Method as Method
-from .method import MethodState as MethodState
-from .method import MomentumPolicy as MomentumPolicy
-from .method import MomentumState as MomentumState
-from .method import Span as Span
-from .method import make_spans
+from .field_types import default
+from .method import Algorithm, LrPolicy, Method, MethodState, MomentumPolicy, make_spans
 from .not_finite import first_bad_blob, first_bad_parameter
 from .outputs import check_places
 from .parts import component_choices
-from .resume import load_parameters as load_parameters
 from .resume import make_snapshot, restore
 from .states import choose_kernel
 from .turns import in_turn
@@ -40,6 +29,7 @@ from .updates import batch_and_update_steps
 if TYPE_CHECKING:
     from .net import Net
     from .snapshot import Snapshot
+
 
 Report = Callable[[str, dict[str, Any]], None]
 """Told of each event: its name, and what there is to say. The names are start, step, summary, validation, snapshot,

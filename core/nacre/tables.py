@@ -18,6 +18,7 @@ from .requirements import release
 if TYPE_CHECKING:
     from .layer import Layer
 
+
 Table = dict[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""Text for people to look at."""
+"""Tables, sizes and lists of names as text."""
 
 from __future__ import annotations
 
@@ -18,3 +18,23 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
         return "  ".join(cells).rstrip()
 
     return [line(head), "  ".join("-" * width for width in widths), *map(line, body)]
+
+
+FEW = 5  # names that a line lists: more tell nothing
+
+
+def _some(names: Sequence[str]) -> str:
+    """List names; of many only the first few, and how many more there are."""
+    if len(names) <= FEW:
+        return ", ".join(names)
+    return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
+
+
+def size(count: int) -> str:
+    """Give a number of bytes as people read it."""
+    number, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024 or unit == "GiB":
+            break
+        number /= 1024
+    return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"

@@ -14,12 +14,18 @@ from .errors import ConfigError, where_it_is
 
 LARGEST = 4 * 2**20
 """Bytes of the largest net file that is read: a net of a thousand layers is a thirtieth of it."""
+
+
 DEEPEST = 16
 """Parts of the longest key, as in a.b.c: a table is made for each, and for each of its beginnings."""
+
+
 DOTS = 1 << 17
 """In a whole file, of keys and numbers."""
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+
+
 _TOO_DEEP = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")

@@ -10,6 +10,8 @@ from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 from .errors import NacreError
 
 P = ParamSpec("P")
+
+
 R = TypeVar("R")
 
 

@@ -16,6 +16,8 @@ from .component import Array, Neuron
 from .layer import Layer, LayerState
 
 Space = tuple[str, str]
+
+
 HOST: Space = ("host", "")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .net import Net
 
+
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 

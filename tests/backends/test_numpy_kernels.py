@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Solver
-from nacre.testing import Example, KernelTests
+from nacre.testing.kernels import KernelTests
+from nacre.testing.trial import Example
 from nacre_layers import (
     ConvolutionLayer,
     InnerProductLayer,
@@ -137,7 +138,7 @@ def gradients(net: Net) -> dict[str, Any]:
 
 
 def test_a_plain_layer_between_two_kernels_sees_plain_arrays() -> None:
-    from nacre.testing import without_kernels
+    from nacre.testing.trial import without_kernels
 
     net = Net("kernels", chain(), backend="numpy", dtype="float64")
     found = gradients(net)
@@ -168,7 +169,7 @@ def test_another_epsilon_is_not_served() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_update_kernel_gives_the_bits_of_the_plain_update(dtype: str) -> None:
-    from nacre.testing import without_kernels
+    from nacre.testing.trial import without_kernels
 
     def train() -> dict[str, Any]:
         net = Net("net", chain(), backend="numpy", dtype=dtype)

@@ -17,7 +17,8 @@ import pytest
 from mixed_nets import EXAMPLES, from_file, mixed_net, trained
 from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Own, Solver, open_backend
 from nacre.config import load
-from nacre.testing import Example, KernelTests
+from nacre.testing.kernels import KernelTests
+from nacre.testing.trial import Example
 from nacre_layers import (
     ConvolutionLayer,
     DropoutLayer,

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, Net, open_backend
-from nacre.testing import Example, KernelTests, assert_near
+from nacre.testing.close import assert_near
+from nacre.testing.kernels import KernelTests
+from nacre.testing.trial import Example
 from nacre_layers import (
     BatchNormLayer,
     ConvolutionLayer,

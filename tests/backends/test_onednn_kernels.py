@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, Net, open_backend
-from nacre.testing import Example, KernelTests
+from nacre.testing.kernels import KernelTests
+from nacre.testing.trial import Example
 from nacre_layers import ConvolutionLayer, InnerProductLayer, Max, Mean, PoolingLayer, ReLU, ReLULayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ConvolutionKernel

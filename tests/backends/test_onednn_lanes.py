@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
-from nacre.testing import assert_near
+from nacre.testing.close import assert_near
 from nacre_layers import ConvolutionLayer, ReLU, SquareLossLayer
 from nacre_layers.convolution import Geometry
 from nacre_onednn import lanes, native

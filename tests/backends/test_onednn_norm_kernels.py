@@ -10,8 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from nacre import Identity, InputLayer, Layer, Net, Neuron, open_backend
-from nacre.testing import Example, KernelTests, Trial, assert_near
-from nacre.testing.trial import layer_of
+from nacre.testing.close import assert_near
+from nacre.testing.kernels import KernelTests
+from nacre.testing.trial import Example, Trial, layer_of
 from nacre_layers import (
     GELU,
     ActivationLayer,

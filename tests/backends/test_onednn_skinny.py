@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
-from nacre.testing import assert_near
+from nacre.testing.close import assert_near
 from nacre_layers import InnerProductLayer, SquareLossLayer
 from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend

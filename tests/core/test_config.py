@@ -30,10 +30,10 @@ from nacre import (
     open_backend,
     positive,
 )
-from nacre.config import dumps, load, table_of
+from nacre.config import dumps, load
 from nacre.registry import Registry
 from nacre.settings import settings as read_settings
-from nacre.tables import requirements, type_name
+from nacre.tables import requirements, table_of, type_name
 from nacre.toml import toml_text
 from nacre_layers import InnerProductLayer, Tanh
 from page_tables import own_classes

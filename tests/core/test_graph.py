@@ -11,7 +11,7 @@ import pytest
 
 from nacre import InputLayer, Layer, Net
 from nacre.config import load
-from nacre.graph import dot, svg
+from nacre.drawing import dot, svg
 from nacre_layers import (
     AccuracyLayer,
     ConcatLayer,

@@ -20,7 +20,7 @@ from nacre import InputLayer, Layer, Net, Solver
 from nacre.arena import lay_out, most_at_once, sharers
 from nacre.cli.explain import explain
 from nacre.config import dumps, load
-from nacre.graph import dot, svg
+from nacre.drawing import dot, svg
 from nacre.show import first_line
 from nacre_layers import (
     L2,

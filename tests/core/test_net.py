@@ -24,7 +24,7 @@ from nacre import (
     TopologyError,
 )
 from nacre.registry import Registry
-from nacre.testing import without_kernels
+from nacre.testing.trial import without_kernels
 from nacre_data import MemoryDataLayer
 from nacre_layers import (
     AccuracyLayer,

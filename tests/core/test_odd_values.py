@@ -20,7 +20,7 @@ from layers.test_pages import example_of, fed
 from nacre import InputLayer, Net, Solver
 from nacre.config import load
 from nacre.errors import NacreError
-from nacre.testing import backends
+from nacre.testing.trial import backends
 from nacre.toml import toml_text
 from nacre_data import MemoryDataLayer
 from nacre_layers import InnerProductLayer, PoolingLayer, SoftmaxLossLayer

@@ -9,8 +9,8 @@ import pytest
 
 from nacre import InputLayer, Net
 from nacre.config import load
-from nacre.show import describe, first_line, size
-from nacre.text import align
+from nacre.show import describe, first_line
+from nacre.text import align, size
 from nacre_layers import (
     ActivationLayer,
     BatchNormLayer,

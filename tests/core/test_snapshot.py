@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from nacre import durable
+from nacre.durable import atomic_write
 from nacre.environment import environment
 from nacre.errors import ConfigError, ContractError, NacreError, SnapshotError
-from nacre.snapshot import Snapshot, SnapshotFolder, atomic_write, load_snapshot
+from nacre.snapshot import Snapshot, SnapshotFolder, load_snapshot
 from nacre_data.hdf5_store import HDF5Store
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

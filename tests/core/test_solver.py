@@ -31,10 +31,12 @@ from nacre import (
     Solver,
     TopologyError,
 )
-from nacre.checks import Paths, default
+from nacre.callback import Score
 from nacre.errors import DataError, NacreError
+from nacre.field_types import Paths, default
+from nacre.resume import load_parameters
 from nacre.snapshot import Snapshot
-from nacre.solver import Score, Training, load_parameters
+from nacre.solver import Training
 from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers import (
     L1,

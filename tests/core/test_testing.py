@@ -24,20 +24,11 @@ from nacre import (
     exactly,
     registry,
 )
-from nacre.testing import (
-    Example,
-    KernelTests,
-    LayerTests,
-    Trial,
-    assert_close,
-    assert_near,
-    backends,
-    check_net_gradients,
-    numerical_gradient,
-    with_kernel,
-    without_kernels,
-    worst_error,
-)
+from nacre.testing.close import assert_close, assert_near
+from nacre.testing.gradients import check_net_gradients, numerical_gradient, worst_error
+from nacre.testing.kernels import KernelTests
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example, Trial, backends, with_kernel, without_kernels
 from nacre_data import MemoryDataLayer, MemoryOutputLayer
 from nacre_layers import Constant, DropoutLayer, InnerProductLayer, SoftmaxLossLayer
 from run_suite import failures, kit_tests
@@ -620,7 +611,8 @@ def test_under_pytest(tmp_path):
     (tmp_path / "test_mine.py").write_text(
         textwrap.dedent(
             """
-            from nacre.testing import Example, LayerTests
+            from nacre.testing.trial import Example
+            from nacre.testing.layers import LayerTests
             from nacre_layers import SoftmaxLayer, SplitLayer
 
             class TestMine(LayerTests):
@@ -647,7 +639,7 @@ def test_under_pytest(tmp_path):
     (tmp_path / "test_empty.py").write_text(
         textwrap.dedent(
             """
-            from nacre.testing import LayerTests
+            from nacre.testing.layers import LayerTests
             from nacre_layers import SplitLayer
 
             class TestEmpty(LayerTests):

@@ -9,9 +9,10 @@ import pytest
 
 import nacre.registry
 from nacre import Component, ConfigError, DataError, InputLayer, Net, Solver, default
-from nacre.checks import Paths
+from nacre.field_types import Paths
 from nacre.tables import file_table
-from nacre.testing import Example, LayerTests
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example
 from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
 from nacre_layers import InnerProductLayer, SoftmaxLossLayer
 from nacre_solvers import ValidationPerformance

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from losses import scores_and_labels
 from nacre import ConfigError, DataError, InputLayer, Net
-from nacre.testing import Example, LayerTests
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example
 from nacre_layers import AccuracyLayer
 
 

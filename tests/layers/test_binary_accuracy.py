@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from losses import pairs
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example
 from nacre_layers import BinaryAccuracyLayer
 
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
-from nacre.testing import Example
-from nacre.testing.layers import backends
+from nacre.testing.trial import Example, backends
 from nacre_data import MemoryDataLayer
 from nacre_layers import AccuracyLayer, ConcatLayer, InnerProductLayer, SoftmaxLossLayer
 

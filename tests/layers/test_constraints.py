@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import ConfigError, InputLayer, Net, Solver
-from nacre.testing import assert_close, assert_near
+from nacre.testing.close import assert_close, assert_near
 from nacre.testing.trial import ProbeLayer
 from nacre_layers import InnerProductLayer, L2Norm
 from nacre_solvers import SGD

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example
 from nacre_layers import ConvolutionLayer, DeconvolutionLayer
 
 

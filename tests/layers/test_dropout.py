@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError
-from nacre.testing import Example, LayerTests, Trial, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example, Trial
 from nacre_layers import DropoutLayer
 
 

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net, registry
-from nacre.testing import Example, Trial, assert_close, assert_near, backends, check_net_gradients
+from nacre.testing.close import assert_close, assert_near
+from nacre.testing.gradients import check_net_gradients
+from nacre.testing.trial import Example, Trial, backends
 from nacre_layers import (
     AbsValLayer,
     Add,

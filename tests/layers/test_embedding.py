@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
-from nacre.testing import Example, Trial
+from nacre.testing.trial import Example, Trial
 from nacre_layers import EmbeddingLayer
 
 

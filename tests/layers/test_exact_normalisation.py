@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from nacre.testing import Example, Trial, backends
-from nacre.testing.trial import layer_of, offered_kernels
+from nacre.testing.trial import Example, Trial, backends, layer_of, offered_kernels
 from nacre_layers import BatchNormLayer, GroupNormLayer, LayerNormLayer, LRNLayer, MVNLayer, ReLU, SoftmaxLayer
 
 ULP = 6e-8

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from joined_batches import refuses_a_batch_that_is_not_full
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example
+from nacre.testing.trial import Example
 from nacre_layers import FlattenLayer
 
 

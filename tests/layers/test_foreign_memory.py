@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fake_backends import ForeignBackend
-from nacre.testing import LayerTests
+from nacre.testing.layers import LayerTests
 from run_suite import failures
 
 

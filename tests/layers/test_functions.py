@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError
-from nacre.testing import Example, Trial, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example, Trial
 from nacre_layers import AbsValLayer, ClipLayer, ExpLayer, LogLayer, PowerLayer, ThresholdLayer
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)

@@ -6,7 +6,8 @@ import pytest
 from agreement import Agreement
 from losses import WEIGHT, loss_and_gradients, pairs
 from nacre import ConfigError, DataError, Net
-from nacre.testing import Example, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example
 from nacre_data import MemoryDataLayer
 from nacre_layers import GaussianKLLossLayer
 

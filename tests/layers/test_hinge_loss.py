@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from losses import WEIGHT, loss_and_gradients, pairs, scores_and_labels
 from nacre import ConfigError, DataError
-from nacre.testing import Example, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example
 from nacre_layers import HingeLossLayer
 
 NORM = st.sampled_from(["L1", "L2"])

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer, Net
-from nacre.testing import assert_close, backends, check_net_gradients, without_kernels
+from nacre.testing.close import assert_close
+from nacre.testing.gradients import check_net_gradients
+from nacre.testing.trial import backends, without_kernels
 from nacre_layers import (
     ConcatLayer,
     ConvolutionLayer,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
-from nacre.testing import Example
+from nacre.testing.trial import Example
 from nacre_layers import Index2OnehotLayer
 
 

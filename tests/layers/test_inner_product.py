@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from joined_batches import refuses_a_batch_that_is_not_full
 from nacre import ConfigError, InputLayer, Net, TopologyError
-from nacre.testing import Example, assert_close
-from nacre.testing.trial import ProbeLayer
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example, ProbeLayer
 from nacre_layers import InnerProductLayer, TiedInnerProductLayer
 
 

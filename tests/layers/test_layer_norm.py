@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example
 from nacre_layers import BatchNormLayer, GroupNormLayer, LayerNormLayer, MVNLayer
 
 LEARNED = {"scale": st.booleans(), "bias": st.booleans(), "epsilon": st.floats(1e-5, 1)}

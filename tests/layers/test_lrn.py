@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, Trial, assert_near
+from nacre.testing.close import assert_near
+from nacre.testing.trial import Example, Trial
 from nacre_layers import LRNLayer
 
 

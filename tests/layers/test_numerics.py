@@ -12,8 +12,7 @@ from exact import L
 from helper_calls import assert_same_bits
 from helper_calls import run as run_calls
 from nacre import Neuron, registry
-from nacre.testing import Example, Trial, backends
-from nacre.testing.trial import layer_of
+from nacre.testing.trial import Example, Trial, backends, layer_of
 from nacre_layers import (
     ELU,
     GELU,

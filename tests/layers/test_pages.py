@@ -15,7 +15,7 @@ import nacre
 from nacre import ConfigError, InputLayer, Net
 from nacre.cli.app import nacre as command
 from nacre.config import load
-from nacre.testing import backends
+from nacre.testing.trial import backends
 
 LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
 KINDS = [kind for kind in nacre.registry().kinds() if kind not in ("backend", "command", "kernel", "layer_of")]

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, assert_close, check_net_gradients
+from nacre.testing.close import assert_close
+from nacre.testing.gradients import check_net_gradients
+from nacre.testing.trial import Example
 from nacre_layers import ConcatLayer, InnerProductLayer, RandomMaskLayer, SoftmaxLossLayer, SplitLayer
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, Net, open_backend, registry
-from nacre.testing import assert_close, backends, numerical_gradient, worst_error
+from nacre.testing.close import assert_close
+from nacre.testing.gradients import numerical_gradient, worst_error
+from nacre.testing.trial import backends
 from nacre_layers import L1, L2
 
 PENALTIES = {"L1": lambda w: np.abs(w).sum(), "L2": lambda w: (w**2).sum() / 2}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer, Net, TopologyError
-from nacre.testing import Example, LayerTests
-from nacre.testing.trial import ProbeLayer
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example, ProbeLayer
 from nacre_layers import InnerProductLayer, SilenceLayer, SliceLayer
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from joined_batches import refuses_a_batch_that_is_not_full
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, Trial, assert_close, backends
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example, Trial, backends
 from nacre_layers import InnerProductLayer, SoftmaxLayer, SoftmaxLossLayer
 
 

@@ -8,7 +8,8 @@ import pytest
 from agreement import Agreement
 from losses import NORMALIZE, WEIGHT, class_weights, loss_and_gradients, places, scores_and_labels
 from nacre import ConfigError, DataError, InputLayer, Net
-from nacre.testing import Example, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example
 from nacre_layers import SoftmaxLossLayer
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer
-from nacre.testing import Example, LayerTests
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
 
 X = np.random.default_rng(0).standard_normal((5, 2, 3))

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import InputLayer, Net
-from nacre.testing import Example, Trial, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example, Trial
 from nacre_layers import DropoutLayer, SplitLayer
 
 

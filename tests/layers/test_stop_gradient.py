@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import InputLayer, Net, TopologyError
-from nacre.testing import Example, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example
 from nacre_layers import InnerProductLayer, StopGradientLayer, SumLossLayer
 
 

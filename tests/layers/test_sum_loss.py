@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from losses import WEIGHT
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, assert_close
+from nacre.testing.close import assert_close
+from nacre.testing.trial import Example
 from nacre_layers import AbsValLayer, ElementWiseLayer, Subtract, SumLossLayer
 
 

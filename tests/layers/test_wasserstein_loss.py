@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from agreement import GRADIENT, Agreement
 from losses import WEIGHT, loss_and_gradients
 from nacre import ConfigError, DataError
-from nacre.testing import Example, assert_close, assert_near
+from nacre.testing.close import assert_close, assert_near
+from nacre.testing.trial import Example
 from nacre_layers import WassersteinLossLayer
 
 DISTANCES = [[0, 1, 2], [1, 0, 1], [2, 1, 0]]

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from .. import __version__
+from .._version import __version__
 from ..errors import NacreError, nearest
 from ..guard import described
 from .options import debug_option, plugin_option

@@ -13,7 +13,10 @@ from .options import net_argument, net_options, read_net
 if TYPE_CHECKING:
     from ..net import Net
 
+
 EPSILONS = (1e-5, 1e-6, 3e-7)  # the smaller, the fewer kinks and the fewer digits
+
+
 STEP = 0.05  # standard deviation of what is added to every parameter
 
 
@@ -53,7 +56,7 @@ def command(
     """
     import numpy as np
 
-    from ..testing import check_net_gradients
+    from ..testing.gradients import check_net_gradients
     from .screen import print_json, print_table, working
 
     file = read_net(net, sets, seed).without_outputs()

@@ -21,9 +21,9 @@ def command(
     net: Path, phase: str, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
 ) -> None:
     """Draw a net: layers are boxes, blobs are lines."""
+    from ..drawing import dot, svg
     from ..durable import atomic_write
     from ..errors import ConfigError, DataError
-    from ..graph import dot, svg
     from .inputs import fed
 
     if kind is None:

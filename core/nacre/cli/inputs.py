@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from ..config import NetFile
 
+
 NAMED = 5  # records that a warning names
+
+
 AT_A_TIME = 1 << 20  # numbers that are looked at
 
 

@@ -11,9 +11,12 @@ import click
 from .options import common, json_option
 
 if TYPE_CHECKING:
-    from ..registry import Offer
+    from ..discovery import Offer
+
 
 NO_PARTS = ("kernel", "command", "layer_of")
+
+
 PLAIN = {"bool", "int", "float", "str", "None"}
 """Types of fields that need no word of explanation."""
 

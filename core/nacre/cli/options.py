@@ -11,7 +11,8 @@ import click
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..registry import Offer
+    from ..discovery import Offer
+
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -48,10 +49,16 @@ plugin_option: Decorator = click.option(
     callback=_load_plugins,
     help="Use a Python file as a plugin; may be given several times.",
 )
+
+
 debug_option: Decorator = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
 )
+
+
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
 backend_option: Decorator = click.option("--backend", metavar="NAME", help="Compute on this backend.")
 
 
@@ -103,6 +110,8 @@ def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 net_argument: Decorator = click.argument("net", metavar="NET.toml", type=click.Path(path_type=Path))
+
+
 phase_option: Decorator = click.option(
     "--phase",
     type=click.Choice(["train", "validation", "test", "predict"]),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..config import NetFile
     from ..net import Net
 
+
 WARM_UP = 3
 
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from ..config import NetFile
     from ..solver import Training
 
+
 EXIT_CODES = {"SIGHUP": 129, "SIGINT": 130, "SIGTERM": 143}
+
+
 REFRESH = 0.1  # seconds between two changes of the progress bar
 
 

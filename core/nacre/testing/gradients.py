@@ -13,7 +13,10 @@ from ..layer import is_output
 if TYPE_CHECKING:
     from ..net import Net
 
+
 ENTRIES = 200
+
+
 EPSILON = 1e-5
 
 

@@ -17,7 +17,7 @@ from ..layer import PHASES, Layer, SourceState
 from ..random import Random
 from .close import GRADIENT_TOLERANCES, TOLERANCES, assert_close, assert_near
 from .gradients import ENTRIES, numerical_gradient, worst_error
-from .trial import NAME, Example, Trial, backends, layer_of, offered_kernels
+from .trial import Example, Trial, backends, layer_of, offered_kernels
 
 
 class Suite:

@@ -11,11 +11,11 @@ from typing import Any, cast
 import numpy as np
 
 from ..backend import Backend, HostMemory, Own, View, open_backend
-from ..checks import Names
 from ..choice import Choice
 from ..discovery import Offer, Provenance, make_offer
 from ..errors import ContractError, PluginError
 from ..feed import InputLayer
+from ..field_types import Names
 from ..layer import Layer, LayerState, layer_type, tops_of
 from ..net import Net
 from ..random import Random

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nacre import Array, ComponentKernel, MethodState
-from nacre.solver import Span
+from nacre.method import Span
 
 from .native import DECAY, MISSING, UPDATE, helper
 from .record import Record, recorder

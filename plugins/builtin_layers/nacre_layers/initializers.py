@@ -6,19 +6,9 @@ from collections.abc import Iterator
 from math import prod, sqrt
 from typing import Annotated, Any
 
-from nacre import (
-    Array,
-    ConfigError,
-    Initializer,
-    SnapshotError,
-    exactly,
-    finite,
-    non_negative,
-    one_of,
-    positive,
-)
-from nacre.checks import Paths
+from nacre import Array, ConfigError, Initializer, SnapshotError, exactly, finite, non_negative, one_of, positive
 from nacre.errors import nearest
+from nacre.field_types import Paths
 
 
 class Constant(Initializer):

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import (
-    Array,
-    Identity,
-    LayerState,
-    Names,
-    Neuron,
-    Parameter,
-    exactly,
-    positive,
-)
+from nacre import Array, Identity, LayerState, Names, Neuron, Parameter, exactly, positive
 
 from .weights import Biased, ScaleFields
 

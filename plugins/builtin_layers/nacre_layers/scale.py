@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from nacre import (
-    Array,
-    ConfigError,
-    Identity,
-    LayerState,
-    Names,
-    Neuron,
-    Parameter,
-    at_least,
-    exactly,
-)
+from nacre import Array, ConfigError, Identity, LayerState, Names, Neuron, Parameter, at_least, exactly
 
 from .weights import BiasFields, ScaleFields
 

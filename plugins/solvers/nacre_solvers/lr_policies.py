@@ -7,8 +7,8 @@ from math import cos, pi, tanh
 from typing import Annotated, Any
 
 from nacre import Converted, LrPolicy, Training, finite, fraction, non_negative, positive
-from nacre.checks import wholes
-from nacre.solver import LrState
+from nacre.field_types import wholes
+from nacre.method import LrState
 
 from .stages import InnerStates, LrStages, StagedState
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nacre import Array, Method, MethodState
-from nacre.solver import Span
+from nacre.method import Span
 
 from .elementwise import ElementwiseState
 

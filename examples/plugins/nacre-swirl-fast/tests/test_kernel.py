@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from nacre_swirl import SwirlLayer
 from nacre_swirl_fast import SwirlKernel
 
-from nacre.testing import Example, KernelTests
+from nacre.testing.kernels import KernelTests
+from nacre.testing.trial import Example
 
 
 class TestSwirlKernel(KernelTests):

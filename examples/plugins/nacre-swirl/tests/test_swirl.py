@@ -10,7 +10,8 @@ import pytest
 from nacre_swirl import SwirlLayer
 
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests
+from nacre.testing.layers import LayerTests
+from nacre.testing.trial import Example
 
 
 class TestSwirl(LayerTests):
