@@ -18,7 +18,7 @@ from typing import Any
 
 from nacre import Net, registry
 from nacre.config import based_on
-from nacre.toml import toml_text
+from nacre.files.toml import toml_text
 
 Table = dict[str, Any]
 

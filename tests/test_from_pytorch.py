@@ -12,8 +12,8 @@ import pytest
 
 from nacre import Net
 from nacre.config import load
+from nacre.files.toml import toml_text
 from nacre.testing.close import assert_close
-from nacre.toml import toml_text
 from page_tables import code, rows
 
 torch = pytest.importorskip("torch")

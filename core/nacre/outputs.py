@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from .configured import Configured
-from .durable import atomic_write, make_folder, told
 from .errors import ConfigError, NacreError
 from .field_types import Permission, Place
+from .files.durable import atomic_write, make_folder, told
 
 MARK = ".nacre"
 """A file that marks a folder as nacre's own."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from .errors import ConfigError, brief, nearest
 from .field_types import Said
-from .toml import parse_toml
+from .files.toml import parse_toml
 
 Table = dict[str, Any]
 

@@ -86,8 +86,9 @@ def settings() -> Settings:
 @lru_cache(maxsize=16)
 def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
     """Read one file; asked at every lookup of a name, so it is read again only when it has changed."""
-    from .complaints import KERNELS, PIN, Complaints, check_pins, check_table
-    from .toml import read_toml
+    from .discovery.pins import PIN, check_pins
+    from .files.table_check import KERNELS, Complaints, check_table
+    from .files.toml import read_toml
 
     table = read_toml(path)
     complaints = Complaints(str(path))
@@ -119,8 +120,8 @@ def enable(distribution: str) -> bool:
 
     from .choice import enabling
     from .discovery import normalised
-    from .durable import atomic_write
-    from .toml import read_toml
+    from .files.durable import atomic_write
+    from .files.toml import read_toml
 
     if distribution in map(normalised, settings().kernels):
         return False

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .discovery import FIRST_PARTY
-from .durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
 from .errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
+from .files.durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
 from .outputs import MARK, claim_folder, output_place
 
 if TYPE_CHECKING:

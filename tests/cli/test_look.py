@@ -502,6 +502,6 @@ def test_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_has_no_numbers_that_json_lacks() -> None:
-    from nacre.jsonable import finite
+    from nacre.files.json import finite
 
     assert json.dumps(finite({"a": [float("nan"), 1.0, {"b": float("inf")}]})) == '{"a": [null, 1.0, {"b": null}]}'

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import durable
+from nacre.files import durable
 from nacre.snapshot import Snapshot, SnapshotFolder
 from nacre_data.hdf5_store import HDF5Store
 

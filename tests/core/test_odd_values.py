@@ -20,8 +20,8 @@ from layers.test_pages import example_of, fed
 from nacre import InputLayer, Net, Solver
 from nacre.config import load
 from nacre.errors import NacreError
+from nacre.files.toml import toml_text
 from nacre.testing.trial import backends
-from nacre.toml import toml_text
 from nacre_data import MemoryDataLayer
 from nacre_layers import InnerProductLayer, PoolingLayer, SoftmaxLossLayer
 from nacre_solvers import SGD, ValidationPerformance

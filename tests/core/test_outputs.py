@@ -13,8 +13,8 @@ import pytest
 import nacre
 from nacre import Callback, CallbackState, ConfigError, OutputPath, Training
 from nacre.config import NetFile, load
-from nacre.durable import FolderLock, atomic_write
 from nacre.errors import SnapshotError
+from nacre.files.durable import FolderLock, atomic_write
 
 NET = """
 [[layer]]

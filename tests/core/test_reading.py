@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre import DataError
-from nacre.reading import Watched, unchanged
+from nacre.files.reading import Watched, unchanged
 
 
 def cut(path: Path) -> None:

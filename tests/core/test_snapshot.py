@@ -13,10 +13,10 @@ import h5py
 import numpy as np
 import pytest
 
-from nacre import durable
-from nacre.durable import atomic_write
 from nacre.environment import environment
 from nacre.errors import ConfigError, ContractError, NacreError, SnapshotError
+from nacre.files import durable
+from nacre.files.durable import atomic_write
 from nacre.snapshot import Snapshot, SnapshotFolder, load_snapshot
 from nacre_data.hdf5_store import HDF5Store
 

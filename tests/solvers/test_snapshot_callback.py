@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Callback, CallbackState, ConfigError, Net, NotFiniteError, SnapshotError, Solver, Training, durable
+from nacre import Callback, CallbackState, ConfigError, Net, NotFiniteError, SnapshotError, Solver, Training
+from nacre.files import durable
 from nacre.snapshot import SnapshotFolder, load_snapshot
 from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers import BatchNormLayer, InnerProductLayer, SoftmaxLossLayer

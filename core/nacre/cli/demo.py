@@ -63,8 +63,8 @@ def copy_files() -> None:
     Raises:
         DataError: the folder or a file cannot be made; what was there is untouched.
     """
-    from ..durable import atomic_write, make_folder, told
     from ..errors import DataError
+    from ..files.durable import atomic_write, make_folder, told
 
     source = demo_folder()
     if FOLDER.exists() and not FOLDER.is_dir():

@@ -22,8 +22,8 @@ def command(
 ) -> None:
     """Draw a net: layers are boxes, blobs are lines."""
     from ..drawing import dot, svg
-    from ..durable import atomic_write
     from ..errors import ConfigError, DataError
+    from ..files.durable import atomic_write
     from .inputs import fed
 
     if kind is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, NacreError, where_it_is
-from ..reading import unchanged
+from ..files.reading import unchanged
 from .screen import warn
 
 if TYPE_CHECKING:

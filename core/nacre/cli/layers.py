@@ -224,7 +224,7 @@ def _page(page: dict[str, Any]) -> str:
 
 def written(value: Any) -> str:
     """Give a default as a net file says it."""
-    from ..toml import toml_value
+    from ..files.toml import toml_value
 
     return toml_value("none" if value is None else value)
 

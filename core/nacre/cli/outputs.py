@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import DataError, where_it_is
-from ..reading import unchanged
+from ..files.reading import unchanged
 
 if TYPE_CHECKING:
     import numpy as np

@@ -37,7 +37,7 @@ def print_json(data: Any, *, lines: bool = False) -> None:
     """Print data as JSON, on one line if `lines`; numbers that are not finite, which JSON lacks, become null."""
     import json
 
-    from ..jsonable import finite
+    from ..files.json import finite
 
     click.echo(json.dumps(finite(data), indent=None if lines else 2, ensure_ascii=False))
 

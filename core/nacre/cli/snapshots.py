@@ -75,10 +75,10 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
     from ..callback import Callback
     from ..component import make_component
     from ..errors import NacreError
+    from ..files.toml import read_toml
     from ..overrides import apply_override
     from ..parts import remedies
     from ..snapshot import load_snapshot
-    from ..toml import read_toml
 
     places: list[tuple[str, str]] = []
     with suppress(NacreError):  # the net file may be in any state: what cannot be told is left out

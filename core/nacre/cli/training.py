@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..jsonable import event_line
+from ..files.json import event_line
 from .screen import command_line, loss_text, seconds_text, statistic_text, warn
 from .snapshots import resumed
 from .streams import work_matters_more
@@ -134,8 +134,8 @@ def _logging(path: Path) -> Generator[Any]:
 
     Single iterations are left out, or the file would grow without end.
     """
-    from ..durable import told
     from ..errors import NacreError
+    from ..files.durable import told
 
     start = time.perf_counter()
     with told(path, "cannot be written", NacreError):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, BinaryIO
 
 from nacre import CallbackState, OutputPath, Training, default
-from nacre.jsonable import event_line, is_log
+from nacre.files.json import event_line, is_log
 from nacre.outputs import open_to_append
 
 from .told import Listener, ListenerState

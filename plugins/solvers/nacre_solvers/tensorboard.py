@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from nacre import CallbackState, NacreError, OutputPath, Training, default
-from nacre.durable import told
+from nacre.files.durable import told
 from nacre.outputs import output_place
 
 from .told import Listener, ListenerState, numbers

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from .errors import ConfigError, NacreError, brief, nearest
+from ..errors import ConfigError, NacreError, brief, nearest
 
 Made = TypeVar("Made")
 
@@ -16,13 +15,8 @@ MOST = 50
 Known = Mapping[str, tuple[type, str]]
 """The keys of a table: the type of each, and the words for it."""
 
-_PIN_KEYS = re.compile(r"kernel:[^@:]+(:[^@:]+)?@[^@:]+|(?!kernel:)[a-z_]+:[^@:]+(:[^@:]+)?")
-
 
 KERNELS = (list, 'a list of distributions like "nacre-fast"')
-
-
-PIN = (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }')
 
 
 class Complaints:
@@ -77,15 +71,3 @@ def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iter
             wanted = dict if "[[" in words else str
             if not all(isinstance(one, wanted) for one in cast("list[Any]", value)):
                 yield f"{start}{key} must be {words}", ""
-
-
-def check_pins(plugins: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Complain about pins of a table [plugins] whose key is no such thing, or that name no distribution."""
-    pins: Any = plugins.get("pin", {})
-    if isinstance(pins, dict):
-        for key, value in cast("dict[str, Any]", pins).items():
-            if not _PIN_KEYS.fullmatch(key):
-                remedy = 'write a key like "layer:Gain", "kernel:Pooling@numpy" or "kernel:neuron/ReLU@numpy"'
-                yield f"plugins.pin: '{key}' is no key: it must be kind:Name, or kernel:Name@backend", remedy
-            if not isinstance(value, str):
-                yield f"plugins.pin: '{key}'={brief(value)}, but it must be the name of a distribution", ""

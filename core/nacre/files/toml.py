@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from .errors import ConfigError, where_it_is
+from ..errors import ConfigError, where_it_is
 
 LARGEST = 4 * 2**20
 """Bytes of the largest net file that is read: a net of a thousand layers is a thirtieth of it."""

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import DataError
+from ..errors import DataError
 
 REMEDY = "write a new file beside one that is read, and give it that name when it is whole"
 

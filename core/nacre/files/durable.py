@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .errors import NacreError, SnapshotError
+from ..errors import NacreError, SnapshotError
 
 if sys.platform != "win32":
     import fcntl

@@ -1,0 +1,1 @@
+"""Who offers what, and whose kernel serves."""

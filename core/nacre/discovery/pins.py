@@ -1,0 +1,26 @@
+"""Pins: settled choices of names and kernels, as net files and `nacre.toml` write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from ..errors import brief
+
+_PIN_KEYS = re.compile(r"kernel:[^@:]+(:[^@:]+)?@[^@:]+|(?!kernel:)[a-z_]+:[^@:]+(:[^@:]+)?")
+
+
+PIN = (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }')
+
+
+def check_pins(plugins: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Complain about pins of a table [plugins] whose key is no such thing, or that name no distribution."""
+    pins: Any = plugins.get("pin", {})
+    if isinstance(pins, dict):
+        for key, value in cast("dict[str, Any]", pins).items():
+            if not _PIN_KEYS.fullmatch(key):
+                remedy = 'write a key like "layer:Gain", "kernel:Pooling@numpy" or "kernel:neuron/ReLU@numpy"'
+                yield f"plugins.pin: '{key}' is no key: it must be kind:Name, or kernel:Name@backend", remedy
+            if not isinstance(value, str):
+                yield f"plugins.pin: '{key}'={brief(value)}, but it must be the name of a distribution", ""

@@ -1,0 +1,1 @@
+"""Bytes and tables on disk, whole or not at all."""
