@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from .component import Neuron as Neuron
     from .component import Regularizer as Regularizer
     from .component import Transformer as Transformer
+    from .discovery.lazy import lazy as lazy
+    from .discovery.registry import register as register
+    from .discovery.registry import register_kernel as register_kernel
+    from .discovery.registry import registry as registry
     from .errors import BlobError as BlobError
     from .errors import ConfigError as ConfigError
     from .errors import ContractError as ContractError
@@ -63,7 +67,6 @@ if TYPE_CHECKING:
     from .layer import Layer as Layer
     from .layer import LayerState as LayerState
     from .layer import SourceState as SourceState
-    from .light import lazy as lazy
     from .method import Algorithm as Algorithm
     from .method import LrPolicy as LrPolicy
     from .method import Method as Method
@@ -73,9 +76,6 @@ if TYPE_CHECKING:
     from .parameter import Parameter as Parameter
     from .records import OutputWriter as OutputWriter
     from .records import RecordReader as RecordReader
-    from .registry import register as register
-    from .registry import register_kernel as register_kernel
-    from .registry import registry as registry
     from .solver import Solver as Solver
     from .solver import Training as Training
 
@@ -85,18 +85,18 @@ _PLACES = {
     "callback": "Callback CallbackState",
     "checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
     "component": "Array Component ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
+    "discovery.lazy": "lazy",
+    "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError",
     "feed": "InputLayer",
     "field_types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
     "hooks": "hookimpl",
     "layer": "Layer LayerState SourceState",
-    "light": "lazy",
     "method": "Algorithm LrPolicy Method MethodState MomentumPolicy",
     "net": "Net",
     "parameter": "Parameter",
     "records": "OutputWriter RecordReader",
-    "registry": "register register_kernel registry",
     "solver": "Solver Training",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}

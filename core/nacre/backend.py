@@ -369,8 +369,8 @@ def open_backend(name: str | Backend | None = None) -> Backend:
 def _open(name: str | None) -> Backend:
     import os
 
-    from .registry import registry
-    from .settings import settings
+    from .discovery.registry import registry
+    from .discovery.settings import settings
 
     name = name or os.environ.get("NACRE_BACKEND") or settings().backend or "auto"
     if name == "auto":
@@ -385,7 +385,7 @@ def _open(name: str | None) -> Backend:
 
 def _first_usable() -> str:
     """Return the backend that most wants to be `auto`, of those that can be used here and nobody has to ask for."""
-    from .registry import registry
+    from .discovery.registry import registry
 
     here, wanted = registry(), list[tuple[float, str]]()
     for offer in here.offers("backend"):

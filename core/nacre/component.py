@@ -59,7 +59,7 @@ def make_component(kind: type[Kind], value: Any) -> Kind:
         table = {str(key): entry for key, entry in cast("Mapping[Any, Any]", value).items()}
         if "type" not in table:
             raise ValueError
-        from .registry import registry
+        from .discovery.registry import registry
 
         try:
             found = registry().open(kind.nacre_kind, str(table.pop("type")))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from .component import Array, Neuron
 from .configured import Configured, inside
-from .discovery import FIRST_PARTY
+from .discovery.offers import FIRST_PARTY
 from .errors import ConfigError, ContractError
 from .field_types import NAME, Names, Paths, Place, default
 
@@ -253,7 +253,7 @@ class LayerState:
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         """Return whether a kernel applies this neuron to its tops itself; those named in `fuses` unless overridden."""
-        from .registry import registry
+        from .discovery.registry import registry
 
         here, fuses = registry(), type(self).fuses
         owner = here.owner(type(self)) if fuses else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .backend import Backend, HostMemory, Scalars, View, open_backend
 from .component import Array
+from .discovery.settings import held_settings, settings
 from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from .feed import InputLayer, InputState
 from .layer import PHASES, Layer, SourceState, check_outputs
@@ -23,7 +24,6 @@ from .outputs import check_places
 from .parameter import Parameter, ParameterHandle, Parameters, fits
 from .placement import Slot, names_of, place_parameters
 from .schedule import Schedule, Step, compile_steps
-from .settings import held_settings, settings
 from .states import set_up
 from .topology import Graph, Wiring, check_bp_topology, sort, wanted_gradients, wire
 from .turns import Turns, in_turn

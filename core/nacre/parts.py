@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from .choice import Choice
 from .component import Component
 from .configured import inside
+from .discovery.kernels import Choice
+from .discovery.registry import registry
 from .layer import is_identity
-from .registry import registry
 from .states import choose_kernel
 from .tables import type_name
 

@@ -59,7 +59,7 @@ def writer_of(path: Path, pins: Mapping[str, str] | None = None) -> OutputWriter
 
 
 def _offered(kind: str, path: Path, pins: Mapping[str, str] | None) -> Any:
-    from .registry import registry
+    from .discovery.registry import registry
 
     ending = path.suffix.lower().removeprefix(".")
     if not registry().offers(kind, ending):

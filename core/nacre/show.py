@@ -10,7 +10,7 @@ from .tables import type_name
 from .text import _some, align, size
 
 if TYPE_CHECKING:
-    from .choice import Choice
+    from .discovery.kernels import Choice
     from .net import Net
     from .placement import Slot
     from .topology import Node

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from .discovery import FIRST_PARTY
+from .discovery.offers import FIRST_PARTY
 from .errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
 from .files.durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
 from .outputs import MARK, claim_folder, output_place
@@ -367,7 +367,7 @@ def _python_warning(message: str) -> None:
 
 def open_store(name: str, pins: Mapping[str, str] | None = None) -> Store:
     """Open a store by name. Raises RegistryError or PluginError."""
-    from .registry import registry
+    from .discovery.registry import registry
 
     return registry().open("store", name, pins)()
 
@@ -378,7 +378,7 @@ def open_stores(first: str = "") -> list[Store]:
     Raises:
         RegistryError, PluginError: `first` cannot be opened.
     """
-    from .registry import registry
+    from .discovery.registry import registry
 
     stores: list[Store] = [open_store(first)] if first else []
     # nacre's before others', so that a package which got installed reads no file that nacre can read

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .backend import HostMemory, View, open_backend
 from .blob import Blob
-from .choice import Choice
 from .component import Neuron
+from .discovery.kernels import Choice
 from .errors import ContractError
 from .layer import LayerState, SourceState, is_identity, layer_type
 from .parameter import Parameter
@@ -39,7 +39,7 @@ def set_up(net: Net, wanted: Sequence[bool]) -> list[Value]:
 
 def choose_kernel(net: Net, thing: Any, inputs: Any) -> Choice:
     """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""
-    from .registry import registry
+    from .discovery.registry import registry
 
     def accept(kernel: Any, offer: Any) -> str | None:
         if kernel.dtypes and net.dtype not in kernel.dtypes:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from .configured import Configured, inside
-from .discovery import FIRST_PARTY, normalised
+from .discovery.offers import FIRST_PARTY, normalised
+from .discovery.registry import registry
+from .discovery.requirements import release
 from .errors import ConfigError
 from .field_types import Paths, change_paths
-from .registry import registry
-from .requirements import release
 
 if TYPE_CHECKING:
     from .layer import Layer

@@ -11,8 +11,8 @@ from math import inf, prod
 from typing import Any
 
 from .backend import Backend, Own
-from .choice import Choice
 from .component import Array, Neuron
+from .discovery.kernels import Choice
 from .layer import Layer, LayerState
 
 Space = tuple[str, str]

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import nacre.durable
 import nacre.registry
 from nacre.cli.app import nacre as command
-from nacre.registry import Registry
+from nacre.discovery.registry import Registry
 
 SCRIPT = [sys.executable, "-c", "from nacre.cli import main; main()"]
 

@@ -15,10 +15,10 @@ import pytest
 
 import nacre.registry
 from nacre import ConfigError
-from nacre.discovery import find_plugins
-from nacre.isolate import tried
-from nacre.registry import Registry
-from nacre.settings import enable, settings
+from nacre.discovery.discovery import find_plugins
+from nacre.discovery.isolate import tried
+from nacre.discovery.registry import Registry
+from nacre.discovery.settings import enable, settings
 
 from .conftest import run
 

@@ -8,7 +8,7 @@ import pytest
 
 import nacre.registry
 from nacre.cli.snapshots import load_snapshot
-from nacre.registry import Registry
+from nacre.discovery.registry import Registry
 from nacre.snapshot import SnapshotFolder
 from nacre.snapshot import load_snapshot as load
 from nacre_data import HDF5Store

@@ -12,7 +12,7 @@ import fake_backends
 import nacre
 from fake_backends import BlockedBackend, ForeignBackend
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver
-from nacre.registry import Registry
+from nacre.discovery.registry import Registry
 from nacre_layers import (
     L2,
     AccuracyLayer,

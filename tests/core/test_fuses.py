@@ -6,8 +6,8 @@ import pytest
 
 import nacre.registry
 from nacre import Backend, LayerState, Neuron, open_backend
-from nacre.discovery import Plugin, Provenance, make_offer
-from nacre.registry import Registry
+from nacre.discovery.offers import Plugin, Provenance, make_offer
+from nacre.discovery.registry import Registry
 from nacre_layers import ReLU, Tanh
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nacre.discovery.guard import ForeignError, described, guarded, place_of, place_of_function, shown
+from nacre.discovery.registry import Registry
 from nacre.errors import PluginError, RegistryError
-from nacre.guard import ForeignError, described, guarded, place_of, place_of_function, shown
-from nacre.registry import Registry
 
 HARM = {
     "BaseException": "raise BaseException('panicked')",

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from nacre import hooks
-from nacre.discovery import KIND_OF_HOOK
+from nacre.discovery.offers import KIND_OF_HOOK
 
 HOOKS = {name: function for name, function in vars(hooks).items() if hasattr(function, "nacre_spec")}
 

@@ -23,7 +23,7 @@ from nacre import (
     Solver,
     TopologyError,
 )
-from nacre.registry import Registry
+from nacre.discovery.registry import Registry
 from nacre.testing.trial import without_kernels
 from nacre_data import MemoryDataLayer
 from nacre_layers import (

@@ -16,11 +16,11 @@ import pluggy  # noqa: F401 - imported before sys.path is cut down to the made-u
 import pytest
 
 import nacre.hooks
-from nacre.choice import Choice
-from nacre.discovery import Problem
+from nacre.discovery.kernels import Choice
+from nacre.discovery.offers import Problem
+from nacre.discovery.registry import Registry
+from nacre.discovery.requirements import parse_requirements
 from nacre.errors import PluginError, RegistryError
-from nacre.registry import Registry
-from nacre.requirements import parse_requirements
 
 Install = Callable[..., Path]
 

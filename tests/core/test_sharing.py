@@ -12,7 +12,7 @@ import pytest
 
 from fake_backends import ForeignBackend
 from nacre import ConfigError, InputLayer, Layer, Names, Net, Parameter, Solver, TopologyError
-from nacre.registry import Registry
+from nacre.discovery.registry import Registry
 from nacre_layers import BatchNormLayer, Constant, InnerProductLayer
 from nacre_solvers import SGD
 from small_layers import (

@@ -959,7 +959,7 @@ def test_spans_join_what_lies_together_but_never_reach_over_a_frozen_parameter()
 
 def test_anybody_can_offer_a_kernel_for_a_regulariser(monkeypatch: pytest.MonkeyPatch) -> None:
     from nacre import ComponentKernel, register_kernel
-    from nacre.registry import Registry
+    from nacre.discovery.registry import Registry
     from nacre_layers import L1
 
     monkeypatch.setattr("nacre.registry._registry", Registry())

@@ -20,9 +20,9 @@ from nacre.cli.backends import backends
 from nacre.cli.explain import explain
 from nacre.component import make_component
 from nacre.config import dumps, load
-from nacre.discovery import Plugin, Provenance, make_offer
+from nacre.discovery.offers import Plugin, Provenance, make_offer
+from nacre.discovery.registry import Registry
 from nacre.records import reader_of, writer_of
-from nacre.registry import Registry
 from nacre.snapshot import load_snapshot, open_store
 
 NET = """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import nacre
 from fake_backends import ForeignBackend
 from nacre import ConfigError, InputLayer, Method, Net, SnapshotError, Solver
-from nacre.registry import Registry
+from nacre.discovery.registry import Registry
 from nacre.snapshot import Snapshot
 from nacre.solver import Training
 from nacre_data import HDF5Store

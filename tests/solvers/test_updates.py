@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fake_backends import BlockedBackend, BlockedInnerProduct, BlockedSGD
 from nacre import ConfigError, Constraint, Net, NotFiniteError, Solver, open_backend
+from nacre.discovery.registry import Registry
 from nacre.errors import NacreError
-from nacre.registry import Registry
 from nacre_data import MemoryDataLayer
 from nacre_layers import DropoutLayer, Gaussian, InnerProductLayer, SoftmaxLossLayer, Tanh
 from nacre_solvers import SGD, AdamW, Step, TrainingSummary

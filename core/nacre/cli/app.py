@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import click
 
 from .._version import __version__
+from ..discovery.guard import described
 from ..errors import NacreError, nearest
-from ..guard import described
 from .options import debug_option, plugin_option
 from .streams import drop
 
@@ -46,7 +46,7 @@ class Nacre(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
             return importlib.import_module(f".{cmd_name}", __package__).command
-        from ..registry import registry
+        from ..discovery.registry import registry
 
         if not registry().offers("command", cmd_name):
             known = self.list_commands(ctx)
@@ -90,7 +90,7 @@ class Nacre(click.Group):
 
 def _offered() -> dict[str, str]:
     """Give the commands of plugins, and whose they are; one called like nacre's own goes by its distribution too."""
-    from ..registry import registry
+    from ..discovery.registry import registry
 
     here = registry()
     found = {

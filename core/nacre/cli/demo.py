@@ -96,7 +96,7 @@ def demo_folder() -> Path:
 def _places(net: Path) -> list[str]:
     """Give the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
     from ..config import load
-    from ..registry import registry
+    from ..discovery.registry import registry
 
     callbacks: list[dict[str, Any]] = load(net).table.get("callback", [])
     types = [entry["type"] for entry in callbacks]

@@ -46,8 +46,8 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
     """Give every choice that was made for a net, as JSON-able data."""
+    from ..discovery.registry import registry
     from ..parts import component_choices
-    from ..registry import registry
     from ..states import choose_kernel
     from ..tables import type_name
 

@@ -11,7 +11,7 @@ import click
 from .options import common, json_option
 
 if TYPE_CHECKING:
-    from ..discovery import Offer
+    from ..discovery.offers import Offer
 
 
 NO_PARTS = ("kernel", "command", "layer_of")
@@ -34,7 +34,7 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
     NAME is that of a layer, or of any component: SGD, Xavier, neuron/ReLU. `distribution:Name` always works. The list
     of all components is that of --all.
     """
-    from ..registry import registry
+    from ..discovery.registry import registry
     from .screen import print_json, print_table
 
     here = registry()
@@ -57,7 +57,7 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
 
 def _kinds() -> list[str]:
     """Give the kinds of what a net file can name, layers first."""
-    from ..registry import registry
+    from ..discovery.registry import registry
 
     return ["layer", *(kind for kind in registry().kinds() if kind not in ("layer", *NO_PARTS))]
 
@@ -68,8 +68,8 @@ def _named(name: str) -> list[Offer]:
     Raises:
         RegistryError: nobody offers it, or several do.
     """
+    from ..discovery.registry import registry
     from ..errors import RegistryError, nearest
-    from ..registry import registry
 
     here = registry()
     kind, slash, short = name.rpartition("/")
@@ -92,9 +92,9 @@ def _named(name: str) -> list[Offer]:
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
     """Give what there is to know of a layer or component, as JSON-able data; a broken one has a `problem`."""
-    from .. import guard
+    from ..discovery import guard
+    from ..discovery.guard import ForeignError, guarded
     from ..errors import NacreError
-    from ..guard import ForeignError, guarded
     from ..layer import TRAITS
 
     described: dict[str, Any] = {
@@ -121,8 +121,8 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
 def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
     """Return what only the class itself can tell."""
     from ..configured import Configured
+    from ..discovery.registry import registry
     from ..layer import TRAITS
-    from ..registry import registry
 
     cls = registry().open_offer(offer)
     doc = inspect.cleandoc(cls.__doc__ or "")
@@ -162,7 +162,7 @@ def _describe_field(field: Any) -> dict[str, Any]:
 def _choices(field: Any) -> list[str]:
     """Give the names of the components that a field takes."""
     from ..component import Component
-    from ..registry import registry
+    from ..discovery.registry import registry
 
     kinds = [kind for kind, cls in Component.kinds.items() if cls in field.types]
     return [name for kind in kinds for name in registry().names(kind)]
@@ -170,8 +170,8 @@ def _choices(field: Any) -> list[str]:
 
 def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
     """Give the kernel that would be chosen on each backend, if none declines."""
+    from ..discovery.registry import registry
     from ..errors import RegistryError
-    from ..registry import registry
 
     here = registry()
     found: list[dict[str, Any]] = []

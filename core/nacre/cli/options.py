@@ -11,14 +11,14 @@ import click
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..discovery import Offer
+    from ..discovery.offers import Offer
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _load_plugins(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]) -> None:
-    from ..registry import registry
+    from ..discovery.registry import registry
 
     for file in files:
         plugin = registry().load_file(file)
@@ -34,7 +34,7 @@ def _load_plugins(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]
 
 
 def _every_offer() -> Iterator[Offer]:
-    from ..registry import registry
+    from ..discovery.registry import registry
 
     for plugin in registry().plugins():
         yield from plugin.offers

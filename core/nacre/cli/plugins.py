@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ..discovery import Plugin, Problem, Provenance, find_plugins, switch_off
+from ..discovery.discovery import find_plugins, switch_off
+from ..discovery.offers import Plugin, Problem, Provenance
 from .options import common, json_option
 
 
@@ -54,9 +55,9 @@ def command(ctx: click.Context, isolate: bool, limit: float, as_json: bool) -> i
 @common
 def enable(name: str) -> None:
     """Let kernels and a backend of the distribution NAME serve unasked, in this folder: written into nacre.toml."""
-    from ..discovery import FIRST_PARTY, normalised
+    from ..discovery.offers import FIRST_PARTY, normalised
+    from ..discovery.settings import FILE, enable
     from ..errors import RegistryError, nearest
-    from ..settings import FILE, enable
 
     plugins, _ = find_plugins(None)  # from what is installed: nothing of it is imported, so it may be broken
     known = sorted({plugin.provenance.distribution for plugin in plugins} - {FIRST_PARTY})
@@ -69,7 +70,7 @@ def enable(name: str) -> None:
 
 def _isolate(limit: float, as_json: bool) -> int:
     """Print what comes of each plugin in a process of its own; return the exit code."""
-    from ..isolate import Trial, tried
+    from ..discovery.isolate import Trial, tried
     from .screen import print_json, print_table, working
 
     plugins, _ = find_plugins(None)
@@ -118,7 +119,7 @@ def plugins() -> list[dict[str, Any]]:
 
     `status` is "active", "disabled" or "failed"; `problem` says what went wrong, or which variable disabled it.
     """
-    from ..registry import registry
+    from ..discovery.registry import registry
 
     here = registry()
     told: set[int] = set()

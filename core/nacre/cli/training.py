@@ -18,8 +18,8 @@ from .snapshots import resumed
 from .streams import work_matters_more
 
 if TYPE_CHECKING:
-    from ..choice import Choice
     from ..config import NetFile
+    from ..discovery.kernels import Choice
     from ..solver import Training
 
 

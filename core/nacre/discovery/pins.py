@@ -24,3 +24,14 @@ def check_pins(plugins: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"plugins.pin: '{key}' is no key: it must be kind:Name, or kernel:Name@backend", remedy
             if not isinstance(value, str):
                 yield f"plugins.pin: '{key}'={brief(value)}, but it must be the name of a distribution", ""
+
+
+def pin_line(key: str, distribution: str) -> str:
+    """Return the line that settles who serves a name."""
+    return f'pin = {{ "{key}" = "{distribution}" }} under [plugins] in the net file or in nacre.toml'
+
+
+def enabling(distribution: str) -> str:
+    """Return the line that enables a distribution's kernels, and the command that writes it."""
+    line = f'kernels = ["{distribution}"] under [plugins] in the net file or in nacre.toml'
+    return f"{line} (nacre plugins enable {distribution})"

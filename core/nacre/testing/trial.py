@@ -11,15 +11,15 @@ from typing import Any, cast
 import numpy as np
 
 from ..backend import Backend, HostMemory, Own, View, open_backend
-from ..choice import Choice
-from ..discovery import Offer, Provenance, make_offer
+from ..discovery.kernels import Choice
+from ..discovery.offers import Offer, Provenance, make_offer
+from ..discovery.registry import registry
 from ..errors import ContractError, PluginError
 from ..feed import InputLayer
 from ..field_types import Names
 from ..layer import Layer, LayerState, layer_type, tops_of
 from ..net import Net
 from ..random import Random
-from ..registry import registry
 from ..schedule import Step
 
 NAME = "tested"

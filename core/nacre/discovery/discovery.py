@@ -7,23 +7,17 @@ import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from .errors import PluginError, RegistryError, nearest
-from .guard import ForeignError, described, guarded, is_class, place_of, place_of_function, place_text, shown
+from ..errors import RegistryError, nearest
+from .guard import ForeignError, described, guarded, place_of, place_of_function, shown
+from .offers import API, FIRST_PARTY, KIND_OF_HOOK, Offer, Plugin, Problem, Provenance, make_offer, normalised
 
 if TYPE_CHECKING:
     import pluggy
     from importlib_metadata import EntryPoint
-
-
-API = "1"
-"""What the core offers to plugins, "major.minor". A light module states what it needs as `nacre_api`."""
-
-FIRST_PARTY = "nacre"
 
 
 GROUP = "nacre.plugins"
@@ -31,118 +25,6 @@ GROUP = "nacre.plugins"
 
 PATIENCE = 5.0
 """Seconds that a light module may take before Python's stack is printed, which names it."""
-
-
-KIND_OF_HOOK = {
-    "offer_layers": "layer",
-    "offer_kernels": "kernel",
-    "offer_backends": "backend",
-    "offer_components": "",  # says its kinds itself
-    "offer_commands": "command",
-}
-
-_NAME = r"[A-Za-z][A-Za-z0-9_.-]*"
-
-
-_NAMES = re.compile(_NAME)
-
-
-_KERNELS = re.compile(rf"(?:[a-z_]+/)?(?:{_NAME}:)?{_NAME}@{_NAME}")
-
-
-_KINDS = re.compile(r"[a-z_]+")
-
-
-_TARGETS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where an offer comes from. `file` is that of the light module; "" as long as it has not been imported."""
-
-    distribution: str
-    version: str
-    file: str
-    editable: bool
-    module: str
-
-    def __str__(self) -> str:
-        return f"{self.distribution} {self.version}".rstrip()
-
-
-@dataclass(frozen=True)
-class Offer:
-    """One thing that one distribution offers. A kernel's name is `thing@backend`."""
-
-    kind: str
-    name: str
-    target: str
-    provenance: Provenance
-    thing: object = field(default=None, compare=False, repr=False)
-    """The class itself, where it was offered instead of a string."""
-
-    @property
-    def distribution(self) -> str:
-        return self.provenance.distribution
-
-    @property
-    def qualified(self) -> str:
-        """The name that is never ambiguous."""
-        return f"{self.distribution}:{self.name}"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something of a plugin that did not work.
-
-    `stage` is find, switch, import, api, hook or offer; `file` "" and `line` 0 mean unknown.
-    """
-
-    distribution: str
-    version: str
-    stage: str
-    reason: str
-    file: str
-    line: int
-    remedy: str
-
-    def __str__(self) -> str:
-        place = f" [{place_text(self.file, self.line)}]" if self.file else ""
-        return f"{self.distribution} {self.version}".rstrip() + f" ({self.stage}): {self.reason}{place}"
-
-
-@dataclass
-class Plugin:
-    """One entry point. `name` is its distribution's, with ":" and the entry point's where a distribution has several.
-
-    `status` is "active", "disabled: <which rule>" or "failed": nothing of it can be used.
-    """
-
-    name: str
-    entry: str
-    provenance: Provenance
-    status: str = "active"
-    offers: list[Offer] = field(default_factory=list[Offer])
-
-    def problem(self, stage: str, reason: str, place: tuple[str, int] = ("", 0), remedy: str = "") -> Problem:
-        """Describe what went wrong at a place, or somewhere in the light module, and what would do."""
-        where = self.provenance
-        advice = f"{remedy}, or {removal(where)}" if remedy else removal(where)
-        return Problem(where.distribution, where.version, stage, reason, place[0] or where.file, place[1], advice)
-
-
-def removal(provenance: Provenance) -> str:
-    """Say how to get rid of a plugin."""
-    if provenance.distribution == FIRST_PARTY:
-        return f"set NACRE_DISABLE_PLUGINS={provenance.module}"
-    if not provenance.version:  # a file, or registered by hand
-        return f"mend or leave out {provenance.file or provenance.module}"
-    return f"pip uninstall {provenance.distribution}, or set NACRE_DISABLE_PLUGINS={provenance.distribution}"
-
-
-def normalised(name: str) -> str:
-    """Give a distribution's name as the package index compares it: `Acme_Layers` is `acme-layers`."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin], list[Problem]]:
@@ -256,7 +138,7 @@ def new_manager() -> pluggy.PluginManager:
     """Make a plugin manager that knows nacre's hooks."""
     import pluggy
 
-    from . import hooks
+    from .. import hooks
 
     manager = pluggy.PluginManager("nacre")
     manager.add_hookspecs(hooks)
@@ -381,45 +263,3 @@ def _offer_or_reason(kind: object, key: object, value: object, provenance: Prove
         return make_offer(kind, key, value, provenance)
     except RegistryError as error:
         return str(error)
-
-
-def make_offer(kind: object, name: object, value: object, provenance: Provenance) -> Offer:
-    """Check one offer and make it. Raises RegistryError with what is wrong with it."""
-    # a text of a class of its own may compare and hash as it likes
-    kind, name, value = (str.__str__(one) if isinstance(one, str) else one for one in (kind, name, value))
-    if not isinstance(kind, str) or not _KINDS.fullmatch(kind):
-        raise RegistryError(f"kind {shown(kind)}: must be lower-case letters and '_'")
-    syntax = _KERNELS if kind == "kernel" else _NAMES
-    if not isinstance(name, str) or not syntax.fullmatch(name):
-        raise RegistryError(f"{kind} {shown(name)}: a name must be letters, digits and '_.-', and start with a letter")
-    if isinstance(value, str):
-        if not _TARGETS.fullmatch(value):
-            raise RegistryError(f"{kind} {name}: {shown(value)}, but it must be like 'package.module:Class'")
-        return Offer(kind, name, value, provenance)
-    if not is_class(value) and not (kind == "command" and callable(value)):
-        raise RegistryError(
-            f"{kind} {name}: {shown(value)}, but it must be a class, or a string like 'package.module:Class'"
-        )
-    attribute = getattr(value, "__qualname__", type(value).__qualname__)
-    return Offer(kind, name, f"{value.__module__}:{attribute}", provenance, value)
-
-
-def import_file(file: Path) -> ModuleType:
-    """Import a Python file under a name that no installed module has. Raises PluginError with file and line."""
-    import zlib
-    from importlib.machinery import SourceFileLoader
-    from importlib.util import module_from_spec, spec_from_loader
-
-    name = f"nacre_file_{re.sub(r'[^A-Za-z0-9_]', '_', file.stem)}_{zlib.crc32(str(file).encode()):08x}"
-    spec = spec_from_loader(name, SourceFileLoader(name, str(file)))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look there
-    try:
-        guarded(spec.loader.exec_module, module)
-    except ForeignError as failure:
-        sys.modules.pop(name, None)
-        place, line = place_of(failure.error, name)
-        raise PluginError(f"{place_text(place or file, line)}: {described(failure.error)}") from failure.error
-    return module

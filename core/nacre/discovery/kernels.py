@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .discovery import Offer
-from .errors import PluginError, RegistryError
+from ..errors import PluginError, RegistryError
+from .offers import Offer
+from .pins import enabling, pin_line
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -61,17 +62,6 @@ class Choice:
         for word, reasons in groups:
             lines += [f"  {word}: {offer.target} ({offer.provenance}): {why}" for offer, why in reasons]
         return "\n".join(lines)
-
-
-def pin_line(key: str, distribution: str) -> str:
-    """Return the line that settles who serves a name."""
-    return f'pin = {{ "{key}" = "{distribution}" }} under [plugins] in the net file or in nacre.toml'
-
-
-def enabling(distribution: str) -> str:
-    """Return the line that enables a distribution's kernels, and the command that writes it."""
-    line = f'kernels = ["{distribution}"] under [plugins] in the net file or in nacre.toml'
-    return f"{line} (nacre plugins enable {distribution})"
 
 
 def choose(

@@ -16,26 +16,14 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .choice import Accept, Choice, pin_line
-from .choice import choose as choose_kernel
-from .discovery import (
-    FIRST_PARTY,
-    Offer,
-    Plugin,
-    Problem,
-    Provenance,
-    find_plugins,
-    import_file,
-    load,
-    make_offer,
-    new_manager,
-    normalised,
-    read_module,
-    switch_off,
-)
-from .errors import NacreError, PluginError, RegistryError, nearest, where_it_is
+from ..errors import NacreError, PluginError, RegistryError, nearest, where_it_is
+from .discovery import find_plugins, load, new_manager, read_module, switch_off
 from .guard import ForeignError, described, guarded, is_class, place_of, place_text, shown
-from .opening import import_offer, unusable
+from .kernels import Accept, Choice
+from .kernels import choose as choose_kernel
+from .loading import import_file, import_offer, unusable
+from .offers import FIRST_PARTY, Offer, Plugin, Problem, Provenance, make_offer, normalised
+from .pins import pin_line
 from .settings import settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable
 
-from .errors import RegistryError
+from ..errors import RegistryError
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^]]*\])?\s*([^;\[\]]*)")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from .discovery import Offer, normalised, removal
-from .errors import PluginError
+from ..errors import PluginError
 from .guard import ForeignError, described, guarded, place_of, place_text
+from .offers import Offer, normalised, removal
 
 
 def import_offer(offer: Offer) -> Any:
@@ -57,3 +60,24 @@ def _installing(distribution: str, package: str) -> str:
         if extra and re.match(rf"{normalised(package)}(?![a-z0-9])", normalised(name)):
             extras.append(f'pip install "{distribution}[{extra[1]}]"')
     return " or ".join(extras) if extras else f"install the package that brings '{package}'"
+
+
+def import_file(file: Path) -> ModuleType:
+    """Import a Python file under a name that no installed module has. Raises PluginError with file and line."""
+    import zlib
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec, spec_from_loader
+
+    name = f"nacre_file_{re.sub(r'[^A-Za-z0-9_]', '_', file.stem)}_{zlib.crc32(str(file).encode()):08x}"
+    spec = spec_from_loader(name, SourceFileLoader(name, str(file)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there
+    try:
+        guarded(spec.loader.exec_module, module)
+    except ForeignError as failure:
+        sys.modules.pop(name, None)
+        place, line = place_of(failure.error, name)
+        raise PluginError(f"{place_text(place or file, line)}: {described(failure.error)}") from failure.error
+    return module

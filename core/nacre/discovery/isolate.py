@@ -13,7 +13,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from . import discovery
-from .discovery import Plugin, Provenance, load, new_manager, removal
+from .discovery import load, new_manager
+from .offers import Plugin, Provenance, removal
 
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; from nacre.isolate import child; child()"
 

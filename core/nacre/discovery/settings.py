@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError, brief
+from ..errors import ConfigError, brief
 
 FILE = Path("nacre.toml")
 
@@ -86,9 +86,9 @@ def settings() -> Settings:
 @lru_cache(maxsize=16)
 def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
     """Read one file; asked at every lookup of a name, so it is read again only when it has changed."""
-    from .discovery.pins import PIN, check_pins
-    from .files.table_check import KERNELS, Complaints, check_table
-    from .files.toml import read_toml
+    from ..files.table_check import KERNELS, Complaints, check_table
+    from ..files.toml import read_toml
+    from .pins import PIN, check_pins
 
     table = read_toml(path)
     complaints = Complaints(str(path))
@@ -118,10 +118,10 @@ def enable(distribution: str) -> bool:
     """
     import tomllib
 
-    from .choice import enabling
-    from .discovery import normalised
-    from .files.durable import atomic_write
-    from .files.toml import read_toml
+    from ..files.durable import atomic_write
+    from ..files.toml import read_toml
+    from .offers import normalised
+    from .pins import enabling
 
     if distribution in map(normalised, settings().kernels):
         return False
