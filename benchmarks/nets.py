@@ -58,7 +58,7 @@ def describe(name: str, folder: Path) -> int:
     """
     import numpy as np
 
-    from nacre.tables import plain, type_name
+    from nacre.fields.tables import plain, type_name
 
     net = load(name).net("train", backend="numpy")
     layers = [node.layer for node in net.wiring.nodes]

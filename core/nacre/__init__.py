@@ -19,19 +19,7 @@ if TYPE_CHECKING:
     from .blob import Blob as Blob
     from .callback import Callback as Callback
     from .callback import CallbackState as CallbackState
-    from .checks import Check as Check
-    from .checks import as_many_as as as_many_as
-    from .checks import at_least as at_least
-    from .checks import every as every
-    from .checks import exactly as exactly
-    from .checks import finite as finite
-    from .checks import fraction as fraction
-    from .checks import non_negative as non_negative
-    from .checks import non_zero as non_zero
-    from .checks import one_of as one_of
-    from .checks import positive as positive
     from .component import Array as Array
-    from .component import Component as Component
     from .component import ComponentKernel as ComponentKernel
     from .component import Constraint as Constraint
     from .component import Identity as Identity
@@ -54,15 +42,27 @@ if TYPE_CHECKING:
     from .errors import SnapshotError as SnapshotError
     from .errors import TopologyError as TopologyError
     from .feed import InputLayer as InputLayer
-    from .field_types import Converted as Converted
-    from .field_types import Names as Names
-    from .field_types import OutputPath as OutputPath
-    from .field_types import Pair as Pair
-    from .field_types import Shape as Shape
-    from .field_types import Sizes as Sizes
-    from .field_types import Texts as Texts
-    from .field_types import default as default
-    from .field_types import spread as spread
+    from .fields.checks import Check as Check
+    from .fields.checks import as_many_as as as_many_as
+    from .fields.checks import at_least as at_least
+    from .fields.checks import every as every
+    from .fields.checks import exactly as exactly
+    from .fields.checks import finite as finite
+    from .fields.checks import fraction as fraction
+    from .fields.checks import non_negative as non_negative
+    from .fields.checks import non_zero as non_zero
+    from .fields.checks import one_of as one_of
+    from .fields.checks import positive as positive
+    from .fields.component import Component as Component
+    from .fields.types import Converted as Converted
+    from .fields.types import Names as Names
+    from .fields.types import OutputPath as OutputPath
+    from .fields.types import Pair as Pair
+    from .fields.types import Shape as Shape
+    from .fields.types import Sizes as Sizes
+    from .fields.types import Texts as Texts
+    from .fields.types import default as default
+    from .fields.types import spread as spread
     from .hooks import hookimpl as hookimpl
     from .layer import Layer as Layer
     from .layer import LayerState as LayerState
@@ -83,14 +83,15 @@ _PLACES = {
     "backend": "Backend HostMemory Own View open_backend",
     "blob": "Blob",
     "callback": "Callback CallbackState",
-    "checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
-    "component": "Array Component ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
+    "component": "Array ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError",
     "feed": "InputLayer",
-    "field_types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
+    "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
+    "fields.component": "Component",
+    "fields.types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
     "hooks": "hookimpl",
     "layer": "Layer LayerState SourceState",
     "method": "Algorithm LrPolicy Method MethodState MomentumPolicy",

@@ -14,16 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .config.tables import file_table, requirements
 from .discovery.pins import PIN, check_pins
 from .discovery.registry import registry
 from .discovery.requirements import parse_requirements
 from .discovery.settings import settings
 from .errors import ConfigError, brief, nearest
-from .field_types import Permission, base_folder, permission
+from .fields.types import Permission, base_folder, permission
 from .files.table_check import KERNELS, Complaints, check_table
 from .files.toml import read_toml, toml_text
 from .overrides import apply_override, layer_name
-from .tables import file_table, requirements
 
 if TYPE_CHECKING:
     from .callback import Callback

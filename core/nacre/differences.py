@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .configured import Configured
 from .environment import environment_of, flat_environment
-from .field_types import Paths, Place, change_paths
+from .fields.configured import Configured
+from .fields.tables import plain, table_of
+from .fields.types import Paths, Place, change_paths
 from .parts import part_differences, parts_of
-from .tables import plain, table_of
 
 if TYPE_CHECKING:
     from .solver import Training

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from .checks import at_least, one_of, positive
-from .field_types import Names, Shape, default
+from .fields.checks import at_least, one_of, positive
+from .fields.types import Names, Shape, default
 from .layer import Layer, SourceState
 
 TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from .component import Array, Neuron
-from .configured import Configured, inside
 from .discovery.offers import FIRST_PARTY
 from .errors import ConfigError, ContractError
-from .field_types import NAME, Names, Paths, Place, default
+from .fields.configured import Configured, inside
+from .fields.types import NAME, Names, Paths, Place, default
 
 if TYPE_CHECKING:
     from .backend import View

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from .arena import ALIGNMENT
-from .component import Array, Component, make_component
+from .component import Array
+from .fields.component import Component, make_component
 from .placement import Slot
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from .component import Array
 from .discovery.settings import held_settings, settings
 from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from .feed import InputLayer, InputState
+from .fields.outputs import check_places
+from .fields.whole import misfit, number_text
 from .layer import PHASES, Layer, SourceState, check_outputs
 from .memory import settle
 from .not_finite import bad_records
-from .outputs import check_places
 from .parameter import Parameter, ParameterHandle, Parameters, fits
 from .placement import Slot, names_of, place_parameters
 from .schedule import Schedule, Step, compile_steps
@@ -28,7 +29,6 @@ from .states import set_up
 from .topology import Graph, Wiring, check_bp_topology, sort, wanted_gradients, wire
 from .turns import Turns, in_turn
 from .values import HOST, Op, Value, plain_space
-from .whole import misfit, number_text
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from .errors import ConfigError, brief, nearest
-from .field_types import Said
+from .fields.types import Said
 from .files.toml import parse_toml
 
 Table = dict[str, Any]

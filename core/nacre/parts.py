@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from .component import Component
-from .configured import inside
 from .discovery.kernels import Choice
 from .discovery.registry import registry
+from .fields.component import Component
+from .fields.configured import inside
+from .fields.tables import type_name
 from .layer import is_identity
 from .states import choose_kernel
-from .tables import type_name
 
 if TYPE_CHECKING:
     from .net import Net

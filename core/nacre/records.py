@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .component import Component
 from .errors import DataError, nearest
+from .fields.component import Component
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,9 +10,9 @@ from .component import Array
 from .differences import bit_differences, field_differences
 from .environment import environment_of
 from .errors import NacreError, SnapshotError
+from .fields.tables import table_of
 from .parameter import fits
 from .parts import origins_of, parts_of
-from .tables import table_of
 
 if TYPE_CHECKING:
     import numpy as np

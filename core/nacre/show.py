@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .fields.tables import type_name
 from .layer import is_identity
-from .tables import type_name
 from .text import _some, align, size
 
 if TYPE_CHECKING:

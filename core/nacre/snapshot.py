@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .discovery.offers import FIRST_PARTY
 from .errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
+from .fields.outputs import MARK, claim_folder, output_place
 from .files.durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
-from .outputs import MARK, claim_folder, output_place
 
 if TYPE_CHECKING:
     import numpy as np

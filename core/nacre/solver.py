@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from .backend import open_backend
 from .callback import Callbacks, CallbackState, Score
-from .checks import non_negative, positive
-from .configured import Configured
 from .errors import ConfigError, DataError, NacreError, NotFiniteError
-from .field_types import default
+from .fields.checks import non_negative, positive
+from .fields.configured import Configured
+from .fields.outputs import check_places
+from .fields.types import default
 from .method import Algorithm, LrPolicy, Method, MethodState, MomentumPolicy, make_spans
 from .not_finite import first_bad_blob, first_bad_parameter
-from .outputs import check_places
 from .parts import component_choices
 from .resume import make_snapshot, restore
 from .states import choose_kernel

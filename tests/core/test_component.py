@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nacre import Component, ConfigError, ContractError, Identity, Initializer, Neuron, Transformer
-from nacre.component import make_component
+from nacre.fields.component import make_component
 from nacre_layers import Constant, ReLU
 
 

@@ -31,10 +31,11 @@ from nacre import (
     positive,
 )
 from nacre.config import dumps, load
+from nacre.config.tables import requirements
 from nacre.discovery.registry import Registry
 from nacre.discovery.settings import settings as read_settings
+from nacre.fields.tables import table_of, type_name
 from nacre.files.toml import toml_text
-from nacre.tables import requirements, table_of, type_name
 from nacre_layers import InnerProductLayer, Tanh
 from page_tables import own_classes
 

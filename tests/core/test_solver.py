@@ -33,7 +33,7 @@ from nacre import (
 )
 from nacre.callback import Score
 from nacre.errors import DataError, NacreError
-from nacre.field_types import Paths, default
+from nacre.fields.types import Paths, default
 from nacre.resume import load_parameters
 from nacre.snapshot import Snapshot
 from nacre.solver import Training

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import ConfigError, DataError, Net
-from nacre.field_types import base_folder
+from nacre.fields.types import base_folder
 from nacre_data import HDF5DataLayer, MemoryDataLayer, Scale, hdf5_checks, hdf5_data
 from nacre_data.hdf5_data import HDF5Records
 from nacre_data.source import RecordSourceState

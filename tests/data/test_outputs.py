@@ -9,8 +9,8 @@ import pytest
 
 import nacre.registry
 from nacre import Component, ConfigError, DataError, InputLayer, Net, Solver, default
-from nacre.field_types import Paths
-from nacre.tables import file_table
+from nacre.config.tables import file_table
+from nacre.fields.types import Paths
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer

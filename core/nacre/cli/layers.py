@@ -120,8 +120,8 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
 
 def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
     """Return what only the class itself can tell."""
-    from ..configured import Configured
     from ..discovery.registry import registry
+    from ..fields.configured import Configured
     from ..layer import TRAITS
 
     cls = registry().open_offer(offer)
@@ -144,7 +144,7 @@ def describe_fields(cls: Any) -> list[dict[str, Any]]:
 
 
 def _describe_field(field: Any) -> dict[str, Any]:
-    from ..tables import plain
+    from ..fields.tables import plain
 
     required = field.default is dataclasses.MISSING
     return {
@@ -161,8 +161,8 @@ def _describe_field(field: Any) -> dict[str, Any]:
 
 def _choices(field: Any) -> list[str]:
     """Give the names of the components that a field takes."""
-    from ..component import Component
     from ..discovery.registry import registry
+    from ..fields.component import Component
 
     kinds = [kind for kind, cls in Component.kinds.items() if cls in field.types]
     return [name for kind in kinds for name in registry().names(kind)]

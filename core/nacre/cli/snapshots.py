@@ -73,8 +73,8 @@ def advised(net: Path, sets: Sequence[str], resume: str | Path) -> Generator[Non
 
 def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
     from ..callback import Callback
-    from ..component import make_component
     from ..errors import NacreError
+    from ..fields.component import make_component
     from ..files.toml import read_toml
     from ..overrides import apply_override
     from ..parts import remedies

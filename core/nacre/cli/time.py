@@ -66,7 +66,7 @@ def command(
 
 def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
     """Time a net's layers one by one, its compiled passes, and an iteration of the file's solver without callbacks."""
-    from ..tables import type_name
+    from ..fields.tables import type_name
 
     passes = [("forward", [*net.steps("feed"), *net.steps("forward")])]
     if net.trains:

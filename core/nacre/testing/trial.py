@@ -16,7 +16,7 @@ from ..discovery.offers import Offer, Provenance, make_offer
 from ..discovery.registry import registry
 from ..errors import ContractError, PluginError
 from ..feed import InputLayer
-from ..field_types import Names
+from ..fields.types import Names
 from ..layer import Layer, LayerState, layer_type, tops_of
 from ..net import Net
 from ..random import Random

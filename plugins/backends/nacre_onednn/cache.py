@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from nacre.environment import environment
-from nacre.tables import table_of
+from nacre.fields.tables import table_of
 
 from .kernel import OnednnKernel
 

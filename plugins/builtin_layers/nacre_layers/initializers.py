@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Initializer, SnapshotError, exactly, finite, non_negative, one_of, positive
 from nacre.errors import nearest
-from nacre.field_types import Paths
+from nacre.fields.types import Paths
 
 
 class Constant(Initializer):

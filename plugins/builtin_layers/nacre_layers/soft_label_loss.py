@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from nacre import Array, ConfigError, DataError, LayerState, Names, at_least, default, exactly, non_zero
-from nacre.field_types import Paths
+from nacre.fields.types import Paths
 from nacre.records import reader_of
 
 from .axes import axis_of, split_shape

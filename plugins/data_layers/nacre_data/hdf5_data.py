@@ -13,7 +13,7 @@ import numpy as np
 
 from nacre import DataError, at_least, non_negative
 from nacre.errors import where_it_is
-from nacre.field_types import Paths
+from nacre.fields.types import Paths
 from nacre.files.reading import unchanged
 
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries

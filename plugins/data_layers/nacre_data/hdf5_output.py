@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from nacre import DataError, Layer, LayerState, Names, OutputPath, at_least, default
+from nacre.fields.outputs import output_place
 from nacre.files.durable import make_empty, put_in_place, told
-from nacre.outputs import output_place
 
 from .hdf5_checks import open_hdf5
 

@@ -20,9 +20,9 @@ from nacre import (
     default,
     positive,
 )
-from nacre.component import make_component
+from nacre.fields.component import make_component
+from nacre.fields.whole import misfit, number_text
 from nacre.random import Random
-from nacre.whole import misfit, number_text
 
 NUMBERS = "biuf"  # NumPy's kinds: booleans, whole numbers with and without a sign, floating-point numbers
 ONE_NUMBER = ((), (1,))

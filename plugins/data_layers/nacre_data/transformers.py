@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from nacre import ConfigError, Converted, DataError, Transformer, default, finite, non_negative
-from nacre.field_types import Paths
+from nacre.fields.types import Paths
 
 
 class Scale(Transformer):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, BinaryIO
 
 from nacre import CallbackState, OutputPath, Training, default
+from nacre.fields.outputs import open_to_append
 from nacre.files.json import event_line, is_log
-from nacre.outputs import open_to_append
 
 from .told import Listener, ListenerState
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO
 
 from nacre import Callback, CallbackState, OutputPath, Training, default
 from nacre.errors import NacreError
-from nacre.outputs import output_place, replace_output
+from nacre.fields.outputs import output_place, replace_output
 
 from .summary import MeanLoss
 

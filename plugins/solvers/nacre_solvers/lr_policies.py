@@ -7,7 +7,7 @@ from math import cos, pi, tanh
 from typing import Annotated, Any
 
 from nacre import Converted, LrPolicy, Training, finite, fraction, non_negative, positive
-from nacre.field_types import wholes
+from nacre.fields.types import wholes
 from nacre.method import LrState
 
 from .stages import InnerStates, LrStages, StagedState

@@ -7,8 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from nacre import Component, Converted, LrPolicy, MomentumPolicy, Training
-from nacre.component import make_component
-from nacre.field_types import whole
+from nacre.fields.component import make_component
+from nacre.fields.types import whole
 
 
 def _stages(kind: type[Component], value: Any) -> tuple[tuple[int, Any], ...]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from nacre import CallbackState, NacreError, OutputPath, Training, default
+from nacre.fields.outputs import output_place
 from nacre.files.durable import told
-from nacre.outputs import output_place
 
 from .told import Listener, ListenerState, numbers
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 Given = TypeVar("Given", contravariant=True)
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from ..errors import ConfigError, NacreError
+from ..files.durable import atomic_write, make_folder, told
 from .configured import Configured
-from .errors import ConfigError, NacreError
-from .field_types import Permission, Place
-from .files.durable import atomic_write, make_folder, told
+from .types import Permission, Place
 
 MARK = ".nacre"
 """A file that marks a folder as nacre's own."""

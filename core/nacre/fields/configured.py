@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_transform
 
+from ..errors import ConfigError, ContractError, brief, nearest
 from .checks import Check
-from .errors import ConfigError, ContractError, brief, nearest
-from .field_types import Converted, whole
+from .types import Converted, whole
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What can be written in a class line and in a file."""

@@ -1,0 +1,68 @@
+"""Component: a configured object of some kind that fields name, such as a neuron or an initialiser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar, cast
+
+from ..errors import ConfigError, ContractError, RegistryError
+from .configured import Configured
+
+
+class Component(Configured):
+    """A part of one kind, known by its class's name: `class Neuron(Component, kind="neuron")` makes a kind.
+
+    A field typed by the kind's base class takes an object; in a net file a name, or a table with `type`.
+    """
+
+    kinds: ClassVar[dict[str, type[Component]]] = {}
+
+    def __init_subclass__(cls, *, kind: str | None = None) -> None:
+        super().__init_subclass__()
+        if kind is not None:
+            cls.nacre_kind = kind
+            Component.kinds.setdefault(kind, cls)
+        elif not cls.nacre_kind:
+            raise ContractError(
+                f"{cls.__name__}: a component needs a kind: class {cls.__name__}(Component, kind='...')"
+            )
+
+    @classmethod
+    def from_number(cls, number: float) -> Component:
+        """Make a component of a bare number, where the kind has a meaning for it; ValueError where it has not."""
+        raise ValueError
+
+    def memory(self) -> Mapping[str, Any]:
+        """Give what must survive a restart, as arrays and numbers."""
+        return {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave."""
+
+
+Kind = TypeVar("Kind", bound=Component)
+
+
+def make_component(kind: type[Kind], value: Any) -> Kind:
+    """Make a component from a name, from a table with `type`, or from a number where the kind takes one.
+
+    Raises:
+        ValueError: `value` is none of these.
+        ConfigError: the table's fields are wrong, or nobody offers the name.
+    """
+    if isinstance(value, str):
+        value = {"type": value}
+    if isinstance(value, Mapping):
+        table = {str(key): entry for key, entry in cast("Mapping[Any, Any]", value).items()}
+        if "type" not in table:
+            raise ValueError
+        from ..discovery.registry import registry
+
+        try:
+            found = registry().open(kind.nacre_kind, str(table.pop("type")))
+        except RegistryError as error:
+            raise ConfigError(str(error.args[0]), error.remedy) from error
+        return cast("Kind", found(**table))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return cast("Kind", kind.from_number(value))
+    raise ValueError

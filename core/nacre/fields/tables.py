@@ -1,0 +1,48 @@
+"""Layers and components as tables, which JSON and TOML can hold: the way back from objects to files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ..discovery.registry import registry
+from .configured import Configured
+
+Table = dict[str, Any]
+
+
+def table_of(thing: Configured) -> Table:
+    """Give a layer or a component as JSON-able data: its `type` and the fields that differ from their defaults.
+
+    Arrays are summarised.
+    """
+    return {"type": type_name(type(thing)), **{name: plain(value) for name, value in thing.given().items()}}
+
+
+def type_name(cls: type) -> str:
+    """Give the name by which a class goes in a net file: the one that opens to it, else the class's own."""
+    here = registry()
+    kind = str(getattr(cls, "nacre_kind", ""))
+    if found := here.offers_of(cls, kind):
+        return here.name_of(found[0])
+    return cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
+
+
+def plain(value: Any) -> Any:
+    """Give a field's value as JSON can say it."""
+    if isinstance(value, Configured):
+        table = table_of(value)
+        return table["type"] if len(table) == 1 else table
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in cast("Sequence[Any]", value)]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        if value.shape == () and value.dtype.kind in "iufb":  # a NumPy number
+            return value.item()
+        return f"array of shape {tuple(value.shape)}, {value.dtype}"
+    return str(cast("Path", value)) if isinstance(value, os.PathLike) else repr(value)
