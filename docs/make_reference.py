@@ -11,7 +11,7 @@ from typing import Any
 
 import nacre
 from nacre.cli.layers import describe_fields, types_of, written
-from nacre.layer import TRAITS
+from nacre.protocols.layer import TRAITS
 
 HEAD = """# Reference
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nacre import Backend, HostMemory, LayerState, MethodState, Own, Parameter
-from nacre.schedule import Step
+from nacre.protocols.backend import Step
 
 BLOCK = 4
 

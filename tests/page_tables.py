@@ -15,7 +15,7 @@ import click
 import nacre
 from nacre import config
 from nacre.cli import app
-from nacre.layer import PHASES
+from nacre.protocols.layer import PHASES
 
 OBJECTS = {"net": nacre.Net, "layer": nacre.Layer, "solver": nacre.Solver, "training": nacre.Training}
 KINDS = sorted(set(nacre.registry().kinds()) - {"backend", "kernel", "command", "store"})

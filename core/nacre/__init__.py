@@ -11,22 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .backend import Backend as Backend
-    from .backend import HostMemory as HostMemory
-    from .backend import Own as Own
-    from .backend import View as View
-    from .backend import open_backend as open_backend
-    from .blob import Blob as Blob
     from .callback import Callback as Callback
     from .callback import CallbackState as CallbackState
-    from .component import Array as Array
-    from .component import ComponentKernel as ComponentKernel
-    from .component import Constraint as Constraint
-    from .component import Identity as Identity
-    from .component import Initializer as Initializer
-    from .component import Neuron as Neuron
-    from .component import Regularizer as Regularizer
-    from .component import Transformer as Transformer
     from .discovery.lazy import lazy as lazy
     from .discovery.registry import register as register
     from .discovery.registry import register_kernel as register_kernel
@@ -64,26 +50,37 @@ if TYPE_CHECKING:
     from .fields.types import default as default
     from .fields.types import spread as spread
     from .hooks import hookimpl as hookimpl
-    from .layer import Layer as Layer
-    from .layer import LayerState as LayerState
-    from .layer import SourceState as SourceState
     from .method import Algorithm as Algorithm
     from .method import LrPolicy as LrPolicy
     from .method import Method as Method
     from .method import MethodState as MethodState
     from .method import MomentumPolicy as MomentumPolicy
     from .net import Net as Net
-    from .parameter import Parameter as Parameter
-    from .records import OutputWriter as OutputWriter
-    from .records import RecordReader as RecordReader
+    from .protocols.array import Array as Array
+    from .protocols.backend import Backend as Backend
+    from .protocols.backend import HostMemory as HostMemory
+    from .protocols.backend import Own as Own
+    from .protocols.backend import open_backend as open_backend
+    from .protocols.blob import Blob as Blob
+    from .protocols.components import ComponentKernel as ComponentKernel
+    from .protocols.components import Constraint as Constraint
+    from .protocols.components import Identity as Identity
+    from .protocols.components import Initializer as Initializer
+    from .protocols.components import Neuron as Neuron
+    from .protocols.components import Regularizer as Regularizer
+    from .protocols.components import Transformer as Transformer
+    from .protocols.layer import Layer as Layer
+    from .protocols.parameter import Parameter as Parameter
+    from .protocols.records import OutputWriter as OutputWriter
+    from .protocols.records import RecordReader as RecordReader
+    from .protocols.state import LayerState as LayerState
+    from .protocols.state import SourceState as SourceState
+    from .protocols.view import View as View
     from .solver import Solver as Solver
     from .solver import Training as Training
 
 _PLACES = {
-    "backend": "Backend HostMemory Own View open_backend",
-    "blob": "Blob",
     "callback": "Callback CallbackState",
-    "component": "Array ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
@@ -93,11 +90,17 @@ _PLACES = {
     "fields.component": "Component",
     "fields.types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
     "hooks": "hookimpl",
-    "layer": "Layer LayerState SourceState",
     "method": "Algorithm LrPolicy Method MethodState MomentumPolicy",
     "net": "Net",
-    "parameter": "Parameter",
-    "records": "OutputWriter RecordReader",
+    "protocols.array": "Array",
+    "protocols.backend": "Backend HostMemory Own open_backend",
+    "protocols.blob": "Blob",
+    "protocols.components": "ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
+    "protocols.layer": "Layer",
+    "protocols.parameter": "Parameter",
+    "protocols.records": "OutputWriter RecordReader",
+    "protocols.state": "LayerState SourceState",
+    "protocols.view": "View",
     "solver": "Solver Training",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}

@@ -27,8 +27,8 @@ from .overrides import apply_override, layer_name
 
 if TYPE_CHECKING:
     from .callback import Callback
-    from .layer import Layer
     from .net import Net
+    from .protocols.layer import Layer
     from .solver import Solver
 
 
@@ -95,8 +95,8 @@ class NetFile:
         Raises:
             NacreError: as `Net` does.
         """
-        from .backend import Backend, open_backend
         from .net import Net
+        from .protocols.backend import Backend, open_backend
 
         backend = options.pop("backend", None)
         chosen: dict[str, Any] = {key: self.table[key] for key in _NET_OPTIONS if key in self.table}
@@ -108,7 +108,7 @@ class NetFile:
 
     def without_outputs(self) -> NetFile:
         """Give this file without the layers that only write somewhere, for who looks at a net without running it."""
-        from .layer import is_output
+        from .protocols.layer import is_output
 
         return replace(self, layers=tuple(layer for layer in self.layers if not is_output(layer)))
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from .arena import lay_out, most_at_once, sharers
-from .backend import Backend, HostMemory, Own
-from .component import Array
 from .errors import ContractError
+from .protocols.array import Array
+from .protocols.backend import Backend, HostMemory, Own
 from .values import HOST, Group, Op, Space, Value, item_size, plain_space, value_bytes
 
 

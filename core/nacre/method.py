@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from .arena import ALIGNMENT
-from .component import Array
 from .fields.component import Component, make_component
 from .placement import Slot
+from .protocols.array import Array
 
 if TYPE_CHECKING:
-    from .backend import View
     from .net import Net
-    from .parameter import Storage
-    from .schedule import Step
+    from .protocols.backend import Step
+    from .protocols.parameter import Storage
+    from .protocols.view import View
     from .solver import Training
 
 

@@ -12,21 +12,25 @@ from functools import cached_property, partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
-from .backend import Backend, HostMemory, Scalars, View, open_backend
-from .component import Array
 from .discovery.settings import held_settings, settings
 from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from .feed import InputLayer, InputState
 from .fields.outputs import check_places
 from .fields.whole import misfit, number_text
-from .layer import PHASES, Layer, SourceState, check_outputs
 from .memory import settle
+from .net.parameters import ParameterHandle, Parameters
 from .not_finite import bad_records
-from .parameter import Parameter, ParameterHandle, Parameters, fits
 from .placement import Slot, names_of, place_parameters
-from .schedule import Schedule, Step, compile_steps
+from .protocols.array import Array
+from .protocols.backend import Backend, HostMemory, Step, open_backend
+from .protocols.graph import Graph
+from .protocols.layer import PHASES, Layer, check_outputs
+from .protocols.parameter import Parameter, fits
+from .protocols.state import SourceState
+from .protocols.view import Scalars, View
+from .schedule import Schedule, compile_steps
 from .states import set_up
-from .topology import Graph, Wiring, check_bp_topology, sort, wanted_gradients, wire
+from .topology import Wiring, check_bp_topology, sort, wanted_gradients, wire
 from .turns import Turns, in_turn
 from .values import HOST, Op, Value, plain_space
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .component import Array
 from .placement import Slot
+from .protocols.array import Array
 from .values import Op, Value, plain_space
 
 if TYPE_CHECKING:

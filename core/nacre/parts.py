@@ -12,7 +12,7 @@ from .discovery.registry import registry
 from .fields.component import Component
 from .fields.configured import inside
 from .fields.tables import type_name
-from .layer import is_identity
+from .protocols.layer import is_identity
 from .states import choose_kernel
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .arena import ALIGNMENT
-from .backend import Backend, HostMemory
-from .component import Array
 from .errors import ConfigError, SnapshotError, TopologyError, nearest
-from .parameter import Parameter, Storage
+from .protocols.array import Array
+from .protocols.backend import Backend, HostMemory
+from .protocols.parameter import Parameter, Storage
 from .random import Random
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .component import Array
 from .differences import bit_differences, field_differences
 from .environment import environment_of
 from .errors import NacreError, SnapshotError
 from .fields.tables import table_of
-from .parameter import fits
 from .parts import origins_of, parts_of
+from .protocols.array import Array
+from .protocols.parameter import fits
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,27 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from .backend import Backend, loop
 from .memory import Memory
+from .protocols.backend import Backend, Step, loop
 from .values import HOST, Op, Space, Value, plain_space
-
-
-@dataclass
-class Step:
-    """One call of an iteration: what is done, for which layer, and by whose code.
-
-    `own` is the backend whose compiled run may contain the step; None means plain Python, which splits a run.
-    """
-
-    kind: str
-    name: str
-    call: Callable[[], None]
-    own: Backend | None = None
-    state: Any = None
-    method: str = ""
 
 
 class Schedule(Memory):

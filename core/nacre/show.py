@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .fields.tables import type_name
-from .layer import is_identity
+from .protocols.layer import is_identity
 from .text import _some, align, size
 
 if TYPE_CHECKING:
     from .discovery.kernels import Choice
     from .net import Net
     from .placement import Slot
-    from .topology import Node
+    from .protocols.graph import Node
     from .values import Op
 
 

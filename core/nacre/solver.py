@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from .backend import open_backend
 from .callback import Callbacks, CallbackState, Score
 from .errors import ConfigError, DataError, NacreError, NotFiniteError
 from .fields.checks import non_negative, positive
@@ -21,6 +20,7 @@ from .fields.types import default
 from .method import Algorithm, LrPolicy, Method, MethodState, MomentumPolicy, make_spans
 from .not_finite import first_bad_blob, first_bad_parameter
 from .parts import component_choices
+from .protocols.backend import open_backend
 from .resume import make_snapshot, restore
 from .states import choose_kernel
 from .turns import in_turn

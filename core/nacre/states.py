@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .backend import HostMemory, View, open_backend
-from .blob import Blob
-from .component import Neuron
 from .discovery.kernels import Choice
 from .errors import ContractError
-from .layer import LayerState, SourceState, is_identity, layer_type
-from .parameter import Parameter
-from .topology import Node, back_propagates
+from .protocols.backend import HostMemory, open_backend
+from .protocols.blob import Blob
+from .protocols.components import Neuron
+from .protocols.graph import Node
+from .protocols.layer import is_identity, layer_type
+from .protocols.parameter import Parameter
+from .protocols.state import LayerState, SourceState
+from .protocols.view import View
+from .topology import back_propagates
 from .values import Op, Value, plain_space
 
 if TYPE_CHECKING:

@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 from .errors import TopologyError, nearest
-from .layer import Layer, bottoms_of, layer_type, tops_of
+from .protocols.graph import Node
+from .protocols.layer import layer_type
+
+if TYPE_CHECKING:
+    from .protocols.graph import Graph
+
 
 OTHER_TOP = "call the top of '{}' otherwise: where its bottom's memory will do, the net takes it"
-
-
-@dataclass(frozen=True)
-class Node:
-    """One layer of a graph: `layer` is what runs, `user` the layer it came from; names and sharing go by `user`."""
-
-    layer: Layer
-    user: Layer
-
-    @property
-    def name(self) -> str:
-        return self.user.name
-
-    @property
-    def bottoms(self) -> tuple[str, ...]:
-        return bottoms_of(self.layer)
-
-    @property
-    def tops(self) -> tuple[str, ...]:
-        return tops_of(self.layer)
-
-
-@dataclass(frozen=True)
-class Graph:
-    """The layers of a net, in some order. A rewrite gives another graph, with `with_nodes` or `replaced`.
-
-    Blobs in `keep` can be read from outside, so a rewrite leaves them what they are.
-    """
-
-    nodes: tuple[Node, ...]
-    keep: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, layers: Iterable[Layer], keep: Iterable[str] = ()) -> Graph:
-        return cls(tuple(Node(layer, layer) for layer in layers), frozenset(keep))
-
-    def with_nodes(self, nodes: Iterable[Node]) -> Graph:
-        return replace(self, nodes=tuple(nodes))
-
-    def replaced(self, node: Node, layer: Layer) -> Graph:
-        """Put another layer in a node's place; the node remembers the user's."""
-        return self.with_nodes(replace(one, layer=layer) if one is node else one for one in self.nodes)
 
 
 @dataclass

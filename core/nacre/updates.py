@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .backend import Backend, View, open_backend
-from .component import Array
-from .schedule import Step
+from .protocols.array import Array
+from .protocols.backend import Backend, Step, open_backend
+from .protocols.view import View
 
 if TYPE_CHECKING:
     from .method import Span

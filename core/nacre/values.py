@@ -10,10 +10,12 @@ from __future__ import annotations
 from math import inf, prod
 from typing import Any
 
-from .backend import Backend, Own
-from .component import Array, Neuron
 from .discovery.kernels import Choice
-from .layer import Layer, LayerState
+from .protocols.array import Array
+from .protocols.backend import Backend, Own
+from .protocols.components import Neuron
+from .protocols.layer import Layer
+from .protocols.state import LayerState
 
 Space = tuple[str, str]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError, SnapshotError, nearest
-from .parameter import fits
+from .protocols.parameter import fits
 from .resume import PARAMETERS, below, names_of_parameters
 
 if TYPE_CHECKING:

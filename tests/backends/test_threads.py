@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer, Net, open_backend
-from nacre.schedule import Step
+from nacre.protocols.backend import Step
 from nacre_layers import InnerProductLayer, Orthogonal
 
 MOMENT = 0.2

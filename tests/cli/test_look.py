@@ -14,7 +14,7 @@ import nacre.registry
 from fake_backends import BlockedBackend, BlockedInnerProduct
 from nacre import Backend, Layer, MethodState, Names, Neuron
 from nacre.config import load
-from nacre.layer import TRAITS
+from nacre.protocols.layer import TRAITS
 
 from .conftest import full_disk, run, terminal
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nacre import Blob, BlobError
-from nacre.backend import HostMemory, Scalars, View
+from nacre.protocols.backend import HostMemory
+from nacre.protocols.view import Scalars, View
 
 
 def test_a_declared_blob_has_shape_and_type() -> None:

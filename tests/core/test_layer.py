@@ -28,7 +28,7 @@ from nacre import (
     non_negative,
     positive,
 )
-from nacre.layer import TRAITS
+from nacre.protocols.layer import TRAITS
 from nacre_layers import Constant, DropoutLayer, InnerProductLayer, PoolingLayer
 from small_layers import HalveLayer, MatrixLayer, SquareLossLayer, State, data
 

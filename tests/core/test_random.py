@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Net, open_backend
-from nacre.backend import Scalars, View
+from nacre.protocols.view import Scalars, View
 from nacre.random import Random, name_key
 from nacre_layers import DropoutLayer
 

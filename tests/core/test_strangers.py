@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import nacre
 from nacre import HostMemory, LayerState, Neuron
-from nacre.backend import _first_usable
 from nacre.cli.backends import backends
 from nacre.cli.explain import explain
 from nacre.config import dumps, load
 from nacre.discovery.offers import Plugin, Provenance, make_offer
 from nacre.discovery.registry import Registry
 from nacre.fields.component import make_component
-from nacre.records import reader_of, writer_of
+from nacre.protocols.backend import _first_usable
+from nacre.protocols.records import reader_of, writer_of
 from nacre.snapshot import load_snapshot, open_store
 
 NET = """

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, Net, TopologyError
-from nacre.topology import Graph, ancestors, check_bp_topology, sort, wanted_gradients, wire
+from nacre.protocols.graph import Graph
+from nacre.topology import ancestors, check_bp_topology, sort, wanted_gradients, wire
 from nacre_layers import (
     AccuracyLayer,
     ConcatLayer,

@@ -14,7 +14,7 @@ import nacre
 from nacre import DataError, Layer, Net
 from nacre.cli.inputs import read_inputs
 from nacre.config import NetFile
-from nacre.records import reader_of
+from nacre.protocols.records import reader_of
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
 from nacre_data.hdf5_data import HDF5Records
 

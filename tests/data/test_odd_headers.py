@@ -10,7 +10,7 @@ import pytest
 
 from forging import trials
 from nacre import NacreError
-from nacre.records import reader_of
+from nacre.protocols.records import reader_of
 
 ODD = (
     *("-1", "0", "2**3", "1.5", "True", "None", "'x'", "[4,3]", "(4,3", "(1e3,)", "(4L,3L)", "{'a':1}", "((4,3),)"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nacre import DataError
-from nacre.records import reader_of
+from nacre.protocols.records import reader_of
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, DataError, HostMemory, Net, View
-from nacre.backend import Scalars
+from nacre.protocols.view import Scalars
 from nacre_data import MemoryDataLayer, RandomNormalLayer
 from nacre_layers import ElementWiseLayer
 

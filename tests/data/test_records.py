@@ -13,7 +13,7 @@ import nacre
 from nacre import DataError
 from nacre.cli.inputs import read_inputs
 from nacre.config import NetFile
-from nacre.records import reader_of, writer_of
+from nacre.protocols.records import reader_of, writer_of
 
 ARRAY = np.random.default_rng(0).normal(size=(5, 2, 3))
 

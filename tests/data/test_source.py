@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import ConfigError, DataError, HostMemory, Net, SnapshotError, Transformer, View
-from nacre.backend import Scalars
+from nacre.protocols.view import Scalars
 from nacre.random import Random
 from nacre_data import MemoryDataLayer, RandomShift, Scale
 from nacre_data.source import ArrayRecords, Records, RecordSourceState

@@ -9,7 +9,7 @@ import click
 from .options import common, json_option
 
 if TYPE_CHECKING:
-    from ..backend import Backend
+    from ..protocols.backend import Backend
 
 
 @click.command()

@@ -89,8 +89,8 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
 
 def _spans(net: Net) -> list[Span]:
     """Give what a training would update, as far as a net without memory tells it: shapes, types and rates."""
-    from ..blob import Blob
     from ..method import Span
+    from ..protocols.blob import Blob
 
     spans: list[Span] = []
     for slot in net.slots:

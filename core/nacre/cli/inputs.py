@@ -43,7 +43,7 @@ def read_inputs(
     """
     import numpy as np
 
-    from ..records import reader_of
+    from ..protocols.records import reader_of
 
     if not divide or not isfinite(divide):
         raise DataError(f"--divide {divide:g}: it must be a finite number other than 0", "leave it out, or say another")

@@ -95,7 +95,7 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
     from ..discovery import guard
     from ..discovery.guard import ForeignError, guarded
     from ..errors import NacreError
-    from ..layer import TRAITS
+    from ..protocols.layer import TRAITS
 
     described: dict[str, Any] = {
         "name": offer.name,
@@ -122,7 +122,7 @@ def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
     """Return what only the class itself can tell."""
     from ..discovery.registry import registry
     from ..fields.configured import Configured
-    from ..layer import TRAITS
+    from ..protocols.layer import TRAITS
 
     cls = registry().open_offer(offer)
     doc = inspect.cleandoc(cls.__doc__ or "")

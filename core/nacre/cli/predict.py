@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..config import NetFile
     from ..net import Net
     from ..predict import Wanted
-    from ..records import OutputWriter
+    from ..protocols.records import OutputWriter
     from ..snapshot import Snapshot
 
 
@@ -107,7 +107,7 @@ def command(
 def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
     """Give what writes the file, before any work is done."""
     from ..errors import ConfigError
-    from ..records import writer_of
+    from ..protocols.records import writer_of
 
     writer = writer_of(out, file.pins)
     if len(want.outputs) > 1 and not writer.several:

@@ -17,7 +17,7 @@ from ..fields.types import Paths, change_paths
 
 if TYPE_CHECKING:
     from ..fields.tables import Table
-    from ..layer import Layer
+    from ..protocols.layer import Layer
 
 
 def file_table(layer: Layer, base: Path) -> Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConfigError
-from ..layer import is_output
+from ..protocols.layer import is_output
 
 if TYPE_CHECKING:
     from ..net import Net

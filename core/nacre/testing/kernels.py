@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from ..layer import LayerState
+from ..protocols.state import LayerState
 from .layers import Suite, check_kernel, run_strategy
 from .trial import Example
 

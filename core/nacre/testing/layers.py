@@ -10,10 +10,11 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import pytest
 
-from ..backend import Backend, open_backend
-from ..blob import Blob
 from ..errors import ContractError
-from ..layer import PHASES, Layer, SourceState
+from ..protocols.backend import Backend, open_backend
+from ..protocols.blob import Blob
+from ..protocols.layer import PHASES, Layer
+from ..protocols.state import SourceState
 from ..random import Random
 from .close import GRADIENT_TOLERANCES, TOLERANCES, assert_close, assert_near
 from .gradients import ENTRIES, numerical_gradient, worst_error

@@ -10,17 +10,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..backend import Backend, HostMemory, Own, View, open_backend
 from ..discovery.kernels import Choice
 from ..discovery.offers import Offer, Provenance, make_offer
 from ..discovery.registry import registry
 from ..errors import ContractError, PluginError
 from ..feed import InputLayer
 from ..fields.types import Names
-from ..layer import Layer, LayerState, layer_type, tops_of
 from ..net import Net
+from ..protocols.backend import Backend, HostMemory, Own, Step, open_backend
+from ..protocols.layer import Layer, layer_type, tops_of
+from ..protocols.state import LayerState
+from ..protocols.view import View
 from ..random import Random
-from ..schedule import Step
 
 NAME = "tested"
 """What the layer is called in its net."""

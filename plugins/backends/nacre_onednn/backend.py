@@ -10,8 +10,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from nacre import Array, HostMemory, LayerState, NacreError, Own, open_backend
-from nacre.parameter import Storage
-from nacre.schedule import Step
+from nacre.protocols.backend import Step
+from nacre.protocols.parameter import Storage
 from nacre.threads import number_of_threads
 
 from .element_wise import add_up

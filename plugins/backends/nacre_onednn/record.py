@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nacre import Array, NacreError
-from nacre.backend import Scalars
-from nacre.parameter import Storage
+from nacre.protocols.parameter import Storage
+from nacre.protocols.view import Scalars
 
 from .library import library
 from .native import PRIMITIVE, Operation, helper, machine, operation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nacre import hookimpl, lazy
 
 if TYPE_CHECKING:
-    from nacre.component import Identity as Identity
+    from nacre.protocols.components import Identity as Identity
 
     from .accuracy import AccuracyLayer as AccuracyLayer
     from .activation import ActivationLayer as ActivationLayer
@@ -189,7 +189,7 @@ NEURONS = {
     "ELU": "nacre_layers.neurons:ELU",
     "Exponential": "nacre_layers.neurons:Exponential",
     "GELU": "nacre_layers.neurons:GELU",
-    "Identity": "nacre.component:Identity",
+    "Identity": "nacre.protocols.components:Identity",
     "LReLU": "nacre_layers.neurons:LReLU",
     "ReLU": "nacre_layers.neurons:ReLU",
     "STanh": "nacre_layers.neurons:STanh",

@@ -11,7 +11,7 @@ import numpy as np
 
 from nacre import Array, ConfigError, DataError, LayerState, Names, at_least, default, exactly, non_zero
 from nacre.fields.types import Paths
-from nacre.records import reader_of
+from nacre.protocols.records import reader_of
 
 from .axes import axis_of, split_shape
 from .class_loss import ClassLoss, class_divisor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nacre import Algorithm, Net
-from nacre.schedule import Step
+from nacre.protocols.backend import Step
 
 
 class ForwardTwice(Algorithm):

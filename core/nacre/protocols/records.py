@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import DataError, nearest
-from .fields.component import Component
+from ..errors import DataError, nearest
+from ..fields.component import Component
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def writer_of(path: Path, pins: Mapping[str, str] | None = None) -> OutputWriter
 
 
 def _offered(kind: str, path: Path, pins: Mapping[str, str] | None) -> Any:
-    from .discovery.registry import registry
+    from ..discovery.registry import registry
 
     ending = path.suffix.lower().removeprefix(".")
     if not registry().offers(kind, ending):

@@ -7,20 +7,19 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .blob import Blob
-from .component import Array
-from .errors import BlobError, NacreError, PluginError
-from .random import Random
+from ..errors import NacreError, PluginError
+from .array import Array
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .layer import Layer, LayerState
+    from .layer import Layer
     from .parameter import Storage
-    from .schedule import Step
+    from .state import LayerState
 
 
 class Own:
@@ -209,140 +208,6 @@ def loop(steps: Sequence[Step]) -> Callable[[], None]:
     return run
 
 
-class Scalars:
-    """What differs between iterations, in memory that steps read: step, rows, rate, momentum, ...
-
-    A backend that records its steps keeps a copy of `values` where they can read it.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[str, int] = {}
-        self.values: list[float] = []
-        for name in ("step", "rows", "rate", "momentum"):
-            self.declare(name)
-
-    def declare(self, name: str, value: float = 0.0) -> None:
-        """Add a scalar; nothing happens if it is there."""
-        if name not in self._places:
-            self._places[name] = len(self.values)
-            self.values.append(value)
-
-    def __getitem__(self, name: str) -> float:
-        return self.values[self._places[name]]
-
-    def __setitem__(self, name: str, value: float) -> None:
-        self.values[self._places[name]] = value
-
-    def place(self, name: str) -> int:
-        """Give the index of a scalar in `values`."""
-        return self._places[name]
-
-
-class View:
-    """The net's own view of its backend: what a state may know of the outside world, and nothing else."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        phase: str,
-        dtype: str,
-        seed: int,
-        scalars: Scalars,
-        compute: str = "",
-        deterministic: bool = False,
-    ) -> None:
-        self.backend = backend  # for its own kernels
-        self.name = backend.name
-        self.xp = backend.xp
-        self.phase = phase
-        self.dtype = dtype
-        self.compute = compute or dtype
-        self.deterministic = deterministic
-        self.seed = seed
-        self.scalars = scalars
-        self.rank = 0
-        self.ranks = 1
-        self._scratch: dict[tuple[Any, ...], Array] = {}
-
-    @property
-    def step(self) -> int:
-        """The iteration, counted from 0."""
-        return int(self.scalars["step"])
-
-    @property
-    def rows(self) -> int:
-        """How many rows of this batch are real; a layer of a smaller batch counts no more than it has."""
-        return int(self.scalars["rows"])
-
-    def random(self, name: str) -> Random:
-        """Give the random numbers of a layer: a function of (seed, name, step) and nothing else."""
-        return ViewRandom(self, name)
-
-    def from_host(self, host: np.ndarray, array: Array) -> None:
-        """Copy a NumPy array into a plain array of the backend, of the same shape."""
-        self.backend.from_host(host, array)
-
-    def to_host(self, array: Array) -> np.ndarray:
-        """Copy a plain array of the backend into a NumPy array."""
-        return self.backend.to_host(array)
-
-    def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
-        """Declare a top; the net's floating type unless said."""
-        if not isinstance(dtype, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] (such as np.float32)
-            import numpy as np
-
-            dtype = np.dtype(dtype).name
-        return Blob(tuple(shape), dtype or self.dtype)
-
-    def alias(self, blob: Blob, shape: Sequence[int] | None = None) -> Blob:
-        """Declare a top that is an input under another shape or name: no memory of its own, no copy."""
-        if not isinstance(blob, Blob):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise BlobError(f"alias() wants an entry of inputs, not a {type(blob).__name__}")
-        return Blob(tuple(blob.shape if shape is None else shape), blob.dtype, blob)
-
-    def empty(self, shape: Sequence[int], dtype: str | None = None) -> Array:
-        """Make a plain array of the backend, filled with zeros: scratch that a state keeps."""
-        return self.backend.empty(tuple(shape), dtype or self.dtype)
-
-    def scratch(self, shape: Sequence[int], dtype: str | None = None, slot: int = 0) -> Array:
-        """Give a plain array that holds anything, good until the end of the call: states share it.
-
-        Several arrays at once need different `slot`s.
-        """
-        key = (slot, dtype or self.dtype, *shape)
-        array = self._scratch.get(key)
-        if array is None:
-            kind = (*key[:2], "all")
-            base = self._scratch.get(kind)
-            if base is None or base.shape[0] < prod(shape):
-                base = self.backend.empty((prod(shape),), key[1])
-                for old in [old for old in self._scratch if old[:2] == key[:2]]:
-                    del self._scratch[old]
-                self._scratch[kind] = base
-            array = self._scratch[key] = self.backend.view(base, shape)
-        return array
-
-
-class ViewRandom(Random):
-    """Random numbers that may also fill plain arrays of a net's backend."""
-
-    def __init__(self, view: View, name: str) -> None:
-        super().__init__(view.seed, name, lambda: int(view.scalars["step"]))
-        self._backend = view.backend
-        self._staging: dict[tuple[tuple[int, ...], str], np.ndarray] = {}
-
-    def uniform(self, out: Array, draw: int = 0) -> None:
-        if self._backend.on_host:
-            super().uniform(out, draw)
-            return
-        key = (tuple(out.shape), str(out.dtype))
-        if key not in self._staging:
-            self._staging[key] = HostMemory.shared().empty(*key)
-        super().uniform(self._staging[key], draw)
-        self._backend.from_host(self._staging[key], out)
-
-
 _opened: dict[str, Backend] = {}
 
 
@@ -369,8 +234,8 @@ def open_backend(name: str | Backend | None = None) -> Backend:
 def _open(name: str | None) -> Backend:
     import os
 
-    from .discovery.registry import registry
-    from .discovery.settings import settings
+    from ..discovery.registry import registry
+    from ..discovery.settings import settings
 
     name = name or os.environ.get("NACRE_BACKEND") or settings().backend or "auto"
     if name == "auto":
@@ -385,7 +250,7 @@ def _open(name: str | None) -> Backend:
 
 def _first_usable() -> str:
     """Return the backend that most wants to be `auto`, of those that can be used here and nobody has to ask for."""
-    from .discovery.registry import registry
+    from ..discovery.registry import registry
 
     here, wanted = registry(), list[tuple[float, str]]()
     for offer in here.offers("backend"):
@@ -397,3 +262,18 @@ def _first_usable() -> str:
         if not here.open("backend", name).unusable():
             return name
     raise NacreError(f"no usable backend; installed: {', '.join(here.names('backend')) or 'none'}")
+
+
+@dataclass
+class Step:
+    """One call of an iteration: what is done, for which layer, and by whose code.
+
+    `own` is the backend whose compiled run may contain the step; None means plain Python, which splits a run.
+    """
+
+    kind: str
+    name: str
+    call: Callable[[], None]
+    own: Backend | None = None
+    state: Any = None
+    method: str = ""

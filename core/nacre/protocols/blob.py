@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from .errors import BlobError
+from ..errors import BlobError
 
 
 class Blob:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from .fields.checks import positive
-from .fields.component import Component, make_component
+from ..fields.checks import positive
+from ..fields.component import Component, make_component
 
-Array = Any
+if TYPE_CHECKING:
+    from .array import Array
 
 
 class Neuron(Component, kind="neuron"):

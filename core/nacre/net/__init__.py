@@ -1,0 +1,1 @@
+"""A net at work, and how people look at it."""

@@ -1,0 +1,1 @@
+"""What an author of a layer, a kernel or a backend implements."""

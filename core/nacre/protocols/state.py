@@ -1,0 +1,162 @@
+"""LayerState: a layer at work in one net on one backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..discovery.offers import FIRST_PARTY
+from ..errors import ContractError
+from .array import Array
+from .components import Neuron
+
+if TYPE_CHECKING:
+    from .parameter import Parameter
+    from .view import View
+
+
+class LayerState:
+    """A layer at work in one net on one backend; a kernel is a state for one backend, made in the same way.
+
+    `setup` declares `blobs` (`backend.blob(shape)`) and `parameters`; the net gives them memory and calls `ready`.
+    From then on `inputs`, `diffs`, `blobs` and `blobs_diff` hold arrays of the backend (for a kernel: the backend's
+    own blobs), the same objects at every call. An entry of a `diffs` or `blobs_diff` is None where nobody wants it.
+
+    The class line says what else the net must know:
+
+    * `reads`: what `backward` reads, of "inputs" and "blobs"; "inputs blobs" unless said.
+    * `elementwise`: the code treats every element alike, in any order and shape.
+    * `host_only`: the code wants NumPy arrays; on a device the net moves them there and back.
+    * `capturable`: the calls of this state may be recorded and replayed without Python.
+    * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself, by the names
+      under which they are offered: "nacre:ReLU", or "ReLU" for the kernel's own distribution's, else nacre's.
+    * `on_plain` (kernels): the code works on plain arrays, also where the backend has own blobs of these shapes.
+    * `deterministic=False` (kernels): it gives other bits from run to run, so a deterministic net passes it over.
+    """
+
+    reads: str = "inputs blobs"
+    elementwise: ClassVar[bool] = False
+    host_only: ClassVar[bool] = False
+    capturable: ClassVar[bool] = False
+    dtypes: ClassVar[tuple[str, ...]] = ()
+    deterministic: ClassVar[bool] = True
+    on_plain: bool = False
+    fuses: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(
+        cls,
+        *,
+        reads: str | None = None,
+        elementwise: bool | None = None,
+        host_only: bool | None = None,
+        capturable: bool | None = None,
+        dtypes: tuple[str, ...] | None = None,
+        deterministic: bool | None = None,
+        on_plain: bool | None = None,
+        fuses: tuple[str, ...] | None = None,
+    ) -> None:
+        super().__init_subclass__()
+        said = {
+            "reads": reads,
+            "elementwise": elementwise,
+            "host_only": host_only,
+            "capturable": capturable,
+            "dtypes": dtypes,
+            "deterministic": deterministic,
+            "on_plain": on_plain,
+            "fuses": fuses,
+        }
+        for name, value in said.items():
+            if value is not None:
+                setattr(cls, name, value)
+        if not set(cls.reads.split()) <= {"inputs", "blobs"}:
+            raise ContractError(f"{cls.__name__}: reads={cls.reads!r}, but it names only 'inputs' and 'blobs'")
+
+    loss: Any
+    """The weighted loss of the last batch, a number or an array of the backend with one (`has_loss`)."""
+
+    def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
+        self.layer = layer
+        self.backend = backend
+        self.blobs: list[Any] = []
+        self.blobs_diff: list[Any] = []
+        self.parameters: list[Parameter] = []
+
+    @classmethod
+    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+        """Give None, or the reason why this kernel does not serve `layer` on inputs of these shapes and types."""
+        return None
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        """Return whether a kernel applies this neuron to its tops itself; those named in `fuses` unless overridden."""
+        from ..discovery.registry import registry
+
+        here, fuses = registry(), type(self).fuses
+        owner = here.owner(type(self)) if fuses else None
+        # a bare name is that of the kernel's own distribution, else nacre's; never another stranger's
+        for name in fuses:
+            own = here.offers("neuron", f"{owner.distribution}:{name}") if owner else []
+            meant = own or here.offers("neuron", name if ":" in name else f"{FIRST_PARTY}:{name}")
+            if any(here.opens_to(offer, type(neuron)) for offer in meant):
+                return True
+        return False
+
+    @property
+    def phase(self) -> str:
+        """The net's phase: train, validation, test or predict (or one of an algorithm's own)."""
+        return self.backend.phase
+
+    def ready(self) -> None:
+        """Take addresses or views: called when the memory stands, and again whenever it has moved."""
+
+    def forward(self, inputs: list[Array]) -> None:
+        """Compute `blobs` from `inputs`."""
+        raise ContractError(f"{type(self).__name__} does not define forward")
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        """Write the gradients of the parameters, and those of the inputs into the entries of `diffs` that are there.
+
+        Gradients are written, not added. `blobs_diff` holds the gradients of the tops.
+        """
+        raise ContractError(f"{type(self).__name__} does not define backward")
+
+    def shutdown(self) -> None:
+        """Give back what `setup` took from the outside world; may be called twice."""
+        raise ContractError(f"{type(self).__name__} does not define shutdown")
+
+    def memory(self) -> Mapping[str, Any]:
+        """Give what must survive a restart beside the parameters, as arrays and numbers."""
+        return {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave."""
+
+    def dump_statistics(self) -> dict[str, float]:
+        """Give the statistics since the last reset, by name (`has_stats`)."""
+        raise ContractError(f"{type(self).__name__} does not define dump_statistics")
+
+    def reset_statistics(self) -> None:
+        """Start the statistics anew (`has_stats`)."""
+        raise ContractError(f"{type(self).__name__} does not define reset_statistics")
+
+
+class SourceState(LayerState):
+    """The state of a source: it also says how many rows of its batch are real, and when a pass over its data ends.
+
+    Batches are always full. In phase `train` the next pass begins inside a batch; in the others the last batch of a
+    pass is filled up with its last record, and `rows` says how many are real.
+    """
+
+    rows: int = 0
+    """Real rows of the batch that `forward` gave last."""
+    epoch: int = 0
+    """How many passes over the data `forward` has ended."""
+    endless: ClassVar[bool] = False
+    """Whether there are no passes: what it gives has no end."""
+
+    def rewind(self) -> None:
+        """Begin a pass with the next batch."""
+        raise ContractError(f"{type(self).__name__} does not define rewind")
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        """Do nothing: a source has no gradient."""
