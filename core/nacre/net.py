@@ -17,6 +17,8 @@ from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError
 from .feed import InputLayer, InputState
 from .fields.outputs import check_places
 from .fields.whole import misfit, number_text
+from .graph.gradients import check_bp_topology, wanted_gradients
+from .graph.wiring import Wiring, sort, wire
 from .memory import settle
 from .net.parameters import ParameterHandle, Parameters
 from .not_finite import bad_records
@@ -30,7 +32,6 @@ from .protocols.state import SourceState
 from .protocols.view import Scalars, View
 from .schedule import Schedule, compile_steps
 from .states import set_up
-from .topology import Wiring, check_bp_topology, sort, wanted_gradients, wire
 from .turns import Turns, in_turn
 from .values import HOST, Op, Value, plain_space
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .errors import DataError
 from .feed import InputLayer
+from .graph.wiring import ancestors, sort
 from .protocols.graph import Graph
 from .protocols.layer import Layer, bottoms_of
-from .topology import ancestors, sort
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .discovery.kernels import Choice
 from .errors import ContractError
+from .graph.gradients import back_propagates
 from .protocols.backend import HostMemory, open_backend
 from .protocols.blob import Blob
 from .protocols.components import Neuron
@@ -15,7 +16,6 @@ from .protocols.layer import is_identity, layer_type
 from .protocols.parameter import Parameter
 from .protocols.state import LayerState, SourceState
 from .protocols.view import View
-from .topology import back_propagates
 from .values import Op, Value, plain_space
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, Net, TopologyError
+from nacre.graph.gradients import check_bp_topology, wanted_gradients
+from nacre.graph.wiring import ancestors, sort, wire
 from nacre.protocols.graph import Graph
-from nacre.topology import ancestors, check_bp_topology, sort, wanted_gradients, wire
 from nacre_layers import (
     AccuracyLayer,
     ConcatLayer,

@@ -1,0 +1,1 @@
+"""Which layer reads what: pure functions over frozen values."""

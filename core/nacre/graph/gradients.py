@@ -1,0 +1,68 @@
+"""Which gradients back-propagation needs, and whether it can go through a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import TopologyError
+
+if TYPE_CHECKING:
+    from .wiring import Wiring
+
+
+def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> list[bool]:
+    """Say of each wire whether back-propagation needs its gradient.
+
+    `input_gradients` names blobs, as their sources give them. A layer back-propagates if it can, and has parameters or
+    a bottom whose gradient is needed.
+    """
+    asked = set(input_gradients)
+    wanted = [one.name in asked and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
+    for index, node in enumerate(wiring.nodes):
+        if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in wiring.inputs[index])):
+            constant = node.layer.tops_without_gradient()
+            for number in wiring.outputs[index]:
+                wanted[number] = wiring.wires[number].name not in constant
+    return wanted
+
+
+def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
+    """Say whether `backward` of a node is called."""
+    layer = wiring.nodes[index].layer
+    return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in wiring.inputs[index]))
+
+
+def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: bool = False) -> None:
+    """Check that back-propagation can go through a net.
+
+    Raises:
+        TopologyError: a blob feeds several back-propagating layers, or needs a gradient but reaches no loss.
+    """
+    if not any(node.layer.has_loss and node.layer.can_do_bp for node in wiring.nodes):
+        raise TopologyError("the net has no loss layer, so there is nothing to back-propagate")
+    going_back = [back_propagates(wiring, wanted, index) for index in range(len(wiring.nodes))]
+    for number, one in enumerate(wiring.wires):
+        users = [index for index, _ in one.consumers if going_back[index]]
+        if wanted[number] and len(users) > 1 and not insert_splits:
+            names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
+            raise TopologyError(
+                f"blob '{one.name}' feeds several layers that back-propagate: {names}",
+                "give each a top of a SplitLayer, or make the net with insert_splits=True; "
+                'in a net file, a [[layer]] with type = "Split", or insert_splits = true',
+            )
+    reached = [False] * len(wiring.wires)
+    for index in reversed(range(len(wiring.nodes))):
+        node = wiring.nodes[index]
+        if not going_back[index]:
+            continue
+        if not (node.layer.has_loss and node.layer.is_sink):
+            for number in wiring.outputs[index]:
+                if wanted[number] and not reached[number]:
+                    raise TopologyError(
+                        f"blob '{wiring.wires[number].name}' of layer '{node.name}' needs a gradient "
+                        "but reaches no loss",
+                        f"feed it to a loss, or leave '{node.name}' out in this phase (exclude = ['train'])",
+                    )
+        for number in wiring.inputs[index]:
+            reached[number] = True
