@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from .arena import ALIGNMENT
+from .engine.arena import ALIGNMENT
+from .engine.parameters import Slot
 from .fields.component import Component, make_component
-from .placement import Slot
 from .protocols.array import Array
 
 if TYPE_CHECKING:

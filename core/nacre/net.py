@@ -13,16 +13,19 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
 from .discovery.settings import held_settings, settings
+from .engine.memory import settle
+from .engine.ops import HOST, Op, Value, plain_space
+from .engine.parameters import Slot, names_of, place_parameters
+from .engine.schedule import Schedule, compile_steps
+from .engine.setup import set_up
 from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from .feed import InputLayer, InputState
 from .fields.outputs import check_places
 from .fields.whole import misfit, number_text
 from .graph.gradients import check_bp_topology, wanted_gradients
 from .graph.wiring import Wiring, sort, wire
-from .memory import settle
 from .net.parameters import ParameterHandle, Parameters
 from .not_finite import bad_records
-from .placement import Slot, names_of, place_parameters
 from .protocols.array import Array
 from .protocols.backend import Backend, HostMemory, Step, open_backend
 from .protocols.graph import Graph
@@ -30,10 +33,7 @@ from .protocols.layer import PHASES, Layer, check_outputs
 from .protocols.parameter import Parameter, fits
 from .protocols.state import SourceState
 from .protocols.view import Scalars, View
-from .schedule import Schedule, compile_steps
-from .states import set_up
 from .turns import Turns, in_turn
-from .values import HOST, Op, Value, plain_space
 
 if TYPE_CHECKING:
     import numpy as np

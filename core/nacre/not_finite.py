@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .placement import Slot
+from .engine.ops import Op, Value, plain_space
+from .engine.parameters import Slot
 from .protocols.array import Array
-from .values import Op, Value, plain_space
 
 if TYPE_CHECKING:
     from .method import Span

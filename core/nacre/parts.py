@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .discovery.kernels import Choice
 from .discovery.registry import registry
+from .engine.target import choose_kernel
 from .fields.component import Component
 from .fields.configured import inside
 from .fields.tables import type_name
 from .protocols.layer import is_identity
-from .states import choose_kernel
 
 if TYPE_CHECKING:
+    from .engine.parameters import Slot
     from .net import Net
-    from .placement import Slot
     from .solver import Solver, Training
 
 

@@ -11,10 +11,10 @@ from .text import _some, align, size
 
 if TYPE_CHECKING:
     from .discovery.kernels import Choice
+    from .engine.ops import Op
+    from .engine.parameters import Slot
     from .net import Net
-    from .placement import Slot
     from .protocols.graph import Node
-    from .values import Op
 
 
 HEAD = ("layer", "type", "tops", "parameters", "kernel")

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from .callback import Callbacks, CallbackState, Score
+from .engine.target import choose_kernel
 from .errors import ConfigError, DataError, NacreError, NotFiniteError
 from .fields.checks import non_negative, positive
 from .fields.configured import Configured
@@ -22,7 +23,6 @@ from .not_finite import first_bad_blob, first_bad_parameter
 from .parts import component_choices
 from .protocols.backend import open_backend
 from .resume import make_snapshot, restore
-from .states import choose_kernel
 from .turns import in_turn
 from .updates import batch_and_update_steps
 

@@ -11,8 +11,8 @@ from .protocols.backend import Backend, Step, open_backend
 from .protocols.view import View
 
 if TYPE_CHECKING:
+    from .engine.parameters import Slot
     from .method import Span
-    from .placement import Slot
     from .solver import Training
 
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, Net, Solver
-from nacre.arena import lay_out, most_at_once, sharers
 from nacre.cli.explain import explain
 from nacre.config import dumps, load
 from nacre.drawing import dot, svg
+from nacre.engine.arena import lay_out, most_at_once, sharers
 from nacre.show import first_line
 from nacre_layers import (
     L2,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import Layer, Names, Net, Neuron
-from nacre.memory import group_bytes
-from nacre.schedule import Schedule
-from nacre.values import Group, Value
+from nacre.engine.memory import group_bytes
+from nacre.engine.ops import Group, Value
+from nacre.engine.schedule import Schedule
 from nacre_layers import (
     ActivationLayer,
     ConcatLayer,

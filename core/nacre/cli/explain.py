@@ -47,9 +47,9 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
     """Give every choice that was made for a net, as JSON-able data."""
     from ..discovery.registry import registry
+    from ..engine.target import choose_kernel
     from ..fields.tables import type_name
     from ..parts import component_choices
-    from ..states import choose_kernel
 
     def entry(name: str, thing: object, choice: Any) -> dict[str, Any]:
         kind = type(thing)

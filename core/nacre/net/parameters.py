@@ -11,7 +11,7 @@ from ..protocols.array import Array
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..placement import Slot
+    from ..engine.parameters import Slot
 
 
 class Parameters(Mapping[str, "ParameterHandle"]):

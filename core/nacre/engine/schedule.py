@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
-from .protocols.backend import Backend, Step, loop
-from .values import HOST, Op, Space, Value, plain_space
+from .ops import HOST, Op, Space, Value, plain_space
 
 
 class Schedule(Memory):

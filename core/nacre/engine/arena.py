@@ -1,4 +1,4 @@
-"""Places in one arena of memory for tenants, of which those that live at different times may overlap."""
+"""One arena for many arrays: those whose lifetimes do not meet may overlap."""
 
 from __future__ import annotations
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .discovery.kernels import Choice
-from .errors import ContractError
-from .graph.gradients import back_propagates
-from .protocols.backend import HostMemory, open_backend
-from .protocols.blob import Blob
-from .protocols.components import Neuron
-from .protocols.graph import Node
-from .protocols.layer import is_identity, layer_type
-from .protocols.parameter import Parameter
-from .protocols.state import LayerState, SourceState
-from .protocols.view import View
-from .values import Op, Value, plain_space
+from ..errors import ContractError
+from ..graph.gradients import back_propagates
+from ..protocols.backend import HostMemory, open_backend
+from ..protocols.blob import Blob
+from ..protocols.components import Neuron
+from ..protocols.graph import Node
+from ..protocols.layer import is_identity, layer_type
+from ..protocols.parameter import Parameter
+from ..protocols.state import LayerState, SourceState
+from ..protocols.view import View
+from .ops import Op, Value, plain_space
+from .target import choose_kernel
 
 if TYPE_CHECKING:
-    from .net import Net
+    from ..net import Net
 
 
 def set_up(net: Net, wanted: Sequence[bool]) -> list[Value]:
@@ -38,22 +38,6 @@ def set_up(net: Net, wanted: Sequence[bool]) -> list[Value]:
                 value.gradient = Value(value.name, value.shape, value.dtype, value.space)
             values.append(_behind_neuron(net, node, op, value))
     return values
-
-
-def choose_kernel(net: Net, thing: Any, inputs: Any) -> Choice:
-    """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""
-    from .discovery.registry import registry
-
-    def accept(kernel: Any, offer: Any) -> str | None:
-        if kernel.dtypes and net.dtype not in kernel.dtypes:
-            return f"computes in {', '.join(kernel.dtypes)}, not {net.dtype}"
-        if net.deterministic and not getattr(kernel, "deterministic", True):
-            return "gives other bits from run to run, and the net is deterministic"
-        return kernel.supports(thing, inputs)
-
-    lineage = net.backend.lineage or (net.backend.name,)
-    settled = (net.pins, net.kernels, type(net.backend))
-    return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, *settled)
 
 
 def _layer_op(net: Net, node: Node, inputs: list[Value]) -> Op:

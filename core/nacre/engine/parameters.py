@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..errors import ConfigError, SnapshotError, TopologyError, nearest
+from ..protocols.array import Array
+from ..protocols.backend import Backend, HostMemory
+from ..protocols.parameter import Parameter, Storage
+from ..random import Random
 from .arena import ALIGNMENT
-from .errors import ConfigError, SnapshotError, TopologyError, nearest
-from .protocols.array import Array
-from .protocols.backend import Backend, HostMemory
-from .protocols.parameter import Parameter, Storage
-from .random import Random
 
 if TYPE_CHECKING:
-    from .net import Net
+    from ..net import Net
 
 
 @dataclass

@@ -10,12 +10,12 @@ from __future__ import annotations
 from math import inf, prod
 from typing import Any
 
-from .discovery.kernels import Choice
-from .protocols.array import Array
-from .protocols.backend import Backend, Own
-from .protocols.components import Neuron
-from .protocols.layer import Layer
-from .protocols.state import LayerState
+from ..discovery.kernels import Choice
+from ..protocols.array import Array
+from ..protocols.backend import Backend, Own
+from ..protocols.components import Neuron
+from ..protocols.layer import Layer
+from ..protocols.state import LayerState
 
 Space = tuple[str, str]
 

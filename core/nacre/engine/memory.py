@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from ..errors import ContractError
+from ..protocols.array import Array
+from ..protocols.backend import Backend, HostMemory, Own
 from .arena import lay_out, most_at_once, sharers
-from .errors import ContractError
-from .protocols.array import Array
-from .protocols.backend import Backend, HostMemory, Own
-from .values import HOST, Group, Op, Space, Value, item_size, plain_space, value_bytes
+from .ops import HOST, Group, Op, Space, Value, item_size, plain_space, value_bytes
 
 
 class Memory:

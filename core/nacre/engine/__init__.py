@@ -1,0 +1,1 @@
+"""From a wired graph to memory and one list of steps."""
