@@ -262,7 +262,7 @@ class Table:
 def machine(threads: int) -> str:
     """Describe the machine and the versions."""
     import nacre
-    from nacre.environment import environment
+    from nacre.snapshots.environment import environment
 
     told = environment()
     core = os.environ.get("OPENBLAS_CORETYPE")

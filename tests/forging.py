@@ -10,7 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre_data.hdf5_store import USER_BLOCK, _user_block
 
 ODD: tuple[Any, ...] = (

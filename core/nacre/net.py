@@ -38,7 +38,7 @@ from .turns import Turns, in_turn
 if TYPE_CHECKING:
     import numpy as np
 
-    from .weights import Loaded, Paths
+    from .snapshots.weights import Loaded, Paths
 
 
 def _checked_layers(name: str, layers: Any) -> tuple[Layer, ...]:
@@ -671,7 +671,7 @@ class Net:
         Raises:
             SnapshotError: nothing fits, or with `strict` not all; the net is as it was then. Or a file cannot be read.
         """
-        from .weights import load_weights
+        from .snapshots.weights import load_weights
 
         self._need_memory()
         return load_weights(self, path, strict=strict, rename=rename)

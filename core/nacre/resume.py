@@ -6,23 +6,21 @@ from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .differences import bit_differences, field_differences
-from .environment import environment_of
 from .errors import NacreError, SnapshotError
 from .fields.tables import table_of
-from .parts import origins_of, parts_of
 from .protocols.array import Array
 from .protocols.parameter import fits
+from .snapshots.differences import bit_differences, field_differences
+from .snapshots.environment import environment_of
+from .snapshots.provenance import origins_of, parts_of
+from .snapshots.snapshot import HISTORY, MEMORY, PARAMETERS, below
 
 if TYPE_CHECKING:
     import numpy as np
 
     from .net import Net
-    from .snapshot import Snapshot
+    from .snapshots.snapshot import Snapshot
     from .solver import Training
-
-
-PARAMETERS, HISTORY, MEMORY = "parameters/", "history/", "memory/"
 
 
 def make_snapshot(training: Training) -> Snapshot:
@@ -33,7 +31,7 @@ def make_snapshot(training: Training) -> Snapshot:
     """
     import numpy as np
 
-    from .snapshot import Snapshot
+    from .snapshots.snapshot import Snapshot
 
     net = training.net
     arrays: dict[str, Any] = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}
@@ -171,11 +169,6 @@ def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> d
             "take the net file that it was trained with",
         )
     return {name: saved[min(names)] for name, names in sources.items()}
-
-
-def below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Give the arrays of a snapshot whose names begin so, by the rest of their names."""
-    return {key[len(start) :]: value for key, value in snapshot.arrays.items() if key.startswith(start)}
 
 
 class _Piece(NamedTuple):

@@ -20,15 +20,15 @@ from .fields.outputs import check_places
 from .fields.types import default
 from .method import Algorithm, LrPolicy, Method, MethodState, MomentumPolicy, make_spans
 from .not_finite import first_bad_blob, first_bad_parameter
-from .parts import component_choices
 from .protocols.backend import open_backend
 from .resume import make_snapshot, restore
+from .training.penalties import component_choices
 from .turns import in_turn
 from .updates import batch_and_update_steps
 
 if TYPE_CHECKING:
     from .net import Net
-    from .snapshot import Snapshot
+    from .snapshots.snapshot import Snapshot
 
 
 Report = Callable[[str, dict[str, Any]], None]
@@ -105,7 +105,8 @@ class Solver(Configured):
             NotFiniteError: a loss, a gradient or a parameter is not finite.
             SnapshotError: `resume` belongs to another net or solver, or another training uses the snapshot folder.
         """
-        from .snapshot import Snapshot, load_snapshot
+        from .snapshots.folder import load_snapshot
+        from .snapshots.snapshot import Snapshot
 
         if resume is None and reset_solver:
             raise ConfigError("reset_solver=True is for a training that is taken up", "give resume, or leave it out")

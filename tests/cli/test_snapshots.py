@@ -9,8 +9,8 @@ import pytest
 import nacre.registry
 from nacre.cli.snapshots import load_snapshot
 from nacre.discovery.registry import Registry
-from nacre.snapshot import SnapshotFolder
-from nacre.snapshot import load_snapshot as load
+from nacre.snapshots.folder import SnapshotFolder
+from nacre.snapshots.folder import load_snapshot as load
 from nacre_data import HDF5Store
 
 from .conftest import run
@@ -18,7 +18,7 @@ from .conftest import run
 KEEPER = """
 from nacre import Callback, CallbackState, hookimpl
 from nacre.errors import SnapshotError
-from nacre.snapshot import SnapshotFolder
+from nacre.snapshots.folder import SnapshotFolder
 from nacre_data import HDF5Store
 
 

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from nacre.files import durable
-from nacre.snapshot import Snapshot, SnapshotFolder
+from nacre.snapshots.folder import SnapshotFolder
+from nacre.snapshots.snapshot import Snapshot
 from nacre_data.hdf5_store import HDF5Store
 
 Training = Callable[[Path, Callable[[int], None]], bytes]

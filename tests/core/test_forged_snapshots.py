@@ -11,7 +11,8 @@ import pytest
 from forging import forge, pack, trials
 from nacre import NacreError, SnapshotError, Solver
 from nacre.resume import load_parameters
-from nacre.snapshot import Snapshot, load_snapshot
+from nacre.snapshots.folder import load_snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre_solvers import Adam, DecayOnValidation, EarlyStopping, TrainingSummary, ValidationPerformance
 from nacre_solvers import Snapshot as SaveSnapshot
 from toy_training import toy_net

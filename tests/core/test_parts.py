@@ -9,8 +9,8 @@ import pytest
 import nacre.registry
 from nacre import Neuron, Regularizer, register, register_kernel
 from nacre.discovery.registry import Registry
-from nacre.parts import origins_of, part_differences, parts_of, remedies
 from nacre.protocols.components import ComponentKernel
+from nacre.snapshots.provenance import origins_of, part_differences, parts_of, remedies
 from nacre.solver import Solver, Training
 from nacre_layers import L1, InnerProductLayer
 from nacre_solvers import SGD, Snapshot, TrainingSummary

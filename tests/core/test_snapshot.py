@@ -13,11 +13,12 @@ import h5py
 import numpy as np
 import pytest
 
-from nacre.environment import environment
 from nacre.errors import ConfigError, ContractError, NacreError, SnapshotError
 from nacre.files import durable
 from nacre.files.durable import atomic_write
-from nacre.snapshot import Snapshot, SnapshotFolder, load_snapshot
+from nacre.snapshots.environment import environment
+from nacre.snapshots.folder import SnapshotFolder, load_snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre_data.hdf5_store import HDF5Store
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -384,7 +385,8 @@ def test_a_limit_of_the_system_leaves_the_old(tmp_path: Path) -> None:
     code = """if True:
         import resource, sys
         import numpy as np
-        from nacre.snapshot import Snapshot, SnapshotFolder
+        from nacre.snapshots.snapshot import Snapshot
+        from nacre.snapshots.folder import SnapshotFolder
         from nacre.errors import SnapshotError
         from nacre_data.hdf5_store import HDF5Store
         with SnapshotFolder(sys.argv[1], HDF5Store()) as folder:
@@ -413,7 +415,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 
 HOLDER = """if True:
     import os, sys
-    from nacre.snapshot import SnapshotFolder
+    from nacre.snapshots.folder import SnapshotFolder
     SnapshotFolder(sys.argv[1], None).lock()
     if "alone" in sys.argv or os.fork() == 0:
         print("locked", flush=True)
@@ -462,7 +464,7 @@ def test_a_forked_worker_cannot_save(tmp_path: Path) -> None:
     code = """if True:
         import os, sys
         from nacre.errors import ContractError
-        from nacre.snapshot import SnapshotFolder
+        from nacre.snapshots.folder import SnapshotFolder
         with SnapshotFolder(sys.argv[1], None) as folder:
             if os.fork() == 0:
                 try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nacre.snapshot import SnapshotFolder
+from nacre.snapshots.folder import SnapshotFolder
 from nacre_data.hdf5_store import HDF5Store
 
 CHILD = Path(__file__).with_name("kill_child.py")

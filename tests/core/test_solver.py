@@ -35,7 +35,7 @@ from nacre.callback import Score
 from nacre.errors import DataError, NacreError
 from nacre.fields.types import Paths, default
 from nacre.resume import load_parameters
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre.solver import Training
 from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers import (

@@ -23,7 +23,7 @@ from nacre.discovery.registry import Registry
 from nacre.fields.component import make_component
 from nacre.protocols.backend import _first_usable
 from nacre.protocols.records import reader_of, writer_of
-from nacre.snapshot import load_snapshot, open_store
+from nacre.snapshots.folder import load_snapshot, open_store
 
 NET = """
 [[layer]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nacre import Net, Solver
-from nacre.snapshot import SnapshotFolder, load_snapshot
+from nacre.snapshots.folder import SnapshotFolder, load_snapshot
 from nacre_data import HDF5Store
 from nacre_solvers import SGD, Snapshot, ValidationPerformance
 from toy_training import Reports, toy_layers, toy_net, weights

@@ -8,7 +8,7 @@ import pytest
 
 from nacre import ConfigError, DataError, InputLayer, Net, SnapshotError, Solver
 from nacre.resume import make_snapshot
-from nacre.snapshot import open_store
+from nacre.snapshots.folder import open_store
 from nacre_layers import BatchNormLayer, InnerProductLayer, PReLULayer, SoftmaxLossLayer
 from nacre_solvers import Snapshot
 

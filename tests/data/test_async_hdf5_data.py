@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nacre import ConfigError, DataError, HostMemory, Net, SnapshotError, Solver, View
 from nacre.protocols.view import Scalars
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, HDF5Store, RandomShift, Scale
 from nacre_data.async_hdf5_data import AHEAD, AsyncState, Batch, ReadAhead
 from nacre_layers import InnerProductLayer, SoftmaxLossLayer

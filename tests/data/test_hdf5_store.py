@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from nacre.errors import DataError, SnapshotError
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre_data.hdf5_checks import check_dataset, open_hdf5
 from nacre_data.hdf5_store import HDF5Store
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nacre import ConfigError, InputLayer, Net, SnapshotError, registry
 from nacre.random import Random
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre.testing.close import assert_close
 from nacre_data.hdf5_store import HDF5Store
 from nacre_layers import (

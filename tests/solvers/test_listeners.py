@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 
 from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver
-from nacre.snapshot import Snapshot as Saved
+from nacre.snapshots.snapshot import Snapshot as Saved
 from nacre.solver import Training
 from nacre_data import HDF5Store
 from nacre_layers import SquareLossLayer

@@ -14,7 +14,7 @@ import nacre
 from fake_backends import ForeignBackend
 from nacre import ConfigError, InputLayer, Method, Net, SnapshotError, Solver
 from nacre.discovery.registry import Registry
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 from nacre.solver import Training
 from nacre_data import HDF5Store
 from nacre_layers import L1

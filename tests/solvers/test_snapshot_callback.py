@@ -12,7 +12,7 @@ import pytest
 
 from nacre import Callback, CallbackState, ConfigError, Net, NotFiniteError, SnapshotError, Solver, Training
 from nacre.files import durable
-from nacre.snapshot import SnapshotFolder, load_snapshot
+from nacre.snapshots.folder import SnapshotFolder, load_snapshot
 from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers import BatchNormLayer, InnerProductLayer, SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend

@@ -49,7 +49,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
     from ..discovery.registry import registry
     from ..engine.target import choose_kernel
     from ..fields.tables import type_name
-    from ..parts import component_choices
+    from ..training.penalties import component_choices
 
     def entry(name: str, thing: object, choice: Any) -> dict[str, Any]:
         kind = type(thing)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..net import Net
     from ..predict import Wanted
     from ..protocols.records import OutputWriter
-    from ..snapshot import Snapshot
+    from ..snapshots.snapshot import Snapshot
 
 
 def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from .screen import warn
 if TYPE_CHECKING:
     from ..callback import Callback
     from ..config import NetFile
-    from ..snapshot import Snapshot
+    from ..snapshots.snapshot import Snapshot
     from ..solver import Solver
 
 
@@ -43,7 +43,7 @@ def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
         SnapshotError: it cannot be read.
     """
     from ..config import pinned
-    from ..snapshot import load_snapshot
+    from ..snapshots.folder import load_snapshot
 
     place = snapshot_place(file.solver().callbacks) if file is not None and file.has_solver else None
     with pinned(file.pins if file is not None else {}):
@@ -77,8 +77,8 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
     from ..fields.component import make_component
     from ..files.toml import read_toml
     from ..overrides import apply_override
-    from ..parts import remedies
-    from ..snapshot import load_snapshot
+    from ..snapshots.folder import load_snapshot
+    from ..snapshots.provenance import remedies
 
     places: list[tuple[str, str]] = []
     with suppress(NacreError):  # the net file may be in any state: what cannot be told is left out
@@ -112,7 +112,7 @@ def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
     if resume != "auto":
         return load_snapshot(resume, file) if resume else None
     from ..errors import ConfigError
-    from ..snapshot import SnapshotFolder, open_store, told_aside
+    from ..snapshots.folder import SnapshotFolder, open_store, told_aside
 
     place = snapshot_place(solver.callbacks)
     if place is None:

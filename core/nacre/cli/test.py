@@ -11,7 +11,7 @@ from .options import net_argument, net_options, write_options
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..snapshot import Snapshot
+    from ..snapshots.snapshot import Snapshot
 
 
 @click.command()

@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from nacre.environment import environment
 from nacre.fields.tables import table_of
+from nacre.snapshots.environment import environment
 
 from .kernel import OnednnKernel
 

@@ -219,8 +219,8 @@ class Pretrained(Initializer):
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         import numpy as np
 
-        from nacre.resume import PARAMETERS, below
-        from nacre.snapshot import load_snapshot
+        from nacre.snapshots.folder import load_snapshot
+        from nacre.snapshots.snapshot import PARAMETERS, below
 
         snapshot = load_snapshot(self.snapshot[0])
         saved = below(snapshot, PARAMETERS)

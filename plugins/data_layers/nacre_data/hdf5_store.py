@@ -25,7 +25,7 @@ import h5py
 import numpy as np
 
 from nacre.errors import DataError, SnapshotError
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 
 from .hdf5_checks import CheckedFile, open_hdf5, readable
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from nacre import LrPolicy, Training, fraction, non_negative
 from nacre.method import LrState
-from nacre.snapshot import Snapshot
+from nacre.snapshots.snapshot import Snapshot
 
 from .statistic import HIGHER, PHASE, STATISTIC, Judge, direction_complaints
 

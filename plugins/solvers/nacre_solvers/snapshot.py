@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from nacre import Callback, CallbackState, OutputPath, Training, default, positive, registry
-from nacre.environment import environment_of
 from nacre.fields.tables import table_of
-from nacre.parts import origins_of, parts_of
-from nacre.snapshot import SnapshotFolder, open_store
+from nacre.snapshots.environment import environment_of
+from nacre.snapshots.folder import SnapshotFolder, open_store
+from nacre.snapshots.provenance import origins_of, parts_of
 
 
 class Snapshot(Callback):

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..fields.configured import Configured
+from ..fields.tables import plain, table_of
+from ..fields.types import Paths, Place, change_paths
 from .environment import environment_of, flat_environment
-from .fields.configured import Configured
-from .fields.tables import plain, table_of
-from .fields.types import Paths, Place, change_paths
-from .parts import part_differences, parts_of
+from .provenance import part_differences, parts_of
 
 if TYPE_CHECKING:
-    from .solver import Training
+    from ..solver import Training
 
 
 FREE = ("callbacks", "max_iter", "check_finite")

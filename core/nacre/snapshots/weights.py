@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import ConfigError, SnapshotError, nearest
-from .protocols.parameter import fits
-from .resume import PARAMETERS, below, names_of_parameters
+from ..errors import ConfigError, SnapshotError, nearest
+from ..protocols.parameter import fits
+from ..resume import names_of_parameters
+from .snapshot import PARAMETERS, below
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .net import Net
+    from ..net import Net
 
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -49,14 +50,14 @@ class Loaded:
         ]
 
     def __str__(self) -> str:
-        from .text import align
+        from ..text import align
 
         return "\n".join(align(("parameter", ""), self.rows()))
 
 
 def load_weights(net: Net, paths: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
     """Put parameters and buffers from snapshots into a net; see `Net.load`."""
-    from .snapshot import load_snapshot
+    from .folder import load_snapshot
 
     try:
         files = [Path(one) for one in ([paths] if isinstance(paths, str | os.PathLike) else paths)]

@@ -7,18 +7,15 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from .discovery.kernels import Choice
-from .discovery.registry import registry
-from .engine.target import choose_kernel
-from .fields.component import Component
-from .fields.configured import inside
-from .fields.tables import type_name
-from .protocols.layer import is_identity
+from ..discovery.kernels import Choice
+from ..discovery.registry import registry
+from ..fields.configured import inside
+from ..fields.tables import type_name
+from ..protocols.layer import is_identity
 
 if TYPE_CHECKING:
-    from .engine.parameters import Slot
-    from .net import Net
-    from .solver import Solver, Training
+    from ..net import Net
+    from ..solver import Training
 
 
 Part = dict[str, str]
@@ -26,8 +23,6 @@ Part = dict[str, str]
 `kernel_distribution` and `kernel_version`."""
 
 _NAME, _VERSION = re.compile(r"[a-z0-9][a-z0-9-]*"), re.compile(r"[A-Za-z0-9.!+-]*")
-
-Choices = dict[str, tuple[Component, Choice]]
 
 
 def parts_of(training: Training) -> dict[str, Part]:
@@ -55,27 +50,6 @@ def net_parts(net: Net) -> dict[str, Part]:
         if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
             parts[f"neuron.{op.name}"] = part(layer.neuron, op.choice)
     return parts
-
-
-def component_choices(net: Net, slots: Iterable[Slot], solver: Solver) -> Choices:
-    """Choose the kernels of the parameters' regularisers and constraints: {"regularizer.ip1/weight": (it, choice)}.
-
-    A regulariser whose coefficient is zero does not work, so it is left out.
-    """
-    chosen: Choices = {}
-    for slot in slots:
-        regularizer, constraint = slot.parameters[0].regu, slot.parameters[0].cons
-        if regularizer is not None and solver.regu_coef * getattr(regularizer, "coef", 1.0) != 0:
-            choice = choose_kernel(net, regularizer, [slot.storage])
-            if solver.method.decoupled:
-                choice = Choice(choice.thing, net.backend.name, "its coefficient is another in every iteration")
-            chosen[f"regularizer.{slot.name}"] = (regularizer, choice)
-        if constraint is not None:
-            choice = choose_kernel(net, constraint, [slot.storage])
-            if constraint.every_n_iter > 1:
-                choice = Choice(choice.thing, net.backend.name, "it is not called in every iteration")
-            chosen[f"constraint.{slot.name}"] = (constraint, choice)
-    return chosen
 
 
 class _Parts:

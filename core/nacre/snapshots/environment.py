@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from .net import Net
-    from .protocols.backend import Backend
+    from ..net import Net
+    from ..protocols.backend import Backend
 
 
 FOR_PEOPLE = ("platform", "cpu_count", "thread_variables")

@@ -1,0 +1,1 @@
+"""What a snapshot holds, and how two of them differ: data, no nets."""

@@ -1,0 +1,1 @@
+"""Iterations until it is done."""
