@@ -15,7 +15,7 @@ import pytest
 
 from nacre import InputLayer, Net
 from nacre.config import NetFile, load
-from nacre.show import describe
+from nacre.net.summary import describe
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .errors import RegistryError as RegistryError
     from .errors import SnapshotError as SnapshotError
     from .errors import TopologyError as TopologyError
-    from .feed import InputLayer as InputLayer
     from .fields.checks import Check as Check
     from .fields.checks import as_many_as as as_many_as
     from .fields.checks import at_least as at_least
@@ -55,7 +54,8 @@ if TYPE_CHECKING:
     from .method import Method as Method
     from .method import MethodState as MethodState
     from .method import MomentumPolicy as MomentumPolicy
-    from .net import Net as Net
+    from .net.input import InputLayer as InputLayer
+    from .net.net import Net as Net
     from .protocols.array import Array as Array
     from .protocols.backend import Backend as Backend
     from .protocols.backend import HostMemory as HostMemory
@@ -85,13 +85,13 @@ _PLACES = {
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError",
-    "feed": "InputLayer",
     "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
     "fields.component": "Component",
     "fields.types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
     "hooks": "hookimpl",
     "method": "Algorithm LrPolicy Method MethodState MomentumPolicy",
-    "net": "Net",
+    "net.input": "InputLayer",
+    "net.net": "Net",
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own open_backend",
     "protocols.blob": "Blob",

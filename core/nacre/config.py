@@ -27,7 +27,7 @@ from .overrides import apply_override, layer_name
 
 if TYPE_CHECKING:
     from .callback import Callback
-    from .net import Net
+    from .net.net import Net
     from .protocols.layer import Layer
     from .solver import Solver
 
@@ -95,7 +95,7 @@ class NetFile:
         Raises:
             NacreError: as `Net` does.
         """
-        from .net import Net
+        from .net.net import Net
         from .protocols.backend import Backend, open_backend
 
         backend = options.pop("backend", None)

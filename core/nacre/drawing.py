@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .show import describe
+from .net.summary import describe
 
 if TYPE_CHECKING:
-    from .net import Net
+    from .net.net import Net
 
 
 SWEEPS = 12

@@ -12,7 +12,7 @@ from .fields.component import Component, make_component
 from .protocols.array import Array
 
 if TYPE_CHECKING:
-    from .net import Net
+    from .net.net import Net
     from .protocols.backend import Step
     from .protocols.parameter import Storage
     from .protocols.view import View

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import NacreError, SnapshotError
 from .fields.tables import table_of
+from .net.parameters import _check_parameters, _resolve, load_parameters, names_of_parameters
 from .protocols.array import Array
 from .protocols.parameter import fits
 from .snapshots.differences import bit_differences, field_differences
@@ -18,7 +19,6 @@ from .snapshots.snapshot import HISTORY, MEMORY, PARAMETERS, below
 if TYPE_CHECKING:
     import numpy as np
 
-    from .net import Net
     from .snapshots.snapshot import Snapshot
     from .solver import Training
 
@@ -114,61 +114,6 @@ def restore(training: Training, snapshot: Snapshot, *, reset_solver: bool = Fals
         training.warn(f"resuming may not be bit for bit the same: {'; '.join(different)}")
     if fields:
         training.warn(f"the training is not the one that was begun: {'; '.join(fields)}")
-
-
-def load_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> None:
-    """Put a snapshot's parameters and buffers into a net, also one of another phase.
-
-    With `strict=False` those that the net lacks are passed over: layers may exclude its phase.
-
-    Raises:
-        SnapshotError: names the parameters that are missing, left over (if `strict`), or of another shape.
-    """
-    for name, value in _check_parameters(net, snapshot, strict=strict).items():
-        net.parameters[name].value = value
-
-
-def names_of_parameters(net: Net) -> dict[str, list[str]]:
-    """Give every parameter's name, and behind it those that it has in the other layers that share it."""
-    return {
-        slot.name: [slot.name, *(name for name in names if name != slot.name)]
-        for slot in net.slots
-        for names in [[f"{net.ops[one.order].name}/{one.name}" for one in slot.parameters if not one.tied]]
-    }
-
-
-def _resolve(net: Net, snapshot: Snapshot, saved: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Give for each parameter of a net the names under which the snapshot has it: several if it was not shared then."""
-    aliases: dict[str, str] = snapshot.state.get("aliases", {})
-    return {
-        name: {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
-        for name, names in names_of_parameters(net).items()
-    }
-
-
-def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
-    """Give the value of each parameter of a net, by its name there."""
-    saved = below(snapshot, PARAMETERS)
-    sources = _resolve(net, snapshot, saved)
-    complaints: list[str] = []
-    for name, handle in net.parameters.items():
-        if not sources[name]:
-            complaints.append(f"'{name}' is missing in it")
-        elif len(sources[name]) > 1:
-            complaints.append(f"'{name}' is shared here, but was not there: {', '.join(sorted(sources[name]))}")
-        elif not fits(shape := saved[min(sources[name])].shape, handle.shape):
-            complaints.append(f"'{name}' has the shape {shape} there, but {handle.shape} here")
-    used = {name for names in sources.values() for name in names}
-    complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]
-    if complaints:
-        theirs = snapshot.state.get("net")
-        what = f"belongs to another net ('{theirs}') than '{net.name}'" if theirs else "belongs to another net"
-        what = f"does not fit net '{net.name}'" if theirs == net.name else what
-        raise SnapshotError(
-            f"the snapshot {what}: parameter {'; '.join(complaints)}",
-            "take the net file that it was trained with",
-        )
-    return {name: saved[min(names)] for name, names in sources.items()}
 
 
 class _Piece(NamedTuple):

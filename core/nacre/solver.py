@@ -19,15 +19,15 @@ from .fields.configured import Configured
 from .fields.outputs import check_places
 from .fields.types import default
 from .method import Algorithm, LrPolicy, Method, MethodState, MomentumPolicy, make_spans
-from .not_finite import first_bad_blob, first_bad_parameter
+from .net.finite import first_bad_blob, first_bad_parameter
+from .net.turns import in_turn
 from .protocols.backend import open_backend
 from .resume import make_snapshot, restore
 from .training.penalties import component_choices
-from .turns import in_turn
 from .updates import batch_and_update_steps
 
 if TYPE_CHECKING:
-    from .net import Net
+    from .net.net import Net
     from .snapshots.snapshot import Snapshot
 
 
@@ -78,7 +78,7 @@ class Solver(Configured):
             TopologyError: back-propagation cannot go through the net.
             SnapshotError: another training saves its snapshots in the same folder.
         """
-        from .net import Net
+        from .net.net import Net
 
         if not isinstance(net, Net):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"net={net!r}, but a solver trains a Net")

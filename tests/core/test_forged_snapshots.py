@@ -10,7 +10,7 @@ import pytest
 
 from forging import forge, pack, trials
 from nacre import NacreError, SnapshotError, Solver
-from nacre.resume import load_parameters
+from nacre.net.parameters import load_parameters
 from nacre.snapshots.folder import load_snapshot
 from nacre.snapshots.snapshot import Snapshot
 from nacre_solvers import Adam, DecayOnValidation, EarlyStopping, TrainingSummary, ValidationPerformance

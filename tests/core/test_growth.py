@@ -21,7 +21,7 @@ from nacre.cli.explain import explain
 from nacre.config import dumps, load
 from nacre.drawing import dot, svg
 from nacre.engine.arena import lay_out, most_at_once, sharers
-from nacre.show import first_line
+from nacre.net.summary import first_line
 from nacre_layers import (
     L2,
     Add,

@@ -9,7 +9,7 @@ import pytest
 
 from nacre import InputLayer, Net
 from nacre.config import load
-from nacre.show import describe, first_line
+from nacre.net.summary import describe, first_line
 from nacre.text import align, size
 from nacre_layers import (
     ActivationLayer,

@@ -34,7 +34,7 @@ from nacre import (
 from nacre.callback import Score
 from nacre.errors import DataError, NacreError
 from nacre.fields.types import Paths, default
-from nacre.resume import load_parameters
+from nacre.net.parameters import load_parameters
 from nacre.snapshots.snapshot import Snapshot
 from nacre.solver import Training
 from nacre_data import HDF5Store, MemoryDataLayer

@@ -12,7 +12,7 @@ from .options import net_argument, net_options, phase_option, read_net
 if TYPE_CHECKING:
     from ..config import NetFile
     from ..method import Span
-    from ..net import Net
+    from ..net.net import Net
 
 
 @click.command()
@@ -25,7 +25,7 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     Shows for each layer the kernel or the layer's own state that was chosen, what lost or declined and why, and every
     copy between memories that the net needs.
     """
-    from ..show import first_line
+    from ..net.summary import first_line
     from .inputs import fed
     from .screen import print_json
 

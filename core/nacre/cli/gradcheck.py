@@ -11,7 +11,7 @@ import click
 from .options import net_argument, net_options, read_net
 
 if TYPE_CHECKING:
-    from ..net import Net
+    from ..net.net import Net
 
 
 EPSILONS = (1e-5, 1e-6, 3e-7)  # the smaller, the fewer kinks and the fewer digits

@@ -81,7 +81,7 @@ def fed(file: NetFile, phase: str) -> NetFile:
     Raises:
         DataError: nothing tells their shape.
     """
-    from ..predict import layers_for, wanted
+    from ..net.predict import layers_for, wanted
 
     if phase != "predict" or any(layer.is_source and phase not in layer.exclude for layer in file.layers):
         return file

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..config import NetFile
-    from ..net import Net
-    from ..predict import Wanted
+    from ..net.net import Net
+    from ..net.predict import Wanted
     from ..protocols.records import OutputWriter
     from ..snapshots.snapshot import Snapshot
 
@@ -77,7 +77,7 @@ def command(
     digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with percents if the
     first blob holds probabilities.
     """
-    from ..predict import wanted
+    from ..net.predict import wanted
     from .inputs import known_shape, read_inputs, whole_records
     from .outputs import best, check_classes, print_best, read_classes
     from .screen import print_json
@@ -145,8 +145,8 @@ def run_predict(
         DataError: the parameters are of other shapes than records of this shape make them.
         SnapshotError: the snapshot belongs to another net.
     """
-    from ..predict import layers_for, run
-    from ..resume import load_parameters
+    from ..net.parameters import load_parameters
+    from ..net.predict import layers_for, run
 
     (blob,) = want.needed
     layers = layers_for(want, {blob: records.shape[1:]}, batch_size or min(100, len(records)))

@@ -18,7 +18,7 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
     Nothing is trained, and no memory is taken for it, however large the net is.
     """
-    from ..show import HEAD, describe, head, rows, totals
+    from ..net.summary import HEAD, describe, head, rows, totals
     from .inputs import fed
     from .screen import print_json, print_table
 

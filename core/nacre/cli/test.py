@@ -57,7 +57,7 @@ def run_test(file: NetFile, saved: Snapshot, phase: str, backend: str | None) ->
         SnapshotError: the snapshot belongs to another net.
         DataError: the net has no source in this phase.
     """
-    from ..resume import load_parameters
+    from ..net.parameters import load_parameters
     from .screen import warn
 
     with file.net(phase, backend=backend, initialise=False) as made:

@@ -15,7 +15,7 @@ from .options import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..net import Net
+    from ..net.net import Net
 
 
 WARM_UP = 3

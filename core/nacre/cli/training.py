@@ -71,7 +71,7 @@ def train(
     callback that saves them; `reset_solver` lets the solver forget what it knew there. `weights` are for a training
     that begins anew.
     """
-    from ..show import first_line, not_enabled
+    from ..net.summary import first_line, not_enabled
 
     solver = file.solver()
     snapshot = resumed(file, solver, resume)

@@ -15,7 +15,7 @@ from ..random import Random
 from .arena import ALIGNMENT
 
 if TYPE_CHECKING:
-    from ..net import Net
+    from ..net.net import Net
 
 
 @dataclass

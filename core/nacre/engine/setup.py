@@ -19,7 +19,7 @@ from .ops import Op, Value, plain_space
 from .target import choose_kernel
 
 if TYPE_CHECKING:
-    from ..net import Net
+    from ..net.net import Net
 
 
 def set_up(net: Net, wanted: Sequence[bool]) -> list[Value]:

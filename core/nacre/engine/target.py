@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..discovery.kernels import Choice
 
 if TYPE_CHECKING:
-    from ..net import Net
+    from ..net.net import Net
 
 
 def choose_kernel(net: Net, thing: Any, inputs: Any) -> Choice:

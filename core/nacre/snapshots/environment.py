@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from ..net import Net
+    from ..net.net import Net
     from ..protocols.backend import Backend
 
 

@@ -14,7 +14,7 @@ from ..fields.tables import type_name
 from ..protocols.layer import is_identity
 
 if TYPE_CHECKING:
-    from ..net import Net
+    from ..net.net import Net
     from ..solver import Training
 
 

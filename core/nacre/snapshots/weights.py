@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, SnapshotError, nearest
+from ..net.parameters import names_of_parameters
 from ..protocols.parameter import fits
-from ..resume import names_of_parameters
 from .snapshot import PARAMETERS, below
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..net import Net
+    from ..net.net import Net
 
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -11,7 +11,7 @@ from ..errors import ConfigError
 from ..protocols.layer import is_output
 
 if TYPE_CHECKING:
-    from ..net import Net
+    from ..net.net import Net
 
 
 ENTRIES = 200

@@ -14,9 +14,9 @@ from ..discovery.kernels import Choice
 from ..discovery.offers import Offer, Provenance, make_offer
 from ..discovery.registry import registry
 from ..errors import ContractError, PluginError
-from ..feed import InputLayer
 from ..fields.types import Names
-from ..net import Net
+from ..net.input import InputLayer
+from ..net.net import Net
 from ..protocols.backend import Backend, HostMemory, Own, Step, open_backend
 from ..protocols.layer import Layer, layer_type, tops_of
 from ..protocols.state import LayerState

@@ -11,7 +11,7 @@ from ..fields.component import Component
 
 if TYPE_CHECKING:
     from ..engine.parameters import Slot
-    from ..net import Net
+    from ..net.net import Net
     from ..solver import Solver
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nacre import hookimpl, lazy
 
 if TYPE_CHECKING:
-    from nacre.feed import InputLayer as InputLayer
+    from nacre.net.input import InputLayer as InputLayer
 
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
     from .csv_table import CsvReader as CsvReader
@@ -34,7 +34,7 @@ LAYERS = {
     "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
     "HDF5Output": "nacre_data.hdf5_output:HDF5OutputLayer",
-    "Input": "nacre.feed:InputLayer",
+    "Input": "nacre.net.input:InputLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
     "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",
     "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from nacre import Callback, CallbackState, Training, non_negative
-from nacre.not_finite import first_bad_history, first_bad_parameter
+from nacre.net.finite import first_bad_history, first_bad_parameter
 
 
 class FiniteCheck(Callback):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .fields.tables import type_name
-from .protocols.layer import is_identity
-from .text import _some, align, size
+from ..fields.tables import type_name
+from ..protocols.layer import is_identity
+from ..text import _some, align, size
 
 if TYPE_CHECKING:
-    from .discovery.kernels import Choice
-    from .engine.ops import Op
-    from .engine.parameters import Slot
+    from ..discovery.kernels import Choice
+    from ..engine.ops import Op
+    from ..engine.parameters import Slot
+    from ..protocols.graph import Node
     from .net import Net
-    from .protocols.graph import Node
 
 
 HEAD = ("layer", "type", "tops", "parameters", "kernel")

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from .errors import DataError
-from .feed import InputLayer
-from .graph.wiring import ancestors, sort
-from .protocols.graph import Graph
-from .protocols.layer import Layer, bottoms_of
+from ..errors import DataError
+from ..graph.wiring import ancestors, sort
+from ..protocols.graph import Graph
+from ..protocols.layer import Layer, bottoms_of
+from .input import InputLayer
 
 if TYPE_CHECKING:
     import numpy as np

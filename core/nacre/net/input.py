@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from .fields.checks import at_least, one_of, positive
-from .fields.types import Names, Shape, default
-from .protocols.layer import Layer
-from .protocols.state import SourceState
+from ..fields.checks import at_least, one_of, positive
+from ..fields.types import Names, Shape, default
+from ..protocols.layer import Layer
+from ..protocols.state import SourceState
 
 TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .engine.ops import Op, Value, plain_space
-from .engine.parameters import Slot
-from .protocols.array import Array
+from ..engine.ops import Op, Value, plain_space
+from ..engine.parameters import Slot
+from ..protocols.array import Array
 
 if TYPE_CHECKING:
-    from .method import Span
+    from ..method import Span
     from .net import Net
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
-from .errors import NacreError
+from ..errors import NacreError
 
 P = ParamSpec("P")
 

@@ -12,33 +12,33 @@ from functools import cached_property, partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
-from .discovery.settings import held_settings, settings
-from .engine.memory import settle
-from .engine.ops import HOST, Op, Value, plain_space
-from .engine.parameters import Slot, names_of, place_parameters
-from .engine.schedule import Schedule, compile_steps
-from .engine.setup import set_up
-from .errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
-from .feed import InputLayer, InputState
-from .fields.outputs import check_places
-from .fields.whole import misfit, number_text
-from .graph.gradients import check_bp_topology, wanted_gradients
-from .graph.wiring import Wiring, sort, wire
-from .net.parameters import ParameterHandle, Parameters
-from .not_finite import bad_records
-from .protocols.array import Array
-from .protocols.backend import Backend, HostMemory, Step, open_backend
-from .protocols.graph import Graph
-from .protocols.layer import PHASES, Layer, check_outputs
-from .protocols.parameter import Parameter, fits
-from .protocols.state import SourceState
-from .protocols.view import Scalars, View
+from ..discovery.settings import held_settings, settings
+from ..engine.memory import settle
+from ..engine.ops import HOST, Op, Value, plain_space
+from ..engine.parameters import Slot, names_of, place_parameters
+from ..engine.schedule import Schedule, compile_steps
+from ..engine.setup import set_up
+from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
+from ..fields.outputs import check_places
+from ..fields.whole import misfit, number_text
+from ..graph.gradients import check_bp_topology, wanted_gradients
+from ..graph.wiring import Wiring, sort, wire
+from ..protocols.array import Array
+from ..protocols.backend import Backend, HostMemory, Step, open_backend
+from ..protocols.graph import Graph
+from ..protocols.layer import PHASES, Layer, check_outputs
+from ..protocols.parameter import Parameter, fits
+from ..protocols.state import SourceState
+from ..protocols.view import Scalars, View
+from .finite import bad_records
+from .input import InputLayer, InputState
+from .parameters import ParameterHandle, Parameters
 from .turns import Turns, in_turn
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .snapshots.weights import Loaded, Paths
+    from ..snapshots.weights import Loaded, Paths
 
 
 def _checked_layers(name: str, layers: Any) -> tuple[Layer, ...]:
@@ -671,7 +671,7 @@ class Net:
         Raises:
             SnapshotError: nothing fits, or with `strict` not all; the net is as it was then. Or a file cannot be read.
         """
-        from .snapshots.weights import load_weights
+        from ..snapshots.weights import load_weights
 
         self._need_memory()
         return load_weights(self, path, strict=strict, rename=rename)
@@ -760,13 +760,13 @@ class Net:
         self.shutdown()
 
     def __str__(self) -> str:
-        from .show import text
+        from .summary import text
 
         return text(self)
 
     def _repr_svg_(self) -> str:
         """Give the drawing that notebooks show."""
-        from .drawing import svg
+        from ..drawing import svg
 
         return svg(self)
 
