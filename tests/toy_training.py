@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from nacre import InputLayer, Layer, LayerState, Names, Net, Parameter, Regularizer, Shape, default
-from nacre.solver import Training
+from nacre.training.training import Training
 from nacre_data import MemoryDataLayer
 from nacre_layers import (
     L2,

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .callback import Callback as Callback
-    from .callback import CallbackState as CallbackState
     from .discovery.lazy import lazy as lazy
     from .discovery.registry import register as register
     from .discovery.registry import register_kernel as register_kernel
@@ -49,11 +47,6 @@ if TYPE_CHECKING:
     from .fields.types import default as default
     from .fields.types import spread as spread
     from .hooks import hookimpl as hookimpl
-    from .method import Algorithm as Algorithm
-    from .method import LrPolicy as LrPolicy
-    from .method import Method as Method
-    from .method import MethodState as MethodState
-    from .method import MomentumPolicy as MomentumPolicy
     from .net.input import InputLayer as InputLayer
     from .net.net import Net as Net
     from .protocols.array import Array as Array
@@ -76,11 +69,17 @@ if TYPE_CHECKING:
     from .protocols.state import LayerState as LayerState
     from .protocols.state import SourceState as SourceState
     from .protocols.view import View as View
-    from .solver import Solver as Solver
-    from .solver import Training as Training
+    from .training.algorithm import Algorithm as Algorithm
+    from .training.callback import Callback as Callback
+    from .training.callback import CallbackState as CallbackState
+    from .training.method import Method as Method
+    from .training.method import MethodState as MethodState
+    from .training.policies import LrPolicy as LrPolicy
+    from .training.policies import MomentumPolicy as MomentumPolicy
+    from .training.solver import Solver as Solver
+    from .training.training import Training as Training
 
 _PLACES = {
-    "callback": "Callback CallbackState",
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
@@ -89,7 +88,6 @@ _PLACES = {
     "fields.component": "Component",
     "fields.types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
     "hooks": "hookimpl",
-    "method": "Algorithm LrPolicy Method MethodState MomentumPolicy",
     "net.input": "InputLayer",
     "net.net": "Net",
     "protocols.array": "Array",
@@ -101,7 +99,12 @@ _PLACES = {
     "protocols.records": "OutputWriter RecordReader",
     "protocols.state": "LayerState SourceState",
     "protocols.view": "View",
-    "solver": "Solver Training",
+    "training.algorithm": "Algorithm",
+    "training.callback": "Callback CallbackState",
+    "training.method": "Method MethodState",
+    "training.policies": "LrPolicy MomentumPolicy",
+    "training.solver": "Solver",
+    "training.training": "Training",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedDunderAll] - from the table above

@@ -26,10 +26,10 @@ from .files.toml import read_toml, toml_text
 from .overrides import apply_override, layer_name
 
 if TYPE_CHECKING:
-    from .callback import Callback
     from .net.net import Net
     from .protocols.layer import Layer
-    from .solver import Solver
+    from .training.callback import Callback
+    from .training.solver import Solver
 
 
 Table = dict[str, Any]
@@ -306,7 +306,7 @@ def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
 
 
 def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
-    from .solver import Solver
+    from .training.solver import Solver
 
     complaints = Complaints(str(path))
     own = {known.name for known in Solver.fields()} - {"method", "callbacks"}

@@ -18,7 +18,7 @@ import numpy as np
 
 from nacre import Layer, Net, Solver
 from nacre.config import load
-from nacre.solver import Training
+from nacre.training.training import Training
 from nacre_data import MemoryDataLayer, RandomShift, Scale
 from nacre_solvers import Snapshot, Step
 

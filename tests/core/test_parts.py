@@ -11,7 +11,8 @@ from nacre import Neuron, Regularizer, register, register_kernel
 from nacre.discovery.registry import Registry
 from nacre.protocols.components import ComponentKernel
 from nacre.snapshots.provenance import origins_of, part_differences, parts_of, remedies
-from nacre.solver import Solver, Training
+from nacre.training.solver import Solver
+from nacre.training.training import Training
 from nacre_layers import L1, InnerProductLayer
 from nacre_solvers import SGD, Snapshot, TrainingSummary
 from toy_training import pulled_net, toy_net

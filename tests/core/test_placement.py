@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nacre import Layer, Net, Solver
-from nacre.method import Span
+from nacre.training.spans import Span
 from nacre_layers import BatchNormLayer, InnerProductLayer
 from nacre_solvers import SGD
 from small_layers import PlainBackend, SquareLossLayer, data, fill

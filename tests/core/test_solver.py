@@ -31,12 +31,12 @@ from nacre import (
     Solver,
     TopologyError,
 )
-from nacre.callback import Score
 from nacre.errors import DataError, NacreError
 from nacre.fields.types import Paths, default
 from nacre.net.parameters import load_parameters
 from nacre.snapshots.snapshot import Snapshot
-from nacre.solver import Training
+from nacre.training.callback import Score
+from nacre.training.training import Training
 from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers import (
     L1,

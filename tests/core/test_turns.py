@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from nacre import Callback, CallbackState, Layer, NacreError, Names, Net, Solver
-from nacre.solver import Training
+from nacre.training.training import Training
 from nacre_data import MemoryDataLayer
 from nacre_layers import (
     BatchNormLayer,

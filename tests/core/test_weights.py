@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, DataError, InputLayer, Net, SnapshotError, Solver
-from nacre.resume import make_snapshot
 from nacre.snapshots.folder import open_store
+from nacre.training.checkpoint import make_snapshot
 from nacre_layers import BatchNormLayer, InnerProductLayer, PReLULayer, SoftmaxLossLayer
 from nacre_solvers import Snapshot
 

@@ -8,7 +8,7 @@ import pytest
 
 from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver
 from nacre.snapshots.snapshot import Snapshot as Saved
-from nacre.solver import Training
+from nacre.training.training import Training
 from nacre_data import HDF5Store
 from nacre_layers import SquareLossLayer
 from nacre_solvers import (

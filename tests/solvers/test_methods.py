@@ -15,7 +15,7 @@ from fake_backends import ForeignBackend
 from nacre import ConfigError, InputLayer, Method, Net, SnapshotError, Solver
 from nacre.discovery.registry import Registry
 from nacre.snapshots.snapshot import Snapshot
-from nacre.solver import Training
+from nacre.training.training import Training
 from nacre_data import HDF5Store
 from nacre_layers import L1
 from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp, StagedMomentum, Step

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nacre
 from nacre import ConfigError, LrPolicy, Solver
-from nacre.method import LrState
+from nacre.training.policies import LrState
 from nacre_solvers import (
     SGD,
     Cosine,

@@ -11,8 +11,8 @@ from .options import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
     from ..config import NetFile
-    from ..method import Span
     from ..net.net import Net
+    from ..training.spans import Span
 
 
 @click.command()
@@ -89,8 +89,8 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
 
 def _spans(net: Net) -> list[Span]:
     """Give what a training would update, as far as a net without memory tells it: shapes, types and rates."""
-    from ..method import Span
     from ..protocols.blob import Blob
+    from ..training.spans import Span
 
     spans: list[Span] = []
     for slot in net.slots:

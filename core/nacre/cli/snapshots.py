@@ -11,10 +11,10 @@ from .options import read_net
 from .screen import warn
 
 if TYPE_CHECKING:
-    from ..callback import Callback
     from ..config import NetFile
     from ..snapshots.snapshot import Snapshot
-    from ..solver import Solver
+    from ..training.callback import Callback
+    from ..training.solver import Solver
 
 
 def read_trained(
@@ -72,13 +72,13 @@ def advised(net: Path, sets: Sequence[str], resume: str | Path) -> Generator[Non
 
 
 def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
-    from ..callback import Callback
     from ..errors import NacreError
     from ..fields.component import make_component
     from ..files.toml import read_toml
     from ..overrides import apply_override
     from ..snapshots.folder import load_snapshot
     from ..snapshots.provenance import remedies
+    from ..training.callback import Callback
 
     places: list[tuple[str, str]] = []
     with suppress(NacreError):  # the net file may be in any state: what cannot be told is left out

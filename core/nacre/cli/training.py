@@ -20,7 +20,7 @@ from .streams import work_matters_more
 if TYPE_CHECKING:
     from ..config import NetFile
     from ..discovery.kernels import Choice
-    from ..solver import Training
+    from ..training.training import Training
 
 
 EXIT_CODES = {"SIGHUP": 129, "SIGINT": 130, "SIGTERM": 143}

@@ -10,7 +10,7 @@ from ..engine.parameters import Slot
 from ..protocols.array import Array
 
 if TYPE_CHECKING:
-    from ..method import Span
+    from ..training.spans import Span
     from .net import Net
 
 

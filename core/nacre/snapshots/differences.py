@@ -15,7 +15,7 @@ from .environment import environment_of, flat_environment
 from .provenance import part_differences, parts_of
 
 if TYPE_CHECKING:
-    from ..solver import Training
+    from ..training.training import Training
 
 
 FREE = ("callbacks", "max_iter", "check_finite")

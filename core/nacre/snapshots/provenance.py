@@ -15,7 +15,7 @@ from ..protocols.layer import is_identity
 
 if TYPE_CHECKING:
     from ..net.net import Net
-    from ..solver import Training
+    from ..training.training import Training
 
 
 Part = dict[str, str]

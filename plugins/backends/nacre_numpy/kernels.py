@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nacre import Array, LayerState, MethodState, Neuron, Own
-from nacre.method import Span
+from nacre.training.spans import Span
 from nacre_layers.convolution import ConvolutionLayer, declare
 from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not_plain
 from nacre_layers.neurons import ReLU, is_relu

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nacre import Array, ComponentKernel, MethodState
-from nacre.method import Span
+from nacre.training.spans import Span
 
 from .native import DECAY, MISSING, UPDATE, helper
 from .record import Record, recorder

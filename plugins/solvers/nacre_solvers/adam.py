@@ -7,7 +7,7 @@ from math import sqrt
 from typing import Annotated, Any, ClassVar
 
 from nacre import Array, Method, MethodState, fraction, one_of, positive
-from nacre.method import Span
+from nacre.training.spans import Span
 
 from .elementwise import ElementwiseState
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from nacre import Array, Method, MethodState, fraction, positive
-from nacre.method import Span
+from nacre.training.spans import Span
 
 from .elementwise import ElementwiseState, Rooted
 

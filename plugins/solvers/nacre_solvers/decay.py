@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Annotated, Any
 
 from nacre import LrPolicy, Training, fraction, non_negative
-from nacre.method import LrState
 from nacre.snapshots.snapshot import Snapshot
+from nacre.training.policies import LrState
 
 from .statistic import HIGHER, PHASE, STATISTIC, Judge, direction_complaints
 

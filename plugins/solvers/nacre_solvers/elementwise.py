@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from nacre import Array, Method, MethodState, one_of, positive
-from nacre.method import Span
+from nacre.training.spans import Span
 
 CHUNK = 1 << 15
 """Numbers worked on at a time in the machine's own memory: parameters, gradients and histories stay in its cache."""

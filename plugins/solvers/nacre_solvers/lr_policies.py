@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from nacre import Converted, LrPolicy, Training, finite, fraction, non_negative, positive
 from nacre.fields.types import wholes
-from nacre.method import LrState
+from nacre.training.policies import LrState
 
 from .stages import InnerStates, LrStages, StagedState
 

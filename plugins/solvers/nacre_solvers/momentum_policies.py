@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from nacre import MomentumPolicy, Training, fraction, non_negative, positive
-from nacre.method import MomentumState
+from nacre.training.policies import MomentumState
 
 from .stages import MomentumStages, StagedState
 

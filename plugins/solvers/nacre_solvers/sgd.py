@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nacre import Array, Method, MethodState
-from nacre.method import Span
+from nacre.training.spans import Span
 
 from .elementwise import ElementwiseState
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from nacre import Callback, CallbackState, ConfigError, NacreError, Net, SourceState, TopologyError, Training
-from nacre.callback import Score
+from nacre.training.callback import Score
 
 from .statistic import HIGHER, PHASE, STATISTIC, check_statistic, direction_complaints, read_statistic
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from .fields.checks import non_negative
-from .fields.component import Component, make_component
-from .fields.types import Converted
+from ..fields.checks import non_negative
+from ..fields.component import Component, make_component
+from ..fields.types import Converted
 
 if TYPE_CHECKING:
-    from .solver import Training
+    from .training import Training
 
 
 class Callback(Component, kind="callback"):

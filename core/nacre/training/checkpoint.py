@@ -6,21 +6,21 @@ from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import NacreError, SnapshotError
-from .fields.tables import table_of
-from .net.parameters import _check_parameters, _resolve, load_parameters, names_of_parameters
-from .protocols.array import Array
-from .protocols.parameter import fits
-from .snapshots.differences import bit_differences, field_differences
-from .snapshots.environment import environment_of
-from .snapshots.provenance import origins_of, parts_of
-from .snapshots.snapshot import HISTORY, MEMORY, PARAMETERS, below
+from ..errors import NacreError, SnapshotError
+from ..fields.tables import table_of
+from ..net.parameters import _check_parameters, _resolve, load_parameters, names_of_parameters
+from ..protocols.array import Array
+from ..protocols.parameter import fits
+from ..snapshots.differences import bit_differences, field_differences
+from ..snapshots.environment import environment_of
+from ..snapshots.provenance import origins_of, parts_of
+from ..snapshots.snapshot import HISTORY, MEMORY, PARAMETERS, below
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .snapshots.snapshot import Snapshot
-    from .solver import Training
+    from ..snapshots.snapshot import Snapshot
+    from .training import Training
 
 
 def make_snapshot(training: Training) -> Snapshot:
@@ -31,7 +31,7 @@ def make_snapshot(training: Training) -> Snapshot:
     """
     import numpy as np
 
-    from .snapshots.snapshot import Snapshot
+    from ..snapshots.snapshot import Snapshot
 
     net = training.net
     arrays: dict[str, Any] = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}

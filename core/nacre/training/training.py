@@ -2,129 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
 
-from .callback import Callbacks, CallbackState, Score
-from .engine.target import choose_kernel
-from .errors import ConfigError, DataError, NacreError, NotFiniteError
-from .fields.checks import non_negative, positive
-from .fields.configured import Configured
-from .fields.outputs import check_places
-from .fields.types import default
-from .method import Algorithm, LrPolicy, Method, MethodState, MomentumPolicy, make_spans
-from .net.finite import first_bad_blob, first_bad_parameter
-from .net.turns import in_turn
-from .protocols.backend import open_backend
-from .resume import make_snapshot, restore
-from .training.penalties import component_choices
-from .updates import batch_and_update_steps
+from ..engine.target import choose_kernel
+from ..errors import ConfigError, DataError, NacreError, NotFiniteError
+from ..fields.outputs import check_places
+from ..net.finite import first_bad_blob, first_bad_parameter
+from ..net.turns import in_turn
+from ..protocols.backend import open_backend
+from .callback import CallbackState, Score
+from .checkpoint import make_snapshot, restore
+from .gradients import batch_and_update_steps
+from .method import MethodState
+from .penalties import component_choices
+from .signals import _signals
+from .spans import make_spans
 
 if TYPE_CHECKING:
-    from .net.net import Net
-    from .snapshots.snapshot import Snapshot
+    from ..net.net import Net
+    from ..snapshots.snapshot import Snapshot
+    from .solver import Solver
 
 
 Report = Callable[[str, dict[str, Any]], None]
 """Told of each event: its name, and what there is to say. The names are start, step, summary, validation, snapshot,
 warning and end."""
-
-
-class Solver(Configured):
-    """Trains a net: method, policies, regularisation, constraints, callbacks, and the algorithm of a batch.
-
-    `Solver(SGD(), max_iter=1000, lr_policy=0.01, momentum_policy=0.9).solve(net)`.
-
-    An iteration is one update: the gradients of `n_accumulate` batches, and of these their mean, as of one larger batch
-    whose loss is a mean; every number of it clipped to `clip_value`; all of it multiplied by clip_norm / norm where its
-    norm is above `clip_norm` (Caffe, which clips before it divides by the number of batches; PyTorch divides by
-    norm + 1e-6); regularisation; the update; constraints.
-    """
-
-    method: Annotated[Method, "the rule that updates parameters"]
-    algorithm: Annotated[Algorithm, "how a batch is trained"] = default("BP")
-    max_iter: Annotated[int, positive, "iterations to train"] = 1000
-    lr_policy: Annotated[LrPolicy, "learning rate of an iteration"] = default(0.01)
-    momentum_policy: Annotated[MomentumPolicy, "momentum of an iteration"] = default(0.0)
-    regu_coef: Annotated[float, non_negative, "multiplies every regulariser's own coefficient"] = 0.0
-    n_accumulate: Annotated[int, positive, "batches of an iteration: one update, by their mean gradient"] = 1
-    clip_value: Annotated[float, non_negative, "largest number that a gradient may hold, up or down; 0 any"] = 0.0
-    clip_norm: Annotated[float, non_negative, "largest L2 norm that all gradients may have together; 0 any"] = 0.0
-    callbacks: Annotated[Callbacks, "what is done between iterations"] = default(())
-    check_finite: Annotated[bool, "stop where a loss, a gradient, a parameter or a buffer is not finite"] = True
-
-    def __init__(self, method: Method | str, **fields: Any) -> None:
-        cast("Any", super()).__init__(method=method, **fields)
-
-    def complaints(self) -> Iterator[str]:
-        if not self.method.has_momentum and "momentum_policy" in self.given():
-            method = type(self.method).__name__
-            yield f"momentum_policy={self.momentum_policy!r}, but {method} has no momentum that a policy could give"
-
-        folders = [os.path.realpath(place[0]) for one in self.callbacks if (place := one.snapshots())]
-        if twice := next((one for one in folders if folders.count(one) > 1), ""):
-            yield f"callbacks: two of them save snapshots in one folder, {twice}; give each a folder of its own"
-
-    def start(self, net: Net, reports: Sequence[Report] = ()) -> Training:
-        """Make a training of `net`: `run` runs it to the end, `step` one iteration. To be shut down (`with` does it).
-
-        Raises:
-            TopologyError: back-propagation cannot go through the net.
-            SnapshotError: another training saves its snapshots in the same folder.
-        """
-        from .net.net import Net
-
-        if not isinstance(net, Net):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"net={net!r}, but a solver trains a Net")
-        return Training(self, net, reports)
-
-    def solve(
-        self,
-        net: Net,
-        *,
-        resume: Snapshot | str | os.PathLike[str] | None = None,
-        reset_solver: bool = False,
-        reports: Sequence[Report] = (),
-    ) -> Training:
-        """Train a net to the end, or until SIGINT, SIGTERM or SIGHUP; give the training, whose fields tell how it went.
-
-        A signal lets the iteration and the callbacks finish, and then gives a warning where nobody listens to reports.
-        For `resume`, a snapshot or its file, or a folder for the newest in it, and `reset_solver` see
-        `Training.restore`. What the backend had decided is followed only by a net made with
-        `plan=snapshot.state["plan"]`.
-
-        Raises:
-            TopologyError: back-propagation cannot go through the net.
-            DataError: an `Input` blob has not been written.
-            NotFiniteError: a loss, a gradient or a parameter is not finite.
-            SnapshotError: `resume` belongs to another net or solver, or another training uses the snapshot folder.
-        """
-        from .snapshots.folder import load_snapshot
-        from .snapshots.snapshot import Snapshot
-
-        if resume is None and reset_solver:
-            raise ConfigError("reset_solver=True is for a training that is taken up", "give resume, or leave it out")
-        if isinstance(resume, str | os.PathLike):
-            store = next((place[1] for one in self.callbacks if (place := one.snapshots())), "")
-            resume = load_snapshot(os.fspath(resume), store)
-        if not isinstance(resume, Snapshot | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"resume={resume!r}, but it must be a snapshot, or the path of one")
-        with self.start(net, reports) as training:
-            if resume is not None:
-                training.restore(resume, reset_solver=reset_solver)
-            training.run()
-        if training.interrupted and not reports:  # else whoever listens was told
-            saved = f"; the snapshot is {training.snapshot_path}" if training.snapshot_path else ""
-            warnings.warn(
-                f"{training.stopped} ended the training after {training.iteration} iterations{saved}", stacklevel=2
-            )
-        return training
 
 
 class Training:
@@ -434,35 +340,3 @@ class Training:
             self.restore(snapshot)
             self.resumed_from, self._taken = begun, self.iteration
             self.net.reset_statistics()
-
-
-@contextmanager
-def _signals(training: Training) -> Generator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP end a training after its iteration; a second one ends what is being done at once.
-
-    SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so its second does not,
-    and where it is ignored (nohup) it stays so.
-    """
-
-    def stop(number: int, _: object) -> None:
-        if training.interrupted and number == hang_up:
-            return
-        if training.interrupted:
-            raise KeyboardInterrupt
-        training.interrupted = True
-        training.stopped = signal.Signals(number).name
-
-    hang_up: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
-        numbers.append(signal.Signals(hang_up))
-    before: dict[int, Any] = {}
-    try:
-        if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
-            for number in numbers:
-                before[number] = signal.signal(number, stop)
-        yield
-    finally:
-        for number, handler in before.items():
-            # None: a handler that was not set from Python, and cannot be set again by it
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

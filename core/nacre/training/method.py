@@ -1,0 +1,75 @@
+"""What an iteration is made of: the algorithm of a batch, the method that updates parameters, and their policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..fields.component import Component
+from ..protocols.array import Array
+
+if TYPE_CHECKING:
+    from ..protocols.view import View
+    from .spans import Span
+
+
+class Method(Component, kind="solver"):
+    """A rule that updates parameters: SGD, Adam, ...
+
+    On the class: `has_momentum = False` says that it has no use for a momentum policy; `decoupled = True` that a
+    regulariser moves the parameters themselves, by the learning rate, and leaves their gradients alone.
+    """
+
+    has_momentum: ClassVar[bool] = True
+    decoupled: ClassVar[bool] = False
+
+    def setup(self, backend: View, spans: Sequence[Span]) -> MethodState:
+        """Make the state of this method for the spans of a net."""
+        raise NotImplementedError
+
+
+class MethodState:
+    """A method at work. A kernel for ("solver/SGD", backend) is made in the same way: `Kernel(method, backend, spans)`.
+
+    `histories` names the arrays that the method keeps, one of each span's size for each span; they are saved by
+    parameter. The rate of the iteration is `backend.scalars["rate"]`, its momentum `backend.scalars["momentum"]`.
+    """
+
+    dtypes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, method: Any, backend: View, spans: Sequence[Span]) -> None:
+        self.method = method
+        self.backend = backend
+        self.spans = list(spans)
+        self.histories: dict[str, list[Array]] = {}
+
+    @classmethod
+    def supports(cls, method: Any, spans: Sequence[Span]) -> str | None:
+        """Give None, or the reason why this kernel does not serve `method`."""
+        return None
+
+    def history(self, name: str) -> list[Array]:
+        """Make the arrays of a history, filled with zeros."""
+        self.histories[name] = [self.backend.empty(span.value.shape) for span in self.spans]
+        return self.histories[name]
+
+    def advance(self) -> None:
+        """Write into `backend.scalars` what differs in the next update beside rate and momentum: called before it."""
+
+    def update(self) -> None:
+        """Change the values of all spans by their gradients."""
+        raise NotImplementedError
+
+    def product(self) -> float:
+        """Give the product of all values and gradients after an update: not finite if any number of the two is not.
+
+        A kernel that has them in cache gives it for nothing.
+        """
+        return sum(float(self.backend.xp.dot(span.value, span.gradient)) for span in self.spans)
+
+    def memory(self) -> Mapping[str, Any]:
+        """Give what must survive a restart beside the histories, as arrays, numbers and texts."""
+        return {}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave."""

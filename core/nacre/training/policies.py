@@ -1,0 +1,75 @@
+"""Policies: the learning rate and the momentum of each iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..fields.component import Component, make_component
+
+if TYPE_CHECKING:
+    from .training import Training
+
+
+class LrState(Protocol):
+    """A learning-rate policy at work in one training."""
+
+    def rate(self, iteration: int) -> float:
+        """Give the learning rate of an iteration, counted from 0."""
+        ...
+
+    def memory(self) -> Mapping[str, Any]:
+        """Give what must survive a restart, as arrays, numbers and texts."""
+        ...
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave."""
+        ...
+
+
+class LrPolicy(Component, kind="lr_policy"):
+    """Gives the learning rate of an iteration; a bare number is the policy `Fixed`."""
+
+    @classmethod
+    def from_number(cls, number: float) -> LrPolicy:
+        return make_component(LrPolicy, {"type": "Fixed", "base": number})
+
+    def start(self, training: Training) -> LrState:
+        """Make what gives the rates of one training: this policy itself, unless it has to remember something."""
+        return self
+
+    def rate(self, iteration: int) -> float:
+        """Give the learning rate of an iteration, counted from 0."""
+        raise NotImplementedError
+
+
+class MomentumState(Protocol):
+    """A momentum policy at work in one training."""
+
+    def momentum(self, iteration: int) -> float:
+        """Give the momentum of an iteration, counted from 0."""
+        ...
+
+    def memory(self) -> Mapping[str, Any]:
+        """Give what must survive a restart, as arrays, numbers and texts."""
+        ...
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave."""
+        ...
+
+
+class MomentumPolicy(Component, kind="momentum_policy"):
+    """Gives the momentum of an iteration; a bare number is the policy `Fixed`."""
+
+    @classmethod
+    def from_number(cls, number: float) -> MomentumPolicy:
+        return make_component(MomentumPolicy, {"type": "Fixed", "base": number})
+
+    def start(self, training: Training) -> MomentumState:
+        """Make what gives the momenta of one training: this policy itself, unless it has to remember something."""
+        return self
+
+    def momentum(self, iteration: int) -> float:
+        """Give the momentum of an iteration, counted from 0."""
+        raise NotImplementedError

@@ -1,0 +1,44 @@
+"""Signals end a training after its iteration."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .training import Training
+
+
+@contextmanager
+def _signals(training: Training) -> Generator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP end a training after its iteration; a second one ends what is being done at once.
+
+    SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so its second does not,
+    and where it is ignored (nohup) it stays so.
+    """
+
+    def stop(number: int, _: object) -> None:
+        if training.interrupted and number == hang_up:
+            return
+        if training.interrupted:
+            raise KeyboardInterrupt
+        training.interrupted = True
+        training.stopped = signal.Signals(number).name
+
+    hang_up: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
+        numbers.append(signal.Signals(hang_up))
+    before: dict[int, Any] = {}
+    try:
+        if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
+            for number in numbers:
+                before[number] = signal.signal(number, stop)
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: a handler that was not set from Python, and cannot be set again by it
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
