@@ -42,7 +42,7 @@ def load(name: str, *, dropout: bool = True) -> Any:
 
     Without `dropout`, no element is dropped: two frameworks draw different masks, and could not be compared.
     """
-    from nacre import config
+    from nacre.config import netfile as config
 
     file = config.load(EXAMPLES / NETS[name].file, NETS[name].overrides)
     biased = [f"layer.{layer.name}.bias_lr=1.0" for layer in file.layers if hasattr(layer, "bias_lr")]

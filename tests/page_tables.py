@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 import nacre
-from nacre import config
 from nacre.cli import app
+from nacre.config import netfile as config
 from nacre.protocols.layer import PHASES
 
 OBJECTS = {"net": nacre.Net, "layer": nacre.Layer, "solver": nacre.Solver, "training": nacre.Training}

@@ -15,10 +15,10 @@ import pytest
 from nacre import DataError, NacreError, Net
 from nacre.cli.inputs import read_inputs
 from nacre.config import NetFile, load
+from nacre.config.overrides import apply_override
 from nacre.discovery.settings import settings
 from nacre.errors import LONGEST, ConfigError, brief
 from nacre.files.toml import parse_toml
-from nacre.overrides import apply_override
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
 
 MIB = 1 << 20

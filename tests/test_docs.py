@@ -17,8 +17,9 @@ import pytest
 
 import caffe_catalogue
 import nacre
-from nacre import config, hooks
+from nacre import hooks
 from nacre.config import load
+from nacre.config import netfile as config
 from page_tables import accepts, code, fields_of, is_ours, offered, own_classes, rows, takes
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, InputLayer, Net, config
+from nacre import ConfigError, DataError, InputLayer, Net
+from nacre.config import netfile as config
 from nacre.random import Random
 from nacre_data import MemoryDataLayer, RandomShift, Scale, SubMean
 from nacre_layers import InnerProductLayer

@@ -95,7 +95,7 @@ def demo_folder() -> Path:
 
 def _places(net: Path) -> list[str]:
     """Give the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
-    from ..config import load
+    from ..config.netfile import load
     from ..discovery.registry import registry
 
     callbacks: list[dict[str, Any]] = load(net).table.get("callback", [])

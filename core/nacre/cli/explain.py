@@ -10,7 +10,7 @@ import click
 from .options import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
-    from ..config import NetFile
+    from ..config.netfile import NetFile
     from ..net.net import Net
     from ..training.spans import Span
 

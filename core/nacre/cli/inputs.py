@@ -15,7 +15,7 @@ from .screen import warn
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..config import NetFile
+    from ..config.netfile import NetFile
 
 
 NAMED = 5  # records that a warning names

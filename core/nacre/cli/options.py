@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from ..config import NetFile
+    from ..config.netfile import NetFile
     from ..discovery.offers import Offer
 
 
@@ -125,6 +125,6 @@ def read_net(
     net: Path, sets: tuple[str, ...], seed: int | None, writes: Mapping[str, tuple[str, ...]] | None = None
 ) -> NetFile:
     """Read a net file as the options say."""
-    from ..config import load
+    from ..config.netfile import load
 
     return load(net, [*sets, *([] if seed is None else [f"seed={seed}"])], **(writes or {}))

@@ -14,7 +14,7 @@ from .options import net_argument, net_options
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..config import NetFile
+    from ..config.netfile import NetFile
     from ..net.net import Net
     from ..net.predict import Wanted
     from ..protocols.records import OutputWriter

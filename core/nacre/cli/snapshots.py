@@ -11,7 +11,7 @@ from .options import read_net
 from .screen import warn
 
 if TYPE_CHECKING:
-    from ..config import NetFile
+    from ..config.netfile import NetFile
     from ..snapshots.snapshot import Snapshot
     from ..training.callback import Callback
     from ..training.solver import Solver
@@ -42,7 +42,7 @@ def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
     Raises:
         SnapshotError: it cannot be read.
     """
-    from ..config import pinned
+    from ..config.netfile import pinned
     from ..snapshots.folder import load_snapshot
 
     place = snapshot_place(file.solver().callbacks) if file is not None and file.has_solver else None
@@ -72,10 +72,10 @@ def advised(net: Path, sets: Sequence[str], resume: str | Path) -> Generator[Non
 
 
 def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
+    from ..config.overrides import apply_override
     from ..errors import NacreError
     from ..fields.component import make_component
     from ..files.toml import read_toml
-    from ..overrides import apply_override
     from ..snapshots.folder import load_snapshot
     from ..snapshots.provenance import remedies
     from ..training.callback import Callback

@@ -10,7 +10,7 @@ import click
 from .options import net_argument, net_options, write_options
 
 if TYPE_CHECKING:
-    from ..config import NetFile
+    from ..config.netfile import NetFile
     from ..snapshots.snapshot import Snapshot
 
 

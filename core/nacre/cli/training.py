@@ -18,7 +18,7 @@ from .snapshots import resumed
 from .streams import work_matters_more
 
 if TYPE_CHECKING:
-    from ..config import NetFile
+    from ..config.netfile import NetFile
     from ..discovery.kernels import Choice
     from ..training.training import Training
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from .errors import ConfigError, brief, nearest
-from .fields.types import Said
-from .files.toml import parse_toml
+from ..errors import ConfigError, brief, nearest
+from ..fields.types import Said
+from ..files.toml import parse_toml
 
 Table = dict[str, Any]
 

@@ -14,22 +14,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .config.tables import file_table, requirements
-from .discovery.pins import PIN, check_pins
-from .discovery.registry import registry
-from .discovery.requirements import parse_requirements
-from .discovery.settings import settings
-from .errors import ConfigError, brief, nearest
-from .fields.types import Permission, base_folder, permission
-from .files.table_check import KERNELS, Complaints, check_table
-from .files.toml import read_toml, toml_text
+from ..discovery.pins import PIN, check_pins
+from ..discovery.registry import registry
+from ..discovery.requirements import parse_requirements
+from ..discovery.settings import settings
+from ..errors import ConfigError, brief, nearest
+from ..fields.types import Permission, base_folder, permission
+from ..files.table_check import KERNELS, Complaints, check_table
+from ..files.toml import read_toml, toml_text
 from .overrides import apply_override, layer_name
+from .tables import file_table, requirements
 
 if TYPE_CHECKING:
-    from .net.net import Net
-    from .protocols.layer import Layer
-    from .training.callback import Callback
-    from .training.solver import Solver
+    from ..net.net import Net
+    from ..protocols.layer import Layer
+    from ..training.callback import Callback
+    from ..training.solver import Solver
 
 
 Table = dict[str, Any]
@@ -95,8 +95,8 @@ class NetFile:
         Raises:
             NacreError: as `Net` does.
         """
-        from .net.net import Net
-        from .protocols.backend import Backend, open_backend
+        from ..net.net import Net
+        from ..protocols.backend import Backend, open_backend
 
         backend = options.pop("backend", None)
         chosen: dict[str, Any] = {key: self.table[key] for key in _NET_OPTIONS if key in self.table}
@@ -108,7 +108,7 @@ class NetFile:
 
     def without_outputs(self) -> NetFile:
         """Give this file without the layers that only write somewhere, for who looks at a net without running it."""
-        from .protocols.layer import is_output
+        from ..protocols.layer import is_output
 
         return replace(self, layers=tuple(layer for layer in self.layers if not is_output(layer)))
 
@@ -306,7 +306,7 @@ def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
 
 
 def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
-    from .training.solver import Solver
+    from ..training.solver import Solver
 
     complaints = Complaints(str(path))
     own = {known.name for known in Solver.fields()} - {"method", "callbacks"}
