@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nacre
-from nacre.cli.layers import describe_fields, types_of, written
+from nacre.cli.commands.layers import describe_fields, types_of, written
 from nacre.protocols.layer import TRAITS
 
 HEAD = """# Reference

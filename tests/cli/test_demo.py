@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre import Callback, registry
-from nacre.cli.demo import _places
+from nacre.cli.commands.demo import _places
 
 from .conftest import NET, full_disk, run
 

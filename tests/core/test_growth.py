@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import InputLayer, Layer, Net, Solver
-from nacre.cli.explain import explain
+from nacre.cli.commands.explain import explain
 from nacre.config import dumps, load
 from nacre.drawing import dot, svg
 from nacre.engine.arena import lay_out, most_at_once, sharers

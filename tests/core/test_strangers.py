@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import nacre
 from nacre import HostMemory, LayerState, Neuron
-from nacre.cli.backends import backends
-from nacre.cli.explain import explain
+from nacre.cli.commands.backends import backends
+from nacre.cli.commands.explain import explain
 from nacre.config import dumps, load
 from nacre.discovery.offers import Plugin, Provenance, make_offer
 from nacre.discovery.registry import Registry

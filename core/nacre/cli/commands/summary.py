@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import net_argument, net_options, phase_option, read_net
+from ..options import net_argument, net_options, phase_option, read_net
 
 
 @click.command()
@@ -18,9 +18,9 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
     Nothing is trained, and no memory is taken for it, however large the net is.
     """
-    from ..net.summary import HEAD, describe, head, rows, totals
-    from .inputs import fed
-    from .screen import print_json, print_table
+    from ...net.summary import HEAD, describe, head, rows, totals
+    from ..inputs import fed
+    from ..screen import print_json, print_table
 
     made = fed(read_net(net, sets, seed), phase).net(phase, backend=backend, allocate=False, fallback="warn")
     described = describe(made)

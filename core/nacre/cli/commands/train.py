@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import net_argument, net_options, read_net, write_options
+from ..options import net_argument, net_options, read_net, write_options
 
 
 @click.command()
@@ -59,10 +59,10 @@ def command(
     Ctrl-C finishes the iteration and saves it; `--resume auto` then goes on as if nothing had happened. With --json the
     last line is {iterations, seconds, images_per_second, loss, statistics, snapshot}.
     """
-    from ..errors import ConfigError
-    from .screen import print_json
-    from .snapshots import advised
-    from .training import Weights, exit_code, print_end, result, train
+    from ...errors import ConfigError
+    from ..screen import print_json
+    from ..snapshots import advised
+    from ..training import Weights, exit_code, print_end, result, train
 
     if reset_solver and not resume:
         raise ConfigError("--reset-solver is for a training that is taken up, which needs --resume")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import net_argument, net_options, phase_option, read_net
+from ..options import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
-    from ..config.netfile import NetFile
-    from ..net.net import Net
-    from ..training.spans import Span
+    from ...config.netfile import NetFile
+    from ...net.net import Net
+    from ...training.spans import Span
 
 
 @click.command()
@@ -25,9 +25,9 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     Shows for each layer the kernel or the layer's own state that was chosen, what lost or declined and why, and every
     copy between memories that the net needs.
     """
-    from ..net.summary import first_line
-    from .inputs import fed
-    from .screen import print_json
+    from ...net.summary import first_line
+    from ..inputs import fed
+    from ..screen import print_json
 
     file = fed(read_net(net, sets, seed), phase)
     made = file.net(phase, backend=backend, allocate=False, fallback="warn")
@@ -46,10 +46,10 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
     """Give every choice that was made for a net, as JSON-able data."""
-    from ..discovery.registry import registry
-    from ..engine.target import choose_kernel
-    from ..fields.tables import type_name
-    from ..training.penalties import component_choices
+    from ...discovery.registry import registry
+    from ...engine.target import choose_kernel
+    from ...fields.tables import type_name
+    from ...training.penalties import component_choices
 
     def entry(name: str, thing: object, choice: Any) -> dict[str, Any]:
         kind = type(thing)
@@ -89,8 +89,8 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
 
 def _spans(net: Net) -> list[Span]:
     """Give what a training would update, as far as a net without memory tells it: shapes, types and rates."""
-    from ..protocols.blob import Blob
-    from ..training.spans import Span
+    from ...protocols.blob import Blob
+    from ...training.spans import Span
 
     spans: list[Span] = []
     for slot in net.slots:

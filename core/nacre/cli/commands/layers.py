@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import common, json_option
+from ..options import common, json_option
 
 if TYPE_CHECKING:
-    from ..discovery.offers import Offer
+    from ...discovery.offers import Offer
 
 
 NO_PARTS = ("kernel", "command", "layer_of")
@@ -34,8 +34,8 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
     NAME is that of a layer, or of any component: SGD, Xavier, neuron/ReLU. `distribution:Name` always works. The list
     of all components is that of --all.
     """
-    from ..discovery.registry import registry
-    from .screen import print_json, print_table
+    from ...discovery.registry import registry
+    from ..screen import print_json, print_table
 
     here = registry()
     if name is not None:
@@ -57,7 +57,7 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
 
 def _kinds() -> list[str]:
     """Give the kinds of what a net file can name, layers first."""
-    from ..discovery.registry import registry
+    from ...discovery.registry import registry
 
     return ["layer", *(kind for kind in registry().kinds() if kind not in ("layer", *NO_PARTS))]
 
@@ -68,8 +68,8 @@ def _named(name: str) -> list[Offer]:
     Raises:
         RegistryError: nobody offers it, or several do.
     """
-    from ..discovery.registry import registry
-    from ..errors import RegistryError, nearest
+    from ...discovery.registry import registry
+    from ...errors import RegistryError, nearest
 
     here = registry()
     kind, slash, short = name.rpartition("/")
@@ -92,10 +92,10 @@ def _named(name: str) -> list[Offer]:
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
     """Give what there is to know of a layer or component, as JSON-able data; a broken one has a `problem`."""
-    from ..discovery import guard
-    from ..discovery.guard import ForeignError, guarded
-    from ..errors import NacreError
-    from ..protocols.layer import TRAITS
+    from ...discovery import guard
+    from ...discovery.guard import ForeignError, guarded
+    from ...errors import NacreError
+    from ...protocols.layer import TRAITS
 
     described: dict[str, Any] = {
         "name": offer.name,
@@ -120,9 +120,9 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
 
 def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
     """Return what only the class itself can tell."""
-    from ..discovery.registry import registry
-    from ..fields.configured import Configured
-    from ..protocols.layer import TRAITS
+    from ...discovery.registry import registry
+    from ...fields.configured import Configured
+    from ...protocols.layer import TRAITS
 
     cls = registry().open_offer(offer)
     doc = inspect.cleandoc(cls.__doc__ or "")
@@ -144,7 +144,7 @@ def describe_fields(cls: Any) -> list[dict[str, Any]]:
 
 
 def _describe_field(field: Any) -> dict[str, Any]:
-    from ..fields.tables import plain
+    from ...fields.tables import plain
 
     required = field.default is dataclasses.MISSING
     return {
@@ -161,8 +161,8 @@ def _describe_field(field: Any) -> dict[str, Any]:
 
 def _choices(field: Any) -> list[str]:
     """Give the names of the components that a field takes."""
-    from ..discovery.registry import registry
-    from ..fields.component import Component
+    from ...discovery.registry import registry
+    from ...fields.component import Component
 
     kinds = [kind for kind, cls in Component.kinds.items() if cls in field.types]
     return [name for kind in kinds for name in registry().names(kind)]
@@ -170,8 +170,8 @@ def _choices(field: Any) -> list[str]:
 
 def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
     """Give the kernel that would be chosen on each backend, if none declines."""
-    from ..discovery.registry import registry
-    from ..errors import RegistryError
+    from ...discovery.registry import registry
+    from ...errors import RegistryError
 
     here = registry()
     found: list[dict[str, Any]] = []
@@ -184,7 +184,7 @@ def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
 
 
 def _page(page: dict[str, Any]) -> str:
-    from ..text import align
+    from ...text import align
 
     whose = f"{page['distribution']} {page['version']}".rstrip()
     lines = [f"{page['name']}: {page['kind'].replace('_', ' ')} of {whose} ({page['module']})"]
@@ -224,7 +224,7 @@ def _page(page: dict[str, Any]) -> str:
 
 def written(value: Any) -> str:
     """Give a default as a net file says it."""
-    from ..files.toml import toml_value
+    from ...files.toml import toml_value
 
     return toml_value("none" if value is None else value)
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import net_argument, net_options
+from ..options import net_argument, net_options
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..config.netfile import NetFile
-    from ..net.net import Net
-    from ..net.predict import Wanted
-    from ..protocols.records import OutputWriter
-    from ..snapshots.snapshot import Snapshot
+    from ...config.netfile import NetFile
+    from ...net.net import Net
+    from ...net.predict import Wanted
+    from ...protocols.records import OutputWriter
+    from ...snapshots.snapshot import Snapshot
 
 
 def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -77,11 +77,11 @@ def command(
     digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with percents if the
     first blob holds probabilities.
     """
-    from ..net.predict import wanted
-    from .inputs import known_shape, read_inputs, whole_records
-    from .outputs import best, check_classes, print_best, read_classes
-    from .screen import print_json
-    from .snapshots import read_trained
+    from ...net.predict import wanted
+    from ..inputs import known_shape, read_inputs, whole_records
+    from ..outputs import best, check_classes, print_best, read_classes
+    from ..screen import print_json
+    from ..snapshots import read_trained
 
     file, saved = read_trained(net, sets, seed, snapshot)
     want = wanted(file.layers, blobs)
@@ -106,8 +106,8 @@ def command(
 
 def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
     """Give what writes the file, before any work is done."""
-    from ..errors import ConfigError
-    from ..protocols.records import writer_of
+    from ...errors import ConfigError
+    from ...protocols.records import writer_of
 
     writer = writer_of(out, file.pins)
     if len(want.outputs) > 1 and not writer.several:
@@ -118,7 +118,7 @@ def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
 
 def input_blob(file: NetFile, want: Wanted) -> str:
     """Give the one blob of the sources that the outputs need. Raises DataError where it is not one."""
-    from ..errors import DataError
+    from ...errors import DataError
 
     if len(want.needed) != 1:
         found = ", ".join(sorted(want.needed)) or "none"
@@ -145,8 +145,8 @@ def run_predict(
         DataError: the parameters are of other shapes than records of this shape make them.
         SnapshotError: the snapshot belongs to another net.
     """
-    from ..net.parameters import load_parameters
-    from ..net.predict import layers_for, run
+    from ...net.parameters import load_parameters
+    from ...net.predict import layers_for, run
 
     (blob,) = want.needed
     layers = layers_for(want, {blob: records.shape[1:]}, batch_size or min(100, len(records)))
@@ -165,7 +165,7 @@ def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:
     Raises:
         DataError: names a parameter.
     """
-    from ..errors import DataError
+    from ...errors import DataError
 
     trained = {name: saved.arrays.get(f"parameters/{name}") for name in net.parameters}
     pairs = [(name, () if array is None else array.shape) for name, array in trained.items()]

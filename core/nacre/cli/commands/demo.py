@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import backend_option, common, write_options
+from ..options import backend_option, common, write_options
 
 FOLDER = Path("nacre-demo")
 
@@ -26,11 +26,11 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes
 
     Everything goes into ./nacre-demo/, the net file too: change it, and run the demo again.
     """
-    from .options import read_net
-    from .screen import command_line, statistic_text
-    from .snapshots import load_snapshot
+    from ..options import read_net
+    from ..screen import command_line, statistic_text
+    from ..snapshots import load_snapshot
+    from ..training import exit_code, print_end, train
     from .test import run_test
-    from .training import exit_code, print_end, train
 
     copy_files()
     net = FOLDER / "lenet.toml"
@@ -63,8 +63,8 @@ def copy_files() -> None:
     Raises:
         DataError: the folder or a file cannot be made; what was there is untouched.
     """
-    from ..errors import DataError
-    from ..files.durable import atomic_write, make_folder, told
+    from ...errors import DataError
+    from ...files.durable import atomic_write, make_folder, told
 
     source = demo_folder()
     if FOLDER.exists() and not FOLDER.is_dir():
@@ -84,7 +84,7 @@ def copy_files() -> None:
 
 def demo_folder() -> Path:
     """Give the folder with the demo's files: in an installed nacre its own, in a checkout examples/digits."""
-    from ..errors import DataError
+    from ...errors import DataError
 
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "demo", package.parents[1] / "examples" / "digits"):
@@ -95,8 +95,8 @@ def demo_folder() -> Path:
 
 def _places(net: Path) -> list[str]:
     """Give the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
-    from ..config.netfile import load
-    from ..discovery.registry import registry
+    from ...config.netfile import load
+    from ...discovery.registry import registry
 
     callbacks: list[dict[str, Any]] = load(net).table.get("callback", [])
     types = [entry["type"] for entry in callbacks]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .options import backend_option, common, net_argument, phase_option, read_net
+from ..options import backend_option, common, net_argument, phase_option, read_net
 
 
 @click.command()
@@ -21,10 +21,10 @@ def command(
     net: Path, phase: str, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
 ) -> None:
     """Draw a net: layers are boxes, blobs are lines."""
-    from ..drawing import dot, svg
-    from ..errors import ConfigError, DataError
-    from ..files.durable import atomic_write
-    from .inputs import fed
+    from ...drawing import dot, svg
+    from ...errors import ConfigError, DataError
+    from ...files.durable import atomic_write
+    from ..inputs import fed
 
     if kind is None:
         kind = out.suffix.removeprefix(".") if out else "svg"

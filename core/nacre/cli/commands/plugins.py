@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ..discovery.discovery import find_plugins, switch_off
-from ..discovery.offers import Plugin, Problem, Provenance
-from .options import common, json_option
+from ...discovery.discovery import find_plugins, switch_off
+from ...discovery.offers import Plugin, Problem, Provenance
+from ..options import common, json_option
 
 
 @click.group(invoke_without_command=True)
@@ -26,7 +26,7 @@ def command(ctx: click.Context, isolate: bool, limit: float, as_json: bool) -> i
         return 0
     if isolate:
         return _isolate(limit, as_json)
-    from .screen import print_json, print_table
+    from ..screen import print_json, print_table
 
     found = plugins()
     if as_json:
@@ -55,9 +55,9 @@ def command(ctx: click.Context, isolate: bool, limit: float, as_json: bool) -> i
 @common
 def enable(name: str) -> None:
     """Let kernels and a backend of the distribution NAME serve unasked, in this folder: written into nacre.toml."""
-    from ..discovery.offers import FIRST_PARTY, normalised
-    from ..discovery.settings import FILE, enable
-    from ..errors import RegistryError, nearest
+    from ...discovery.offers import FIRST_PARTY, normalised
+    from ...discovery.settings import FILE, enable
+    from ...errors import RegistryError, nearest
 
     plugins, _ = find_plugins(None)  # from what is installed: nothing of it is imported, so it may be broken
     known = sorted({plugin.provenance.distribution for plugin in plugins} - {FIRST_PARTY})
@@ -70,8 +70,8 @@ def enable(name: str) -> None:
 
 def _isolate(limit: float, as_json: bool) -> int:
     """Print what comes of each plugin in a process of its own; return the exit code."""
-    from ..discovery.isolate import Trial, tried
-    from .screen import print_json, print_table, working
+    from ...discovery.isolate import Trial, tried
+    from ..screen import print_json, print_table, working
 
     plugins, _ = find_plugins(None)
     switch_off(plugins, os.environ)
@@ -119,7 +119,7 @@ def plugins() -> list[dict[str, Any]]:
 
     `status` is "active", "disabled" or "failed"; `problem` says what went wrong, or which variable disabled it.
     """
-    from ..discovery.registry import registry
+    from ...discovery.registry import registry
 
     here = registry()
     told: set[int] = set()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import common, json_option
+from ..options import common, json_option
 
 if TYPE_CHECKING:
-    from ..protocols.backend import Backend
+    from ...protocols.backend import Backend
 
 
 @click.command()
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @common
 def command(as_json: bool) -> None:
     """List the backends: what each computes with, or why it cannot."""
-    from .screen import print_json, print_table
+    from ..screen import print_json, print_table
 
     found = backends()
     if as_json:
@@ -39,9 +39,9 @@ def command(as_json: bool) -> None:
 
 def backends() -> list[dict[str, Any]]:
     """Give every backend that is offered; each is opened, which a broken one survives."""
-    from ..discovery.guard import ForeignError, described, guarded
-    from ..discovery.registry import registry
-    from ..errors import PluginError
+    from ...discovery.guard import ForeignError, described, guarded
+    from ...discovery.registry import registry
+    from ...errors import PluginError
 
     here = registry()
     found: list[dict[str, Any]] = []

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import net_argument, net_options, write_options
+from ..options import net_argument, net_options, write_options
 
 if TYPE_CHECKING:
-    from ..config.netfile import NetFile
-    from ..snapshots.snapshot import Snapshot
+    from ...config.netfile import NetFile
+    from ...snapshots.snapshot import Snapshot
 
 
 @click.command()
@@ -36,8 +36,8 @@ def command(
 
     SNAPSHOT is a file, or a folder, of which the newest is taken.
     """
-    from .screen import loss_text, print_json, statistic_text
-    from .snapshots import read_trained
+    from ..screen import loss_text, print_json, statistic_text
+    from ..snapshots import read_trained
 
     file, saved = read_trained(net, sets, seed, snapshot, writes)
     tested = run_test(file, saved, phase, backend)
@@ -57,8 +57,8 @@ def run_test(file: NetFile, saved: Snapshot, phase: str, backend: str | None) ->
         SnapshotError: the snapshot belongs to another net.
         DataError: the net has no source in this phase.
     """
-    from ..net.parameters import load_parameters
-    from .screen import warn
+    from ...net.parameters import load_parameters
+    from ..screen import warn
 
     with file.net(phase, backend=backend, initialise=False) as made:
         load_parameters(made, saved, strict=False)
