@@ -59,14 +59,14 @@ def _inputs(*shape: int) -> list[Any]:
 
 
 def _loss(bottom: str) -> list[Any]:
-    from nacre_layers import SquareLossLayer
+    from nacre_layers.square_loss import SquareLossLayer
 
     return [SquareLossLayer(name="loss", bottoms=[bottom, "label"])]
 
 
 def chain(count: int) -> list[Any]:
     """Make inner products, one upon the other."""
-    from nacre_layers import InnerProductLayer
+    from nacre_layers.inner_product import InnerProductLayer
 
     names = ["data", *(f"ip{number}" for number in range(count))]
     layers = [InnerProductLayer(bottoms=below, tops=name, output_dim=4) for below, name in pairwise(names)]
@@ -75,7 +75,10 @@ def chain(count: int) -> list[Any]:
 
 def residual(count: int) -> list[Any]:
     """Make convolutions with BatchNorm, whose tops are added to what the convolution read."""
-    from nacre_layers import Add, BatchNormLayer, ConvolutionLayer, ElementWiseLayer, ReLU
+    from nacre_layers.batch_norm import BatchNormLayer
+    from nacre_layers.convolution import ConvolutionLayer
+    from nacre_layers.element_wise import Add, ElementWiseLayer
+    from nacre_layers.neurons import ReLU
 
     layers, top = _inputs(2, 4, 4), "data"
     for number in range(count // 3):

@@ -9,18 +9,14 @@ import numpy as np
 
 from nacre import InputLayer, Layer, Net, Neuron, Solver
 from nacre.config import load
-from nacre_layers import (
-    L2,
-    BatchNormLayer,
-    ConvolutionLayer,
-    DropoutLayer,
-    InnerProductLayer,
-    Mean,
-    PoolingLayer,
-    ReLU,
-    SoftmaxLossLayer,
-    STanh,
-)
+from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import ReLU, STanh
+from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.regularizers import L2
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -20,16 +20,13 @@ import numpy as np
 
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
-from nacre_layers import (
-    AccuracyLayer,
-    InnerProductLayer,
-    RandomMaskLayer,
-    Sigmoid,
-    SoftmaxLossLayer,
-    SplitLayer,
-    SquareLossLayer,
-    TiedInnerProductLayer,
-)
+from nacre_layers.accuracy import AccuracyLayer
+from nacre_layers.inner_product import InnerProductLayer, TiedInnerProductLayer
+from nacre_layers.neurons import Sigmoid
+from nacre_layers.random_mask import RandomMaskLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.split import SplitLayer
+from nacre_layers.square_loss import SquareLossLayer
 
 DIGITS = Path(__file__).resolve().parents[1] / "digits"
 SIZES = (256, 128)

@@ -10,18 +10,16 @@ from hashlib import sha256
 import numpy as np
 
 from nacre import InputLayer, Layer, Net, Solver
-from nacre_layers import (
-    BatchNormLayer,
-    ConvolutionLayer,
-    DropoutLayer,
-    ElementWiseLayer,
-    InnerProductLayer,
-    LRNLayer,
-    PoolingLayer,
-    ReLU,
-    SoftmaxLossLayer,
-    SplitLayer,
-)
+from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.element_wise import ElementWiseLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.lrn import LRNLayer
+from nacre_layers.neurons import ReLU
+from nacre_layers.pooling import PoolingLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.split import SplitLayer
 from nacre_onednn.layouts import Trial
 from nacre_solvers import SGD
 

@@ -9,19 +9,14 @@ import pytest
 
 from nacre import InputLayer, Layer, Net, Solver
 from nacre.threads import number_of_threads
-from nacre_layers import (
-    AccuracyLayer,
-    BatchNormLayer,
-    ConvolutionLayer,
-    DropoutLayer,
-    InnerProductLayer,
-    Mean,
-    PoolingLayer,
-    ReLU,
-    Sigmoid,
-    SoftmaxLossLayer,
-    Tanh,
-)
+from nacre_layers.accuracy import AccuracyLayer
+from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import ReLU, Sigmoid, Tanh
+from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 
 BATCH = 8192  # so that an array of labels, even of booleans, is a larger block than all else together

@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Solver
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers import (
-    ConvolutionLayer,
-    InnerProductLayer,
-    Mean,
-    PoolingLayer,
-    ReLU,
-    ReLULayer,
-    SoftmaxLossLayer,
-)
+from nacre_layers.activation import ReLULayer
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import ReLU
+from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_numpy.kernels import ConvolutionKernel, InnerProductKernel, PoolingKernel, ReLUKernel
 from nacre_solvers import SGD
 

@@ -19,12 +19,10 @@ from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError,
 from nacre.config import load
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers import (
-    ConvolutionLayer,
-    DropoutLayer,
-    InnerProductLayer,
-    SoftmaxLossLayer,
-)
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import library, native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dropout import DropoutKernel

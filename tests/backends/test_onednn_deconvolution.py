@@ -12,16 +12,12 @@ from nacre import InputLayer, Layer, Net, open_backend
 from nacre.testing.close import assert_near
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers import (
-    BatchNormLayer,
-    ConvolutionLayer,
-    DeconvolutionLayer,
-    InnerProductLayer,
-    ReLU,
-    ReshapeLayer,
-    SoftmaxLossLayer,
-    Tanh,
-)
+from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import ReLU, Tanh
+from nacre_layers.reshape import ReshapeLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP
 from nacre_onednn.deconvolution import DeconvolutionKernel, sum_up

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from nacre import InputLayer, Layer, Net, open_backend
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers import ConvolutionLayer, InnerProductLayer, Max, Mean, PoolingLayer, ReLU, ReLULayer
+from nacre_layers.activation import ReLULayer
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import ReLU
+from nacre_layers.pooling import Max, Mean, PoolingLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ConvolutionKernel
 from nacre_onednn.inner_product import InnerProductKernel
@@ -158,6 +162,6 @@ def test_no_reference_code_is_accepted() -> None:
 
 
 def _loss() -> list[Layer]:
-    from nacre_layers import SoftmaxLossLayer
+    from nacre_layers.softmax_loss import SoftmaxLossLayer
 
     return [SoftmaxLossLayer(name="loss", bottoms=["ip", "label"])]

@@ -8,20 +8,14 @@ import numpy as np
 import pytest
 
 from nacre import Identity, Layer, Net, Neuron
-from nacre_layers import (
-    ConvolutionLayer,
-    DropoutLayer,
-    IdentityLayer,
-    InnerProductLayer,
-    Mean,
-    PoolingLayer,
-    ReLU,
-    ReLULayer,
-    SoftmaxLossLayer,
-    SplitLayer,
-    Tanh,
-)
-from nacre_layers.activation import NeuronLayer
+from nacre_layers.activation import IdentityLayer, NeuronLayer, ReLULayer
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import ReLU, Tanh
+from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.split import SplitLayer
 from nacre_onednn.backend import OnednnBackend
 from small_layers import data, fill
 

@@ -7,7 +7,8 @@ import pytest
 
 from nacre import Component, ConfigError, ContractError, Identity, Initializer, Neuron, Transformer
 from nacre.fields.component import make_component
-from nacre_layers import Constant, ReLU
+from nacre_layers.initializers import Constant
+from nacre_layers.neurons import ReLU
 
 
 def test_a_component_needs_a_kind() -> None:

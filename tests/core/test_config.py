@@ -36,7 +36,8 @@ from nacre.discovery.registry import Registry
 from nacre.discovery.settings import settings as read_settings
 from nacre.fields.tables import table_of, type_name
 from nacre.files.toml import toml_text
-from nacre_layers import InnerProductLayer, Tanh
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import Tanh
 from page_tables import own_classes
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"

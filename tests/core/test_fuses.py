@@ -8,7 +8,7 @@ import nacre.registry
 from nacre import Backend, LayerState, Neuron, open_backend
 from nacre.discovery.offers import Plugin, Provenance, make_offer
 from nacre.discovery.registry import Registry
-from nacre_layers import ReLU, Tanh
+from nacre_layers.neurons import ReLU, Tanh
 
 
 @pytest.fixture

@@ -29,7 +29,10 @@ from nacre import (
     positive,
 )
 from nacre.protocols.layer import TRAITS
-from nacre_layers import Constant, DropoutLayer, InnerProductLayer, PoolingLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.initializers import Constant
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.pooling import PoolingLayer
 from small_layers import HalveLayer, MatrixLayer, SquareLossLayer, State, data
 
 REPOSITORY = Path(__file__).parents[2]

@@ -13,7 +13,8 @@ from nacre.protocols.components import ComponentKernel
 from nacre.snapshots.provenance import origins_of, part_differences, parts_of, remedies
 from nacre.training.solver import Solver
 from nacre.training.training import Training
-from nacre_layers import L1, InnerProductLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.regularizers import L1
 from nacre_solvers import SGD, Snapshot, TrainingSummary
 from toy_training import pulled_net, toy_net
 
@@ -48,7 +49,9 @@ def test_every_part_has_its_type_and_its_distribution() -> None:
 
 def test_a_neuron_that_its_layers_kernel_applies_names_that_kernel() -> None:
     from nacre import InputLayer, Net
-    from nacre_layers import ConvolutionLayer, ReLU, SoftmaxLossLayer
+    from nacre_layers.convolution import ConvolutionLayer
+    from nacre_layers.neurons import ReLU
+    from nacre_layers.softmax_loss import SoftmaxLossLayer
 
     layers = [
         InputLayer(name="in", tops="x", shape=(2, 4, 4), batch_size=2),

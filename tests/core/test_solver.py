@@ -38,17 +38,14 @@ from nacre.snapshots.snapshot import Snapshot
 from nacre.training.callback import Score
 from nacre.training.training import Training
 from nacre_data import HDF5Store, MemoryDataLayer
-from nacre_layers import (
-    L1,
-    AccuracyLayer,
-    ActivationLayer,
-    BatchNormLayer,
-    Constant,
-    DropoutLayer,
-    Gaussian,
-    InnerProductLayer,
-    SoftmaxLossLayer,
-)
+from nacre_layers.accuracy import AccuracyLayer
+from nacre_layers.activation import ActivationLayer
+from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.initializers import Constant, Gaussian
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.regularizers import L1
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import BP, SGD, Step, TrainingSummary, ValidationPerformance
 from nacre_solvers import Snapshot as SaveSnapshot
 from toy_training import PulledLayer, Reports, pulled_net, records, toy_layers, toy_net, trace, weights
@@ -960,7 +957,7 @@ def test_spans_join_what_lies_together_but_never_reach_over_a_frozen_parameter()
 def test_anybody_can_offer_a_kernel_for_a_regulariser(monkeypatch: pytest.MonkeyPatch) -> None:
     from nacre import ComponentKernel, register_kernel
     from nacre.discovery.registry import Registry
-    from nacre_layers import L1
+    from nacre_layers.regularizers import L1
 
     monkeypatch.setattr("nacre.registry._registry", Registry())
 

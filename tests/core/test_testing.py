@@ -30,7 +30,10 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example, Trial, backends, with_kernel, without_kernels
 from nacre_data import MemoryDataLayer, MemoryOutputLayer
-from nacre_layers import Constant, DropoutLayer, InnerProductLayer, SoftmaxLossLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.initializers import Constant
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from run_suite import failures, kit_tests
 
 # A layer that keeps its promises: y = weight · x, a weight for each feature, shared by all bottoms

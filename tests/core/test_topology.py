@@ -10,16 +10,14 @@ from nacre import InputLayer, Layer, Net, TopologyError
 from nacre.graph.gradients import check_bp_topology, wanted_gradients
 from nacre.graph.wiring import ancestors, sort, wire
 from nacre.protocols.graph import Graph
-from nacre_layers import (
-    AccuracyLayer,
-    ConcatLayer,
-    DropoutLayer,
-    InnerProductLayer,
-    ReLULayer,
-    ReshapeLayer,
-    SoftmaxLossLayer,
-    SplitLayer,
-)
+from nacre_layers.accuracy import AccuracyLayer
+from nacre_layers.activation import ReLULayer
+from nacre_layers.concat import ConcatLayer
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.reshape import ReshapeLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.split import SplitLayer
 from small_layers import AddLayer, HalveLayer, MatrixLayer, SquareLossLayer, data, fill
 
 

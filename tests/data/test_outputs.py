@@ -14,7 +14,8 @@ from nacre.fields.types import Paths
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
-from nacre_layers import InnerProductLayer, SoftmaxLossLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import ValidationPerformance
 
 X = np.arange(15, dtype=np.float32).reshape(5, 3)

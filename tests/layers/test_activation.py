@@ -11,28 +11,28 @@ from nacre import ConfigError, InputLayer, Net, registry
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import Example
-from nacre_layers import (
-    ELU,
+from nacre_layers.activation import (
     ActivationLayer,
     BNLLLayer,
-    ElementWiseLayer,
     ELULayer,
     ExponentialLayer,
     GELULayer,
     IdentityLayer,
-    InnerProductLayer,
     LReLULayer,
-    PoolingLayer,
+    NeuronLayer,
     ReLULayer,
     SigmoidLayer,
     SiLULayer,
-    SoftmaxLossLayer,
     SoftplusLayer,
-    SplitLayer,
     STanhLayer,
     TanhLayer,
 )
-from nacre_layers.activation import NeuronLayer
+from nacre_layers.element_wise import ElementWiseLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import ELU
+from nacre_layers.pooling import PoolingLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.split import SplitLayer
 
 
 class Elementwise:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers import ArgmaxLayer, SoftmaxLayer
+from nacre_layers.argmax import ArgmaxLayer
+from nacre_layers.softmax import SoftmaxLayer
 
 
 class TestArgmax(Agreement):

@@ -11,7 +11,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers import ConvolutionLayer, DeconvolutionLayer
+from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
 
 
 def spread(numbers, count):

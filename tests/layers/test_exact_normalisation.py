@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from nacre.testing.trial import Example, Trial, backends, layer_of, offered_kernels
-from nacre_layers import BatchNormLayer, GroupNormLayer, LayerNormLayer, LRNLayer, MVNLayer, ReLU, SoftmaxLayer
+from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.layer_norm import GroupNormLayer, LayerNormLayer
+from nacre_layers.lrn import LRNLayer
+from nacre_layers.mvn import MVNLayer
+from nacre_layers.neurons import ReLU
+from nacre_layers.softmax import SoftmaxLayer
 
 ULP = 6e-8
 

@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 
 from nacre.testing.trial import Example, Trial, backends, layer_of, offered_kernels
-from nacre_layers import (
-    BinaryCrossEntropyLossLayer,
-    InfogainLossLayer,
-    SigmoidCrossEntropyLossLayer,
-    SoftlabelSoftmaxLossLayer,
-    SoftmaxLossLayer,
-)
+from nacre_layers.cross_entropy import BinaryCrossEntropyLossLayer, SigmoidCrossEntropyLossLayer
+from nacre_layers.soft_label_loss import InfogainLossLayer, SoftlabelSoftmaxLossLayer
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 TYPES = [(backend, dtype) for backend in backends() for dtype in ("float64", "float32")]
 everywhere = pytest.mark.parametrize(("backend", "dtype"), TYPES)

@@ -13,14 +13,13 @@ from nacre.random import Random
 from nacre.snapshots.snapshot import Snapshot
 from nacre.testing.close import assert_close
 from nacre_data.hdf5_store import HDF5Store
-from nacre_layers import (
+from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.initializers import (
     Bilinear,
     Constant,
-    ConvolutionLayer,
     Gaussian,
     GaussianSqrtFanIn,
     He,
-    InnerProductLayer,
     Orthogonal,
     PositiveUnitball,
     Pretrained,
@@ -30,6 +29,7 @@ from nacre_layers import (
     Xavier,
     XavierFanIn,
 )
+from nacre_layers.inner_product import InnerProductLayer
 
 ANY_SHAPE = [Uniform(low=-1, high=3), Gaussian(mean=2, std=0.5), Xavier(), XavierFanIn(), He(), PositiveUnitball()]
 MATRICES = [Orthogonal(), GaussianSqrtFanIn(), UniformSqrtFanIn(), UniformSqrtFanInOut()]

@@ -10,7 +10,9 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers import BatchNormLayer, GroupNormLayer, LayerNormLayer, MVNLayer
+from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.layer_norm import GroupNormLayer, LayerNormLayer
+from nacre_layers.mvn import MVNLayer
 
 LEARNED = {"scale": st.booleans(), "bias": st.booleans(), "epsilon": st.floats(1e-5, 1)}
 

@@ -9,7 +9,7 @@ from nacre import ConfigError, Identity, Net, open_backend, registry
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import numerical_gradient, worst_error
 from nacre.testing.trial import backends
-from nacre_layers import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
+from nacre_layers.neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
 
 erf_of = np.vectorize(math.erf)
 

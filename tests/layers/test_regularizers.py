@@ -7,7 +7,7 @@ from nacre import ConfigError, Net, open_backend, registry
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import numerical_gradient, worst_error
 from nacre.testing.trial import backends
-from nacre_layers import L1, L2
+from nacre_layers.regularizers import L1, L2
 
 PENALTIES = {"L1": lambda w: np.abs(w).sum(), "L2": lambda w: (w**2).sum() / 2}
 W = np.array([-2.0, -0.5, 0.25, 3.0])

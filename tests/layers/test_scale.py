@@ -8,7 +8,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_near
 from nacre.testing.trial import Example
-from nacre_layers import BiasLayer, ScaleLayer
+from nacre_layers.scale import BiasLayer, ScaleLayer
 
 
 class Operand:

@@ -6,7 +6,9 @@ import pytest
 from nacre import InputLayer, Net, TopologyError
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example, ProbeLayer
-from nacre_layers import InnerProductLayer, SilenceLayer, SliceLayer
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.silence import SilenceLayer
+from nacre_layers.slice import SliceLayer
 
 
 class TestSilence(LayerTests):

@@ -17,7 +17,7 @@ from nacre.discovery.registry import Registry
 from nacre.snapshots.snapshot import Snapshot
 from nacre.training.training import Training
 from nacre_data import HDF5Store
-from nacre_layers import L1
+from nacre_layers.regularizers import L1
 from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp, StagedMomentum, Step
 from nacre_solvers.elementwise import CHUNK
 from torch_training import train_both

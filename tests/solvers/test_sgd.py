@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nacre import Solver
-from nacre_layers import L1
+from nacre_layers.regularizers import L1
 from nacre_solvers import SGD
 from torch_training import train_both
 from toy_training import pulled_net, trace

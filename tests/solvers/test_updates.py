@@ -12,7 +12,11 @@ from nacre import ConfigError, Constraint, Net, NotFiniteError, Solver, open_bac
 from nacre.discovery.registry import Registry
 from nacre.errors import NacreError
 from nacre_data import MemoryDataLayer
-from nacre_layers import DropoutLayer, Gaussian, InnerProductLayer, SoftmaxLossLayer, Tanh
+from nacre_layers.dropout import DropoutLayer
+from nacre_layers.initializers import Gaussian
+from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.neurons import Tanh
+from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, AdamW, Step, TrainingSummary
 from torch_training import train_both
 from toy_training import Reports, pulled_net, trace

@@ -12,8 +12,8 @@ from nacre import Array, ConfigError, LayerState, default, non_zero, one_of
 
 from .axes import axis_of
 from .classes import Classes
+from .fields import NumberLists
 from .losses import NORMALIZERS, Loss, divisor
-from .number_lists import NumberLists
 
 
 class ClassLoss(Loss):

@@ -23,8 +23,8 @@ from nacre import (
     spread,
 )
 
+from .fields import Weighted
 from .sliding import Sliding
-from .weights import Weighted
 
 
 class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):

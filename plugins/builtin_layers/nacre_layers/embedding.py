@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from nacre import Array, LayerState, Names, Parameter, as_many_as, at_least, positive
 
 from .classes import whole_numbers
-from .weights import Weighted
+from .fields import Weighted
 
 
 class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):

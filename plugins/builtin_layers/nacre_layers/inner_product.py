@@ -20,8 +20,8 @@ from nacre import (
 )
 
 from .axes import check_whole, joined_batch
+from .fields import Biased, Weighted
 from .initializers import Pretrained
-from .weights import Biased, Weighted
 
 
 class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):

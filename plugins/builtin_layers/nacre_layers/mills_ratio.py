@@ -15,6 +15,8 @@ from nacre import Array
 
 FAR = {"float64": 40.0, "float32": 16.0}
 """Where φ is 0 in the type."""
+
+
 P = {
     "float64": (
         1.2533141373155003,
@@ -37,6 +39,8 @@ P = {
         0.010575434652397847,
     ),
 }
+
+
 Q = {
     "float64": (
         1.0,

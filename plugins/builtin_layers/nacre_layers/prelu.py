@@ -20,8 +20,8 @@ from nacre import (
 )
 
 from .axes import axis_of, split_shape
+from .fields import Learning
 from .initializers import Constant
-from .weights import Learning
 
 
 class PReLULayer(Learning, has_param=True, can_do_bp=True):

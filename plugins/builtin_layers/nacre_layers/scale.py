@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Identity, LayerState, Names, Neuron, Parameter, at_least, exactly
 
-from .weights import BiasFields, ScaleFields
+from .fields import BiasFields, ScaleFields
 
 
 class OperandLayer(BiasFields, has_param=True, has_neuron=True, can_do_bp=True):

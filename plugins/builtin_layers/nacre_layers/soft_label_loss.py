@@ -16,8 +16,8 @@ from nacre.protocols.records import reader_of
 from .axes import axis_of, split_shape
 from .class_loss import ClassLoss, class_divisor
 from .classes import Classes
+from .fields import NumberLists
 from .losses import Loss, check_alike
-from .number_lists import NumberLists
 from .softmax import log_softmax
 
 

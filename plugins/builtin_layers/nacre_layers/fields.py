@@ -1,13 +1,33 @@
-"""The fields of a layer for each of its parameters: the weight, the bias, the scale."""
+"""NumberLists: numbers in lists of lists, as a field."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from nacre import Constraint, Initializer, Layer, Regularizer, non_negative
+import numpy as np
+
+from nacre import Constraint, Converted, Initializer, Layer, Regularizer, non_negative
 
 from .initializers import Constant, Xavier
 from .regularizers import L2
+
+
+class NumberLists(Converted[Sequence[Any], tuple[Any, ...]]):
+    """Finite numbers in a list, in lists of one length in a list, and so on; an array is taken too."""
+
+    wants = "a list of finite numbers, or of such lists of one length"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[Any, ...]:
+        array = np.asarray(value)
+        if not array.ndim or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+            raise ValueError
+        return _tuples(array.astype(float).tolist())
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
 
 
 class Learning(Layer):
