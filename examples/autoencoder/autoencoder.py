@@ -24,8 +24,8 @@ from nacre_layers.accuracy import AccuracyLayer
 from nacre_layers.inner_product import InnerProductLayer, TiedInnerProductLayer
 from nacre_layers.neurons import Sigmoid
 from nacre_layers.random_mask import RandomMaskLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 from nacre_layers.square_loss import SquareLossLayer
 
 DIGITS = Path(__file__).resolve().parents[1] / "digits"

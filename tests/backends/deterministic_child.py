@@ -18,8 +18,8 @@ from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.lrn import LRNLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling import PoolingLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 from nacre_onednn.layouts import Trial
 from nacre_solvers import SGD
 

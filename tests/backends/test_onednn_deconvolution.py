@@ -16,7 +16,7 @@ from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
-from nacre_layers.reshape import ReshapeLayer
+from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP

@@ -18,8 +18,8 @@ from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.lrn import LRNLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling import Max, Mean, PoolingLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax import SoftmaxLayer
-from nacre_layers.split import SplitLayer
 from nacre_layers.sum_loss import SumLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.kernel import OnednnKernel

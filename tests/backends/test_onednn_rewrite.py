@@ -14,8 +14,8 @@ from nacre_layers.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 from nacre_onednn.backend import OnednnBackend
 from small_layers import data, fill
 

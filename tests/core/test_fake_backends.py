@@ -16,7 +16,6 @@ from nacre.discovery.registry import Registry
 from nacre_layers.accuracy import AccuracyLayer
 from nacre_layers.activation import ReLULayer
 from nacre_layers.batch_norm import BatchNormLayer
-from nacre_layers.concat import ConcatLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.dropout import DropoutLayer
 from nacre_layers.initializers import Constant, Gaussian
@@ -24,10 +23,11 @@ from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.pooling import Mean, PoolingLayer
 from nacre_layers.regularizers import L2
-from nacre_layers.reshape import ReshapeLayer
+from nacre_layers.shapes.concat import ConcatLayer
+from nacre_layers.shapes.reshape import ReshapeLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax import SoftmaxLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 from nacre_solvers import SGD, Step
 
 KERNELS = {

@@ -32,8 +32,8 @@ from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 from small_layers import (
     CountLayer,
     CountState,

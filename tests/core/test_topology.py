@@ -12,12 +12,12 @@ from nacre.graph.wiring import ancestors, sort, wire
 from nacre.protocols.graph import Graph
 from nacre_layers.accuracy import AccuracyLayer
 from nacre_layers.activation import ReLULayer
-from nacre_layers.concat import ConcatLayer
 from nacre_layers.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
-from nacre_layers.reshape import ReshapeLayer
+from nacre_layers.shapes.concat import ConcatLayer
+from nacre_layers.shapes.reshape import ReshapeLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 from small_layers import AddLayer, HalveLayer, MatrixLayer, SquareLossLayer, data, fill
 
 

@@ -31,8 +31,8 @@ from nacre_layers.element_wise import ElementWiseLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ELU
 from nacre_layers.pooling import PoolingLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 
 
 class Elementwise:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers.crop import CropLayer, CropLikeLayer
+from nacre_layers.shapes.crop import CropLayer
+from nacre_layers.shapes.crop_like import CropLikeLayer
 
 
 class TestCrop(Agreement):

@@ -13,8 +13,8 @@ from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.element_wise import Add, Average, ElementWiseLayer
 from nacre_layers.functions import AbsValLayer, PowerLayer
 from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 
 OPERATIONS = ["Add", "Multiply", "Maximum", "Mean", "Subtract", "Divide"]
 

@@ -8,7 +8,7 @@ from agreement import Agreement
 from joined_batches import refuses_a_batch_that_is_not_full
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers.flatten import FlattenLayer
+from nacre_layers.shapes.flatten import FlattenLayer
 
 
 class TestFlatten(Agreement):

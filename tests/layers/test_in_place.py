@@ -10,15 +10,15 @@ from nacre import InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import backends, without_kernels
-from nacre_layers.concat import ConcatLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.pooling import PoolingLayer
-from nacre_layers.reshape import ReshapeLayer
+from nacre_layers.shapes.concat import ConcatLayer
+from nacre_layers.shapes.reshape import ReshapeLayer
+from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax import SoftmaxLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.split import SplitLayer
 
 
 def ip(bottom, top, **fields):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers.index2onehot import Index2OnehotLayer
+from nacre_layers.shapes.index2onehot import Index2OnehotLayer
 
 
 def labels(shape, n_class, seed, dtype):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example, Trial
-from nacre_layers.reduction import ReductionLayer
+from nacre_layers.shapes.reduction import ReductionLayer
 
 OPERATIONS = ("sum", "asum", "sumsq", "mean")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers.reshape import ReshapeLayer
+from nacre_layers.shapes.reshape import ReshapeLayer
 
 
 class TestReshape(Agreement):

@@ -7,8 +7,8 @@ from nacre import InputLayer, Net, TopologyError
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example, ProbeLayer
 from nacre_layers.inner_product import InnerProductLayer
-from nacre_layers.silence import SilenceLayer
-from nacre_layers.slice import SliceLayer
+from nacre_layers.shapes.silence import SilenceLayer
+from nacre_layers.shapes.slice import SliceLayer
 
 
 class TestSilence(LayerTests):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers.concat import ConcatLayer
-from nacre_layers.slice import SliceLayer
+from nacre_layers.shapes.concat import ConcatLayer
+from nacre_layers.shapes.slice import SliceLayer
 
 
 class TestSlice(Agreement):

@@ -8,7 +8,7 @@ from nacre import InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial
 from nacre_layers.dropout import DropoutLayer
-from nacre_layers.split import SplitLayer
+from nacre_layers.shapes.split import SplitLayer
 
 
 class TestSplit(Agreement):

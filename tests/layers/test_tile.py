@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers.tile import TileLayer
+from nacre_layers.shapes.tile import TileLayer
 
 
 class TestTile(Agreement):

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from nacre import Array
-from nacre_layers.concat import ConcatLayer, ConcatState
+from nacre_layers.shapes.concat import ConcatLayer, ConcatState
 
 from .element_wise import numbered, unfit_any
 from .kernel import Layouts, OnednnKernel, describe_blob

@@ -7,7 +7,7 @@ from typing import Any
 from nacre import Array, Neuron, Own
 from nacre_layers.element_wise import Add, ElementWiseLayer, ElementWiseState
 from nacre_layers.neurons import is_relu
-from nacre_layers.split import SplitLayer
+from nacre_layers.shapes.split import SplitLayer
 
 from . import library as dnnl
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit

@@ -23,16 +23,12 @@ if TYPE_CHECKING:
     from .activation import SoftplusLayer as SoftplusLayer
     from .activation import STanhLayer as STanhLayer
     from .activation import TanhLayer as TanhLayer
-    from .argmax import ArgmaxLayer as ArgmaxLayer
     from .batch_norm import BatchNormLayer as BatchNormLayer
     from .binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
-    from .concat import ConcatLayer as ConcatLayer
     from .constraints import L2Norm as L2Norm
     from .contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
     from .convolution import ConvolutionLayer as ConvolutionLayer
     from .convolution import DeconvolutionLayer as DeconvolutionLayer
-    from .crop import CropLayer as CropLayer
-    from .crop import CropLikeLayer as CropLikeLayer
     from .cross_entropy import BinaryCrossEntropyLossLayer as BinaryCrossEntropyLossLayer
     from .cross_entropy import SigmoidCrossEntropyLossLayer as SigmoidCrossEntropyLossLayer
     from .dropout import DropoutLayer as DropoutLayer
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
     from .element_wise import Multiply as Multiply
     from .element_wise import Subtract as Subtract
     from .embedding import EmbeddingLayer as EmbeddingLayer
-    from .flatten import FlattenLayer as FlattenLayer
     from .functions import AbsValLayer as AbsValLayer
     from .functions import ClipLayer as ClipLayer
     from .functions import ExpLayer as ExpLayer
@@ -54,7 +49,6 @@ if TYPE_CHECKING:
     from .gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
     from .hinge_loss import HingeLossLayer as HingeLossLayer
     from .im2col import Im2colLayer as Im2colLayer
-    from .index2onehot import Index2OnehotLayer as Index2OnehotLayer
     from .initializers import Bilinear as Bilinear
     from .initializers import Constant as Constant
     from .initializers import Gaussian as Gaussian
@@ -94,23 +88,29 @@ if TYPE_CHECKING:
     from .pooling import Stochastic as Stochastic
     from .prelu import PReLULayer as PReLULayer
     from .random_mask import RandomMaskLayer as RandomMaskLayer
-    from .reduction import ReductionLayer as ReductionLayer
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
-    from .reshape import ReshapeLayer as ReshapeLayer
     from .scale import BiasLayer as BiasLayer
     from .scale import ScaleLayer as ScaleLayer
-    from .silence import SilenceLayer as SilenceLayer
-    from .slice import SliceLayer as SliceLayer
+    from .shapes.argmax import ArgmaxLayer as ArgmaxLayer
+    from .shapes.concat import ConcatLayer as ConcatLayer
+    from .shapes.crop import CropLayer as CropLayer
+    from .shapes.crop_like import CropLikeLayer as CropLikeLayer
+    from .shapes.flatten import FlattenLayer as FlattenLayer
+    from .shapes.index2onehot import Index2OnehotLayer as Index2OnehotLayer
+    from .shapes.reduction import ReductionLayer as ReductionLayer
+    from .shapes.reshape import ReshapeLayer as ReshapeLayer
+    from .shapes.silence import SilenceLayer as SilenceLayer
+    from .shapes.slice import SliceLayer as SliceLayer
+    from .shapes.split import SplitLayer as SplitLayer
+    from .shapes.stop_gradient import StopGradientLayer as StopGradientLayer
+    from .shapes.tile import TileLayer as TileLayer
     from .soft_label_loss import InfogainLossLayer as InfogainLossLayer
     from .soft_label_loss import SoftlabelSoftmaxLossLayer as SoftlabelSoftmaxLossLayer
     from .softmax import SoftmaxLayer as SoftmaxLayer
     from .softmax_loss import SoftmaxLossLayer as SoftmaxLossLayer
-    from .split import SplitLayer as SplitLayer
     from .square_loss import SquareLossLayer as SquareLossLayer
-    from .stop_gradient import StopGradientLayer as StopGradientLayer
     from .sum_loss import SumLossLayer as SumLossLayer
-    from .tile import TileLayer as TileLayer
     from .wasserstein_loss import WassersteinLossLayer as WassersteinLossLayer
 
 nacre_api = "1"
@@ -119,7 +119,7 @@ LAYERS = {
     "AbsVal": "nacre_layers.functions:AbsValLayer",
     "Accuracy": "nacre_layers.accuracy:AccuracyLayer",
     "Activation": "nacre_layers.activation:ActivationLayer",
-    "Argmax": "nacre_layers.argmax:ArgmaxLayer",
+    "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
     "BNLL": "nacre_layers.activation:BNLLLayer",
     "BatchNorm": "nacre_layers.batch_norm:BatchNormLayer",
     "Bias": "nacre_layers.scale:BiasLayer",
@@ -127,11 +127,11 @@ LAYERS = {
     "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
     "ChannelPooling": "nacre_layers.pooling:ChannelPoolingLayer",
     "Clip": "nacre_layers.functions:ClipLayer",
-    "Concat": "nacre_layers.concat:ConcatLayer",
+    "Concat": "nacre_layers.shapes.concat:ConcatLayer",
     "ContrastiveLoss": "nacre_layers.contrastive_loss:ContrastiveLossLayer",
     "Convolution": "nacre_layers.convolution:ConvolutionLayer",
-    "Crop": "nacre_layers.crop:CropLayer",
-    "CropLike": "nacre_layers.crop:CropLikeLayer",
+    "Crop": "nacre_layers.shapes.crop:CropLayer",
+    "CropLike": "nacre_layers.shapes.crop_like:CropLikeLayer",
     "Deconvolution": "nacre_layers.convolution:DeconvolutionLayer",
     "Dropout": "nacre_layers.dropout:DropoutLayer",
     "ELU": "nacre_layers.activation:ELULayer",
@@ -139,14 +139,14 @@ LAYERS = {
     "Embedding": "nacre_layers.embedding:EmbeddingLayer",
     "Exp": "nacre_layers.functions:ExpLayer",
     "Exponential": "nacre_layers.activation:ExponentialLayer",
-    "Flatten": "nacre_layers.flatten:FlattenLayer",
+    "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
     "GELU": "nacre_layers.activation:GELULayer",
     "GaussianKLLoss": "nacre_layers.gaussian_kl_loss:GaussianKLLossLayer",
     "GroupNorm": "nacre_layers.layer_norm:GroupNormLayer",
     "HingeLoss": "nacre_layers.hinge_loss:HingeLossLayer",
     "Identity": "nacre_layers.activation:IdentityLayer",
     "Im2col": "nacre_layers.im2col:Im2colLayer",
-    "Index2Onehot": "nacre_layers.index2onehot:Index2OnehotLayer",
+    "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.soft_label_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.inner_product:InnerProductLayer",
     "LRN": "nacre_layers.lrn:LRNLayer",
@@ -161,28 +161,28 @@ LAYERS = {
     "Power": "nacre_layers.functions:PowerLayer",
     "RandomMask": "nacre_layers.random_mask:RandomMaskLayer",
     "ReLU": "nacre_layers.activation:ReLULayer",
-    "Reduction": "nacre_layers.reduction:ReductionLayer",
-    "Reshape": "nacre_layers.reshape:ReshapeLayer",
+    "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
+    "Reshape": "nacre_layers.shapes.reshape:ReshapeLayer",
     "SPP": "nacre_layers.pooling:SPPLayer",
     "STanh": "nacre_layers.activation:STanhLayer",
     "Scale": "nacre_layers.scale:ScaleLayer",
     "SiLU": "nacre_layers.activation:SiLULayer",
     "Sigmoid": "nacre_layers.activation:SigmoidLayer",
     "SigmoidCrossEntropyLoss": "nacre_layers.cross_entropy:SigmoidCrossEntropyLossLayer",
-    "Silence": "nacre_layers.silence:SilenceLayer",
-    "Slice": "nacre_layers.slice:SliceLayer",
+    "Silence": "nacre_layers.shapes.silence:SilenceLayer",
+    "Slice": "nacre_layers.shapes.slice:SliceLayer",
     "SoftlabelSoftmaxLoss": "nacre_layers.soft_label_loss:SoftlabelSoftmaxLossLayer",
     "Softmax": "nacre_layers.softmax:SoftmaxLayer",
     "SoftmaxLoss": "nacre_layers.softmax_loss:SoftmaxLossLayer",
     "Softplus": "nacre_layers.activation:SoftplusLayer",
-    "Split": "nacre_layers.split:SplitLayer",
+    "Split": "nacre_layers.shapes.split:SplitLayer",
     "SquareLoss": "nacre_layers.square_loss:SquareLossLayer",
-    "StopGradient": "nacre_layers.stop_gradient:StopGradientLayer",
+    "StopGradient": "nacre_layers.shapes.stop_gradient:StopGradientLayer",
     "SumLoss": "nacre_layers.sum_loss:SumLossLayer",
     "Tanh": "nacre_layers.activation:TanhLayer",
     "Threshold": "nacre_layers.functions:ThresholdLayer",
     "TiedInnerProduct": "nacre_layers.inner_product:TiedInnerProductLayer",
-    "Tile": "nacre_layers.tile:TileLayer",
+    "Tile": "nacre_layers.shapes.tile:TileLayer",
     "WassersteinLoss": "nacre_layers.wasserstein_loss:WassersteinLossLayer",
 }
 NEURONS = {

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, at_least, default, exactly, positive
 
-from .axes import axis_of, check_whole, parts_along
+from ..axes import axis_of, check_whole, parts_along
 
 
 class SliceLayer(Layer, can_do_bp=True):

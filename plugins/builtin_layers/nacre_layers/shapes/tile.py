@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
 
-from .axes import axis_of
+from ..axes import axis_of
 
 
 class TileLayer(Layer, can_do_bp=True):

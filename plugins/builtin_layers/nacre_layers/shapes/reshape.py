@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from nacre import ConfigError, Layer, Names, Shape, as_many_as, at_least, every, non_zero
 
-from .aliases import AliasState
+from .passthrough import AliasState
 
 
 class ReshapeLayer(Layer, can_do_bp=True):

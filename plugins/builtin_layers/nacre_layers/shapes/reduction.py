@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, finite, non_zero, one_of
 
-from .axes import axis_of
+from ..axes import axis_of
 
 
 class ReductionLayer(Layer, can_do_bp=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Layer, Names, as_many_as, at_least
 
-from .aliases import AliasState
+from .passthrough import AliasState
 
 
 class StopGradientLayer(Layer):

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least
 
-from .aliases import AliasState
-from .axes import axis_or_batch, check_whole, joined_batch
+from ..axes import axis_or_batch, check_whole, joined_batch
+from .passthrough import AliasState
 
 
 class FlattenLayer(Layer, can_do_bp=True):

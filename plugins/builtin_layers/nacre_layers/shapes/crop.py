@@ -7,25 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import (
-    Array,
-    ConfigError,
-    Layer,
-    LayerState,
-    Names,
-    Pair,
-    Shape,
-    as_many_as,
-    at_least,
-    default,
-    exactly,
-    non_negative,
-    non_zero,
-    positive,
-    spread,
-)
-
-from .axes import axis_of
+from nacre import Array, ConfigError, Layer, LayerState, Names, Pair, as_many_as, at_least, positive
 
 
 class CropLayer(Layer, can_do_bp=True):
@@ -76,45 +58,6 @@ class CropLayer(Layer, can_do_bp=True):
                 )
             places.append(slice((length - crop) // 2, (length - crop) // 2 + crop))
         return tuple(places)
-
-
-class CropLikeLayer(Layer, can_do_bp=True):
-    """Cut out of the first bottom what has the second one's lengths, along `axis` and all axes behind it.
-
-    y = x[:, :, offset : offset + rows, offset : offset + columns] for images and `axis` 2; `offset` is one number for
-    all these axes, or one for each. The second bottom only gives its shape. Raises ConfigError where the first is too
-    small. After Caffe's `Crop`.
-
-    Example:
-        [[layer]]
-        type = "CropLike"
-        bottoms = ["upsampled", "data"]  # (8, 21, 40, 40), (8, 3, 32, 32)
-        tops = ["score"]  # (8, 21, 32, 32)
-        offset = 4
-    """
-
-    bottoms: Annotated[Names, exactly(2), "what is cut, and what has the lengths"]
-    tops: Annotated[Names, exactly(1), "the part"]
-    axis: Annotated[int, non_zero, "first of the axes that are cut"] = 2
-    offset: Annotated[Shape, non_negative, "where the part begins, along these axes"] = default(0)
-
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CropState:
-        shape, like = inputs[0].shape, inputs[1].shape
-        axis = axis_of(self, shape)
-        if len(like) != len(shape):
-            raise ConfigError(
-                f"{self.name}: bottom '{self.bottoms[1]}' of shape {like} must have as many axes as "
-                f"'{self.bottoms[0]}' of shape {shape}"
-            )
-        offsets = spread(self.offset, len(shape) - axis, f"{self.name}: offset")
-        for place, offset in enumerate(offsets, axis):
-            if offset + like[place] > shape[place]:
-                raise ConfigError(
-                    f"{self.name}: a part of shape {like} at offset={self.offset} does not fit into "
-                    f"'{self.bottoms[0]}' of shape {shape}, along axis {place}"
-                )
-        parts = (slice(offset, offset + like[place]) for place, offset in enumerate(offsets, axis))
-        return CropState(self, backend, inputs, diffs, [(*(slice(None),) * axis, *parts)])
 
 
 class CropState(LayerState, reads=""):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactly
 
-from .axes import axis_of, check_whole, parts_along
+from ..axes import axis_of, check_whole, parts_along
 
 
 class ConcatLayer(Layer, can_do_bp=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
 
-from .axes import axis_of, split_shape
+from ..axes import axis_of, split_shape
 
 
 class ArgmaxLayer(Layer):
