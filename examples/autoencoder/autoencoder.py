@@ -20,8 +20,8 @@ import numpy as np
 
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
-from nacre_layers.accuracy import AccuracyLayer
 from nacre_layers.inner_product import InnerProductLayer, TiedInnerProductLayer
+from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Sigmoid
 from nacre_layers.random_mask import RandomMaskLayer
 from nacre_layers.shapes.split import SplitLayer

@@ -12,10 +12,10 @@ import pytest
 from nacre import InputLayer, Layer, Net
 from nacre.config import load
 from nacre.drawing import dot, svg
-from nacre_layers.accuracy import AccuracyLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer

@@ -7,9 +7,9 @@ import pytest
 
 from nacre import DataError, InputLayer, Layer, Net, Solver, TopologyError, Transformer
 from nacre_data import MemoryDataLayer
-from nacre_layers.accuracy import AccuracyLayer
 from nacre_layers.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Tanh
 from nacre_layers.shapes.flatten import FlattenLayer
 from nacre_layers.softmax import SoftmaxLayer

@@ -8,7 +8,7 @@ from losses import scores_and_labels
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
-from nacre_layers.accuracy import AccuracyLayer
+from nacre_layers.metrics.accuracy import AccuracyLayer
 
 
 def with_ties(random, shape, axis):

@@ -8,7 +8,7 @@ from losses import pairs
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
-from nacre_layers.binary_accuracy import BinaryAccuracyLayer
+from nacre_layers.metrics.binary_accuracy import BinaryAccuracyLayer
 
 
 def some_equal(random, shape):

@@ -9,7 +9,6 @@ from nacre import hookimpl, lazy
 if TYPE_CHECKING:
     from nacre.protocols.components import Identity as Identity
 
-    from .accuracy import AccuracyLayer as AccuracyLayer
     from .activation import ActivationLayer as ActivationLayer
     from .activation import BNLLLayer as BNLLLayer
     from .activation import ELULayer as ELULayer
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from .activation import STanhLayer as STanhLayer
     from .activation import TanhLayer as TanhLayer
     from .batch_norm import BatchNormLayer as BatchNormLayer
-    from .binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
     from .constraints import L2Norm as L2Norm
     from .contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
     from .convolution import ConvolutionLayer as ConvolutionLayer
@@ -67,6 +65,8 @@ if TYPE_CHECKING:
     from .layer_norm import GroupNormLayer as GroupNormLayer
     from .layer_norm import LayerNormLayer as LayerNormLayer
     from .lrn import LRNLayer as LRNLayer
+    from .metrics.accuracy import AccuracyLayer as AccuracyLayer
+    from .metrics.binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
     from .multinomial_logistic_loss import MultinomialLogisticLossLayer as MultinomialLogisticLossLayer
     from .mvn import MVNLayer as MVNLayer
     from .neurons import ELU as ELU
@@ -117,13 +117,13 @@ nacre_api = "1"
 
 LAYERS = {
     "AbsVal": "nacre_layers.functions:AbsValLayer",
-    "Accuracy": "nacre_layers.accuracy:AccuracyLayer",
+    "Accuracy": "nacre_layers.metrics.accuracy:AccuracyLayer",
     "Activation": "nacre_layers.activation:ActivationLayer",
     "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
     "BNLL": "nacre_layers.activation:BNLLLayer",
     "BatchNorm": "nacre_layers.batch_norm:BatchNormLayer",
     "Bias": "nacre_layers.scale:BiasLayer",
-    "BinaryAccuracy": "nacre_layers.binary_accuracy:BinaryAccuracyLayer",
+    "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
     "ChannelPooling": "nacre_layers.pooling:ChannelPoolingLayer",
     "Clip": "nacre_layers.functions:ClipLayer",

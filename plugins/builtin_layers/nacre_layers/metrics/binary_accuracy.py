@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, Names, exactly, finite
 
+from ..losses import check_alike
 from .accuracy import ShareState
-from .losses import check_alike
 
 
 class BinaryAccuracyLayer(Layer, is_sink=True, has_stats=True):
