@@ -9,7 +9,7 @@ from nacre import InputLayer, Layer, LayerState, Names, Net, Parameter, Regulari
 from nacre.training.training import Training
 from nacre_data import MemoryDataLayer
 from nacre_layers.batch_norm import BatchNormLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer

@@ -20,10 +20,10 @@ import numpy as np
 
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
+from nacre_layers.elementwise.random_mask import RandomMaskLayer
 from nacre_layers.inner_product import InnerProductLayer, TiedInnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Sigmoid
-from nacre_layers.random_mask import RandomMaskLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_layers.square_loss import SquareLossLayer

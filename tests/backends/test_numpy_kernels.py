@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Solver
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers.activation import ReLULayer
 from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling import Mean, PoolingLayer

@@ -20,7 +20,7 @@ from nacre.config import load
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import library, native

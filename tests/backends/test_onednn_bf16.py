@@ -15,9 +15,9 @@ import mixed_nets
 from mixed_nets import from_file, trained
 from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
 from nacre.config import dumps, load
-from nacre_layers.activation import ReLULayer
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling import Mean, PoolingLayer

@@ -13,7 +13,7 @@ import pytest
 
 from mixed_nets import mixed_net
 from nacre import InputLayer, Net, Solver, open_backend
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_onednn import layouts
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.layouts import CANDIDATES

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nacre import Identity, Layer, Net, Neuron
-from nacre_layers.activation import IdentityLayer, NeuronLayer, ReLULayer
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.activation import IdentityLayer, NeuronLayer, ReLULayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling import Mean, PoolingLayer

@@ -13,10 +13,11 @@ import nacre
 from fake_backends import BlockedBackend, ForeignBackend
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver
 from nacre.discovery.registry import Registry
-from nacre_layers.activation import ReLULayer
 from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.initializers import Constant, Gaussian
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
@@ -26,7 +27,6 @@ from nacre_layers.regularizers import L2
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax import SoftmaxLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, Step
 

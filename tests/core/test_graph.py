@@ -13,14 +13,14 @@ from nacre import InputLayer, Layer, Net
 from nacre.config import load
 from nacre.drawing import dot, svg
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax import SoftmaxLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"

@@ -29,7 +29,7 @@ from nacre import (
     positive,
 )
 from nacre.protocols.layer import TRAITS
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.pooling import PoolingLayer

@@ -7,12 +7,12 @@ import pytest
 
 from nacre import DataError, InputLayer, Layer, Net, Solver, TopologyError, Transformer
 from nacre_data import MemoryDataLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Tanh
 from nacre_layers.shapes.flatten import FlattenLayer
-from nacre_layers.softmax import SoftmaxLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 from small_layers import AddLayer, CountLayer, HalveLayer, SquareLossLayer, data

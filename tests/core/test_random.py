@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nacre import InputLayer, Net, open_backend
 from nacre.protocols.view import Scalars, View
 from nacre.random import Random, name_key
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 
 WORD = 2**64 - 1
 MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157

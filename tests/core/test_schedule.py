@@ -13,15 +13,15 @@ from nacre import Layer, Names, Net, Neuron
 from nacre.engine.memory import group_bytes
 from nacre.engine.ops import Group, Value
 from nacre.engine.schedule import Schedule
-from nacre_layers.activation import ActivationLayer, ReLULayer, SigmoidLayer, TanhLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer, SigmoidLayer, TanhLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax import SoftmaxLayer
 from small_layers import (
     AddLayer,
     ExponentialLayer,

@@ -30,7 +30,7 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example, Trial, backends, with_kernel, without_kernels
 from nacre_data import MemoryDataLayer, MemoryOutputLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

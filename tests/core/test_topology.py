@@ -10,8 +10,8 @@ from nacre import InputLayer, Layer, Net, TopologyError
 from nacre.graph.gradients import check_bp_topology, wanted_gradients
 from nacre.graph.wiring import ancestors, sort, wire
 from nacre.protocols.graph import Graph
-from nacre_layers.activation import ReLULayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.shapes.concat import ConcatLayer

@@ -8,7 +8,7 @@ import pytest
 from nacre import ConfigError, DataError, HostMemory, Net, View
 from nacre.protocols.view import Scalars
 from nacre_data import MemoryDataLayer, RandomNormalLayer
-from nacre_layers.element_wise import ElementWiseLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer
 
 
 def noise(**fields: Any) -> RandomNormalLayer:

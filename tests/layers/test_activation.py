@@ -11,7 +11,7 @@ from nacre import ConfigError, InputLayer, Net, registry
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import Example
-from nacre_layers.activation import (
+from nacre_layers.elementwise.activation import (
     ActivationLayer,
     BNLLLayer,
     ELULayer,
@@ -27,7 +27,7 @@ from nacre_layers.activation import (
     STanhLayer,
     TanhLayer,
 )
-from nacre_layers.element_wise import ElementWiseLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ELU
 from nacre_layers.pooling import PoolingLayer

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.shapes.argmax import ArgmaxLayer
-from nacre_layers.softmax import SoftmaxLayer
 
 
 class TestArgmax(Agreement):

@@ -9,7 +9,7 @@ from nacre import ConfigError
 from nacre.testing.close import assert_close
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example, Trial
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 
 
 class TestDropout(Agreement):

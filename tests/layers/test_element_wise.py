@@ -10,8 +10,8 @@ from nacre.testing.close import assert_close, assert_near
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import Example, Trial, backends
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.element_wise import Add, Average, ElementWiseLayer
-from nacre_layers.functions import AbsValLayer, PowerLayer
+from nacre_layers.elementwise.element_wise import Add, Average, ElementWiseLayer
+from nacre_layers.elementwise.functions import AbsValLayer, PowerLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

@@ -5,11 +5,11 @@ import pytest
 
 from nacre.testing.trial import Example, Trial, backends, layer_of, offered_kernels
 from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.layer_norm import GroupNormLayer, LayerNormLayer
 from nacre_layers.lrn import LRNLayer
 from nacre_layers.mvn import MVNLayer
 from nacre_layers.neurons import ReLU
-from nacre_layers.softmax import SoftmaxLayer
 
 ULP = 6e-8
 

@@ -10,7 +10,7 @@ from agreement import Agreement
 from nacre import ConfigError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial
-from nacre_layers.functions import AbsValLayer, ClipLayer, ExpLayer, LogLayer, PowerLayer, ThresholdLayer
+from nacre_layers.elementwise.functions import AbsValLayer, ClipLayer, ExpLayer, LogLayer, PowerLayer, ThresholdLayer
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
 

@@ -11,13 +11,13 @@ from nacre.testing.close import assert_close
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import backends, without_kernels
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax import SoftmaxLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 

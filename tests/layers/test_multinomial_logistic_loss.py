@@ -12,8 +12,8 @@ from losses import NORMALIZE, WEIGHT, class_weights, loss_and_gradients, places,
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
+from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.multinomial_logistic_loss import MultinomialLogisticLossLayer
-from nacre_layers.softmax import SoftmaxLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 

@@ -13,9 +13,10 @@ from helper_calls import assert_same_bits
 from helper_calls import run as run_calls
 from nacre import Neuron, registry
 from nacre.testing.trial import Example, Trial, backends, layer_of
-from nacre_layers import Identity, functions
-from nacre_layers.activation import ActivationLayer
-from nacre_layers.functions import FunctionLayer
+from nacre_layers import Identity
+from nacre_layers.elementwise import functions
+from nacre_layers.elementwise.activation import ActivationLayer
+from nacre_layers.elementwise.functions import FunctionLayer
 from nacre_layers.neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
 from page_tables import code, rows
 

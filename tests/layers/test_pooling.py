@@ -12,7 +12,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial, backends
-from nacre_layers.activation import ReLULayer
+from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.pooling import ChannelPoolingLayer, Max, Mean, PoolingLayer, SPPLayer, Stochastic
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.sum_loss import SumLossLayer

@@ -7,7 +7,7 @@ from agreement import Agreement
 from nacre import InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.shapes.split import SplitLayer
 
 

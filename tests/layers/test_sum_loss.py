@@ -9,8 +9,8 @@ from losses import WEIGHT
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.element_wise import ElementWiseLayer, Subtract
-from nacre_layers.functions import AbsValLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer, Subtract
+from nacre_layers.elementwise.functions import AbsValLayer
 from nacre_layers.sum_loss import SumLossLayer
 
 

@@ -12,7 +12,7 @@ from nacre import ConfigError, Constraint, Net, NotFiniteError, Solver, open_bac
 from nacre.discovery.registry import Registry
 from nacre.errors import NacreError
 from nacre_data import MemoryDataLayer
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Gaussian
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import Tanh

@@ -8,7 +8,7 @@ import numpy as np
 
 from nacre import LayerState, Own
 from nacre.random import name_key
-from nacre_layers.dropout import DropoutLayer
+from nacre_layers.elementwise.dropout import DropoutLayer
 
 from .kernel import unfit
 from .native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nacre import Array, Neuron, Own
-from nacre_layers.element_wise import Add, ElementWiseLayer, ElementWiseState
+from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, ElementWiseState
 from nacre_layers.neurons import is_relu
 from nacre_layers.shapes.split import SplitLayer
 

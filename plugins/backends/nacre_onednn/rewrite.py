@@ -7,7 +7,7 @@ from dataclasses import replace
 from nacre import Identity, Layer
 from nacre.protocols.graph import Graph, Node
 from nacre.protocols.layer import is_identity
-from nacre_layers.activation import IdentityLayer, ReLULayer
+from nacre_layers.elementwise.activation import IdentityLayer, ReLULayer
 from nacre_layers.neurons import ReLU, is_relu
 from nacre_layers.pooling import Max, PoolingLayer
 

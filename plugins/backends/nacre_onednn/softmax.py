@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre_layers.softmax import SoftmaxLayer, SoftmaxState
+from nacre_layers.elementwise.softmax import SoftmaxLayer, SoftmaxState
 
 from .kernel import Layouts, OnednnKernel, unfit
 from .native import MISSING, SOFTMAX, SOFTMAX_GRADIENT, helper

@@ -9,19 +9,6 @@ from nacre import hookimpl, lazy
 if TYPE_CHECKING:
     from nacre.protocols.components import Identity as Identity
 
-    from .activation import ActivationLayer as ActivationLayer
-    from .activation import BNLLLayer as BNLLLayer
-    from .activation import ELULayer as ELULayer
-    from .activation import ExponentialLayer as ExponentialLayer
-    from .activation import GELULayer as GELULayer
-    from .activation import IdentityLayer as IdentityLayer
-    from .activation import LReLULayer as LReLULayer
-    from .activation import ReLULayer as ReLULayer
-    from .activation import SigmoidLayer as SigmoidLayer
-    from .activation import SiLULayer as SiLULayer
-    from .activation import SoftplusLayer as SoftplusLayer
-    from .activation import STanhLayer as STanhLayer
-    from .activation import TanhLayer as TanhLayer
     from .batch_norm import BatchNormLayer as BatchNormLayer
     from .constraints import L2Norm as L2Norm
     from .contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
@@ -29,21 +16,36 @@ if TYPE_CHECKING:
     from .convolution import DeconvolutionLayer as DeconvolutionLayer
     from .cross_entropy import BinaryCrossEntropyLossLayer as BinaryCrossEntropyLossLayer
     from .cross_entropy import SigmoidCrossEntropyLossLayer as SigmoidCrossEntropyLossLayer
-    from .dropout import DropoutLayer as DropoutLayer
-    from .element_wise import Add as Add
-    from .element_wise import Average as Average
-    from .element_wise import Divide as Divide
-    from .element_wise import ElementWiseLayer as ElementWiseLayer
-    from .element_wise import Maximum as Maximum
-    from .element_wise import Multiply as Multiply
-    from .element_wise import Subtract as Subtract
+    from .elementwise.activation import ActivationLayer as ActivationLayer
+    from .elementwise.activation import BNLLLayer as BNLLLayer
+    from .elementwise.activation import ELULayer as ELULayer
+    from .elementwise.activation import ExponentialLayer as ExponentialLayer
+    from .elementwise.activation import GELULayer as GELULayer
+    from .elementwise.activation import IdentityLayer as IdentityLayer
+    from .elementwise.activation import LReLULayer as LReLULayer
+    from .elementwise.activation import ReLULayer as ReLULayer
+    from .elementwise.activation import SigmoidLayer as SigmoidLayer
+    from .elementwise.activation import SiLULayer as SiLULayer
+    from .elementwise.activation import SoftplusLayer as SoftplusLayer
+    from .elementwise.activation import STanhLayer as STanhLayer
+    from .elementwise.activation import TanhLayer as TanhLayer
+    from .elementwise.dropout import DropoutLayer as DropoutLayer
+    from .elementwise.element_wise import Add as Add
+    from .elementwise.element_wise import Average as Average
+    from .elementwise.element_wise import Divide as Divide
+    from .elementwise.element_wise import ElementWiseLayer as ElementWiseLayer
+    from .elementwise.element_wise import Maximum as Maximum
+    from .elementwise.element_wise import Multiply as Multiply
+    from .elementwise.element_wise import Subtract as Subtract
+    from .elementwise.functions import AbsValLayer as AbsValLayer
+    from .elementwise.functions import ClipLayer as ClipLayer
+    from .elementwise.functions import ExpLayer as ExpLayer
+    from .elementwise.functions import LogLayer as LogLayer
+    from .elementwise.functions import PowerLayer as PowerLayer
+    from .elementwise.functions import ThresholdLayer as ThresholdLayer
+    from .elementwise.random_mask import RandomMaskLayer as RandomMaskLayer
+    from .elementwise.softmax import SoftmaxLayer as SoftmaxLayer
     from .embedding import EmbeddingLayer as EmbeddingLayer
-    from .functions import AbsValLayer as AbsValLayer
-    from .functions import ClipLayer as ClipLayer
-    from .functions import ExpLayer as ExpLayer
-    from .functions import LogLayer as LogLayer
-    from .functions import PowerLayer as PowerLayer
-    from .functions import ThresholdLayer as ThresholdLayer
     from .gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
     from .hinge_loss import HingeLossLayer as HingeLossLayer
     from .im2col import Im2colLayer as Im2colLayer
@@ -87,7 +89,6 @@ if TYPE_CHECKING:
     from .pooling import SPPLayer as SPPLayer
     from .pooling import Stochastic as Stochastic
     from .prelu import PReLULayer as PReLULayer
-    from .random_mask import RandomMaskLayer as RandomMaskLayer
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
     from .scale import BiasLayer as BiasLayer
@@ -107,7 +108,6 @@ if TYPE_CHECKING:
     from .shapes.tile import TileLayer as TileLayer
     from .soft_label_loss import InfogainLossLayer as InfogainLossLayer
     from .soft_label_loss import SoftlabelSoftmaxLossLayer as SoftlabelSoftmaxLossLayer
-    from .softmax import SoftmaxLayer as SoftmaxLayer
     from .softmax_loss import SoftmaxLossLayer as SoftmaxLossLayer
     from .square_loss import SquareLossLayer as SquareLossLayer
     from .sum_loss import SumLossLayer as SumLossLayer
@@ -116,71 +116,71 @@ if TYPE_CHECKING:
 nacre_api = "1"
 
 LAYERS = {
-    "AbsVal": "nacre_layers.functions:AbsValLayer",
+    "AbsVal": "nacre_layers.elementwise.functions:AbsValLayer",
     "Accuracy": "nacre_layers.metrics.accuracy:AccuracyLayer",
-    "Activation": "nacre_layers.activation:ActivationLayer",
+    "Activation": "nacre_layers.elementwise.activation:ActivationLayer",
     "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
-    "BNLL": "nacre_layers.activation:BNLLLayer",
+    "BNLL": "nacre_layers.elementwise.activation:BNLLLayer",
     "BatchNorm": "nacre_layers.batch_norm:BatchNormLayer",
     "Bias": "nacre_layers.scale:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
     "ChannelPooling": "nacre_layers.pooling:ChannelPoolingLayer",
-    "Clip": "nacre_layers.functions:ClipLayer",
+    "Clip": "nacre_layers.elementwise.functions:ClipLayer",
     "Concat": "nacre_layers.shapes.concat:ConcatLayer",
     "ContrastiveLoss": "nacre_layers.contrastive_loss:ContrastiveLossLayer",
     "Convolution": "nacre_layers.convolution:ConvolutionLayer",
     "Crop": "nacre_layers.shapes.crop:CropLayer",
     "CropLike": "nacre_layers.shapes.crop_like:CropLikeLayer",
     "Deconvolution": "nacre_layers.convolution:DeconvolutionLayer",
-    "Dropout": "nacre_layers.dropout:DropoutLayer",
-    "ELU": "nacre_layers.activation:ELULayer",
-    "ElementWise": "nacre_layers.element_wise:ElementWiseLayer",
+    "Dropout": "nacre_layers.elementwise.dropout:DropoutLayer",
+    "ELU": "nacre_layers.elementwise.activation:ELULayer",
+    "ElementWise": "nacre_layers.elementwise.element_wise:ElementWiseLayer",
     "Embedding": "nacre_layers.embedding:EmbeddingLayer",
-    "Exp": "nacre_layers.functions:ExpLayer",
-    "Exponential": "nacre_layers.activation:ExponentialLayer",
+    "Exp": "nacre_layers.elementwise.functions:ExpLayer",
+    "Exponential": "nacre_layers.elementwise.activation:ExponentialLayer",
     "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
-    "GELU": "nacre_layers.activation:GELULayer",
+    "GELU": "nacre_layers.elementwise.activation:GELULayer",
     "GaussianKLLoss": "nacre_layers.gaussian_kl_loss:GaussianKLLossLayer",
     "GroupNorm": "nacre_layers.layer_norm:GroupNormLayer",
     "HingeLoss": "nacre_layers.hinge_loss:HingeLossLayer",
-    "Identity": "nacre_layers.activation:IdentityLayer",
+    "Identity": "nacre_layers.elementwise.activation:IdentityLayer",
     "Im2col": "nacre_layers.im2col:Im2colLayer",
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.soft_label_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.inner_product:InnerProductLayer",
     "LRN": "nacre_layers.lrn:LRNLayer",
-    "LReLU": "nacre_layers.activation:LReLULayer",
+    "LReLU": "nacre_layers.elementwise.activation:LReLULayer",
     "LayerNorm": "nacre_layers.layer_norm:LayerNormLayer",
-    "Log": "nacre_layers.functions:LogLayer",
+    "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.mvn:MVNLayer",
     "MultinomialLogisticLoss": "nacre_layers.multinomial_logistic_loss:MultinomialLogisticLossLayer",
     "PReLU": "nacre_layers.prelu:PReLULayer",
     "Parameter": "nacre_layers.parameter:ParameterLayer",
     "Pooling": "nacre_layers.pooling:PoolingLayer",
-    "Power": "nacre_layers.functions:PowerLayer",
-    "RandomMask": "nacre_layers.random_mask:RandomMaskLayer",
-    "ReLU": "nacre_layers.activation:ReLULayer",
+    "Power": "nacre_layers.elementwise.functions:PowerLayer",
+    "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
+    "ReLU": "nacre_layers.elementwise.activation:ReLULayer",
     "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
     "Reshape": "nacre_layers.shapes.reshape:ReshapeLayer",
     "SPP": "nacre_layers.pooling:SPPLayer",
-    "STanh": "nacre_layers.activation:STanhLayer",
+    "STanh": "nacre_layers.elementwise.activation:STanhLayer",
     "Scale": "nacre_layers.scale:ScaleLayer",
-    "SiLU": "nacre_layers.activation:SiLULayer",
-    "Sigmoid": "nacre_layers.activation:SigmoidLayer",
+    "SiLU": "nacre_layers.elementwise.activation:SiLULayer",
+    "Sigmoid": "nacre_layers.elementwise.activation:SigmoidLayer",
     "SigmoidCrossEntropyLoss": "nacre_layers.cross_entropy:SigmoidCrossEntropyLossLayer",
     "Silence": "nacre_layers.shapes.silence:SilenceLayer",
     "Slice": "nacre_layers.shapes.slice:SliceLayer",
     "SoftlabelSoftmaxLoss": "nacre_layers.soft_label_loss:SoftlabelSoftmaxLossLayer",
-    "Softmax": "nacre_layers.softmax:SoftmaxLayer",
+    "Softmax": "nacre_layers.elementwise.softmax:SoftmaxLayer",
     "SoftmaxLoss": "nacre_layers.softmax_loss:SoftmaxLossLayer",
-    "Softplus": "nacre_layers.activation:SoftplusLayer",
+    "Softplus": "nacre_layers.elementwise.activation:SoftplusLayer",
     "Split": "nacre_layers.shapes.split:SplitLayer",
     "SquareLoss": "nacre_layers.square_loss:SquareLossLayer",
     "StopGradient": "nacre_layers.shapes.stop_gradient:StopGradientLayer",
     "SumLoss": "nacre_layers.sum_loss:SumLossLayer",
-    "Tanh": "nacre_layers.activation:TanhLayer",
-    "Threshold": "nacre_layers.functions:ThresholdLayer",
+    "Tanh": "nacre_layers.elementwise.activation:TanhLayer",
+    "Threshold": "nacre_layers.elementwise.functions:ThresholdLayer",
     "TiedInnerProduct": "nacre_layers.inner_product:TiedInnerProductLayer",
     "Tile": "nacre_layers.shapes.tile:TileLayer",
     "WassersteinLoss": "nacre_layers.wasserstein_loss:WassersteinLossLayer",
@@ -215,19 +215,19 @@ INITIALIZERS = {
 }
 CONSTRAINTS = {"L2Norm": "nacre_layers.constraints:L2Norm"}
 REGULARIZERS = {"L1": "nacre_layers.regularizers:L1", "L2": "nacre_layers.regularizers:L2"}
-LAYERS_OF = {"neuron": "nacre_layers.activation:ActivationLayer"}
+LAYERS_OF = {"neuron": "nacre_layers.elementwise.activation:ActivationLayer"}
 POOLINGS = {
     "Max": "nacre_layers.pooling:Max",
     "Mean": "nacre_layers.pooling:Mean",
     "Stochastic": "nacre_layers.pooling:Stochastic",
 }
 ELEMENT_WISE = {
-    "Add": "nacre_layers.element_wise:Add",
-    "Divide": "nacre_layers.element_wise:Divide",
-    "Maximum": "nacre_layers.element_wise:Maximum",
-    "Mean": "nacre_layers.element_wise:Average",
-    "Multiply": "nacre_layers.element_wise:Multiply",
-    "Subtract": "nacre_layers.element_wise:Subtract",
+    "Add": "nacre_layers.elementwise.element_wise:Add",
+    "Divide": "nacre_layers.elementwise.element_wise:Divide",
+    "Maximum": "nacre_layers.elementwise.element_wise:Maximum",
+    "Mean": "nacre_layers.elementwise.element_wise:Average",
+    "Multiply": "nacre_layers.elementwise.element_wise:Multiply",
+    "Subtract": "nacre_layers.elementwise.element_wise:Subtract",
 }
 
 

@@ -16,9 +16,9 @@ from nacre.protocols.records import reader_of
 from .axes import axis_of, split_shape
 from .class_loss import ClassLoss, class_divisor
 from .classes import Classes
+from .elementwise.softmax import log_softmax
 from .fields import NumberLists
 from .losses import Loss, check_alike
-from .softmax import log_softmax
 
 
 class SoftlabelSoftmaxLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):

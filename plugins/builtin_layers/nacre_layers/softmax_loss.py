@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from nacre import Array, Names, exactly
 
 from .class_loss import ClassLossState, WeightedClassLoss
-from .softmax import log_softmax
+from .elementwise.softmax import log_softmax
 
 
 class SoftmaxLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):

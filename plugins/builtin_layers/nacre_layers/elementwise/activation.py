@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from nacre import Identity, Layer, Names, Neuron, as_many_as, at_least, finite, one_of, positive
 
-from .neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
-from .shapes.passthrough import AliasState
+from ..neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
+from ..shapes.passthrough import AliasState
 
 
 class ActivationLayer(Layer, has_neuron=True, can_do_bp=True):

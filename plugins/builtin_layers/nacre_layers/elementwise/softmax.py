@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, as_many_as, at_least
 
-from .axes import axis_or_batch, check_whole, joined_batch, split_shape
+from ..axes import axis_or_batch, check_whole, joined_batch, split_shape
 
 
 class SoftmaxLayer(Layer, can_do_bp=True):

@@ -20,7 +20,7 @@ from nacre import (
     exactly,
 )
 
-from .fields import NumberLists
+from ..fields import NumberLists
 
 flat = Check(lambda value, _: None if all(isinstance(one, float) for one in value) else "its entries must be numbers")
 

@@ -1,0 +1,1 @@
+"""Layers that treat every number alike, or every place along an axis."""
