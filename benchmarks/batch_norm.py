@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from nacre.threads import number_of_threads
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.neurons import ReLU
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_onednn import library as dnnl
 from nacre_onednn.batch_norm import BatchNormKernel
 from nacre_onednn.library import library

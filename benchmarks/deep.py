@@ -75,10 +75,10 @@ def chain(count: int) -> list[Any]:
 
 def residual(count: int) -> list[Any]:
     """Make convolutions with BatchNorm, whose tops are added to what the convolution read."""
-    from nacre_layers.batch_norm import BatchNormLayer
     from nacre_layers.convolution import ConvolutionLayer
     from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
     from nacre_layers.neurons import ReLU
+    from nacre_layers.normalisation.batch_norm import BatchNormLayer
 
     layers, top = _inputs(2, 4, 4), "data"
     for number in range(count // 3):

@@ -8,12 +8,12 @@ import numpy as np
 from nacre import InputLayer, Layer, LayerState, Names, Net, Parameter, Regularizer, Shape, default
 from nacre.training.training import Training
 from nacre_data import MemoryDataLayer
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Sigmoid
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L2
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 

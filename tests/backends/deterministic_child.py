@@ -10,13 +10,13 @@ from hashlib import sha256
 import numpy as np
 
 from nacre import InputLayer, Layer, Net, Solver
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.inner_product import InnerProductLayer
-from nacre_layers.lrn import LRNLayer
 from nacre_layers.neurons import ReLU
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

@@ -9,12 +9,12 @@ import pytest
 
 from nacre import InputLayer, Layer, Net, Solver
 from nacre.threads import number_of_threads
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling import Mean, PoolingLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD

@@ -8,8 +8,8 @@ import pytest
 import exact
 from helper_calls import assert_same_bits, run
 from nacre import Identity
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.neurons import ReLU
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_onednn.backend import OnednnBackend
 
 if reason := OnednnBackend.unusable():

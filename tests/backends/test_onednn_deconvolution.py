@@ -12,10 +12,10 @@ from nacre import InputLayer, Layer, Net, open_backend
 from nacre.testing.close import assert_near
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend

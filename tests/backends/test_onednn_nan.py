@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer, Layer, Net, open_backend
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer, Multiply
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.inner_product import InnerProductLayer
-from nacre_layers.lrn import LRNLayer
 from nacre_layers.neurons import ReLU
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling import Max, Mean, PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.sum_loss import SumLossLayer

@@ -13,15 +13,15 @@ from nacre import Identity, InputLayer, Layer, Net, Neuron, open_backend
 from nacre.testing.close import assert_near
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example, Trial, layer_of
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.inner_product import InnerProductLayer
-from nacre_layers.lrn import LRNLayer
 from nacre_layers.neurons import GELU, ReLU
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling import Mean, PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer

@@ -13,7 +13,6 @@ import nacre
 from fake_backends import BlockedBackend, ForeignBackend
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver
 from nacre.discovery.registry import Registry
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
@@ -22,6 +21,7 @@ from nacre_layers.initializers import Constant, Gaussian
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling import Mean, PoolingLayer
 from nacre_layers.regularizers import L2
 from nacre_layers.shapes.concat import ConcatLayer

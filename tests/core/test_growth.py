@@ -22,12 +22,12 @@ from nacre.config import dumps, load
 from nacre.drawing import dot, svg
 from nacre.engine.arena import lay_out, most_at_once, sharers
 from nacre.net.summary import first_line
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Sigmoid
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L2
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.square_loss import SquareLossLayer

@@ -38,12 +38,12 @@ from nacre.snapshots.snapshot import Snapshot
 from nacre.training.callback import Score
 from nacre.training.training import Training
 from nacre_data import HDF5Store, MemoryDataLayer
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant, Gaussian
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L1
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import BP, SGD, Step, TrainingSummary, ValidationPerformance

@@ -18,13 +18,13 @@ import pytest
 from nacre import Callback, CallbackState, Layer, NacreError, Names, Net, Solver
 from nacre.training.training import Training
 from nacre_data import MemoryDataLayer
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.initializers import Orthogonal
 from nacre_layers.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling import Max, PoolingLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, Snapshot, TrainingSummary, ValidationPerformance

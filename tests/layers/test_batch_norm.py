@@ -8,7 +8,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial, backends
-from nacre_layers.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
 
 
 class TestBatchNorm(Agreement):

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from nacre.testing.trial import Example, Trial, backends, layer_of, offered_kernels
-from nacre_layers.batch_norm import BatchNormLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.layer_norm import GroupNormLayer, LayerNormLayer
-from nacre_layers.lrn import LRNLayer
-from nacre_layers.mvn import MVNLayer
 from nacre_layers.neurons import ReLU
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.group_norm import GroupNormLayer
+from nacre_layers.normalisation.layer_norm import LayerNormLayer
+from nacre_layers.normalisation.lrn import LRNLayer
+from nacre_layers.normalisation.mvn import MVNLayer
 
 ULP = 6e-8
 

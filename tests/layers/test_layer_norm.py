@@ -10,9 +10,10 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.batch_norm import BatchNormLayer
-from nacre_layers.layer_norm import GroupNormLayer, LayerNormLayer
-from nacre_layers.mvn import MVNLayer
+from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.group_norm import GroupNormLayer
+from nacre_layers.normalisation.layer_norm import LayerNormLayer
+from nacre_layers.normalisation.mvn import MVNLayer
 
 LEARNED = {"scale": st.booleans(), "bias": st.booleans(), "epsilon": st.floats(1e-5, 1)}
 

@@ -10,7 +10,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_near
 from nacre.testing.trial import Example, Trial
-from nacre_layers.lrn import LRNLayer
+from nacre_layers.normalisation.lrn import LRNLayer
 
 
 def windows(layer, shape):

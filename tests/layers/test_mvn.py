@@ -8,7 +8,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial
-from nacre_layers.mvn import MVNLayer
+from nacre_layers.normalisation.mvn import MVNLayer
 
 
 class TestMVN(Agreement):

@@ -6,8 +6,8 @@ from math import prod
 from typing import Any, ClassVar
 
 from nacre import Neuron
-from nacre_layers.batch_norm import BatchNormLayer, BatchNormState
 from nacre_layers.neurons import is_relu
+from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
 from .kernel import Layouts, OnednnKernel, describe_blob, unfit
 from .native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nacre.threads import number_of_threads
-from nacre_layers.lrn import LRNLayer, window_axes
+from nacre_layers.normalisation.lrn import LRNLayer, window_axes
 
 from .kernel import Layouts, OnednnKernel, describe_blob, side_by_side, unfit
 from .native import LRN, LRN_GRADIENT, MISSING, helper

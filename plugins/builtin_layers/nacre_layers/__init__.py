@@ -9,7 +9,6 @@ from nacre import hookimpl, lazy
 if TYPE_CHECKING:
     from nacre.protocols.components import Identity as Identity
 
-    from .batch_norm import BatchNormLayer as BatchNormLayer
     from .constraints import L2Norm as L2Norm
     from .contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
     from .convolution import ConvolutionLayer as ConvolutionLayer
@@ -64,13 +63,9 @@ if TYPE_CHECKING:
     from .initializers import XavierFanIn as XavierFanIn
     from .inner_product import InnerProductLayer as InnerProductLayer
     from .inner_product import TiedInnerProductLayer as TiedInnerProductLayer
-    from .layer_norm import GroupNormLayer as GroupNormLayer
-    from .layer_norm import LayerNormLayer as LayerNormLayer
-    from .lrn import LRNLayer as LRNLayer
     from .metrics.accuracy import AccuracyLayer as AccuracyLayer
     from .metrics.binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
     from .multinomial_logistic_loss import MultinomialLogisticLossLayer as MultinomialLogisticLossLayer
-    from .mvn import MVNLayer as MVNLayer
     from .neurons import ELU as ELU
     from .neurons import GELU as GELU
     from .neurons import Exponential as Exponential
@@ -81,6 +76,11 @@ if TYPE_CHECKING:
     from .neurons import Softplus as Softplus
     from .neurons import STanh as STanh
     from .neurons import Tanh as Tanh
+    from .normalisation.batch_norm import BatchNormLayer as BatchNormLayer
+    from .normalisation.group_norm import GroupNormLayer as GroupNormLayer
+    from .normalisation.layer_norm import LayerNormLayer as LayerNormLayer
+    from .normalisation.lrn import LRNLayer as LRNLayer
+    from .normalisation.mvn import MVNLayer as MVNLayer
     from .parameter import ParameterLayer as ParameterLayer
     from .pooling import ChannelPoolingLayer as ChannelPoolingLayer
     from .pooling import Max as Max
@@ -121,7 +121,7 @@ LAYERS = {
     "Activation": "nacre_layers.elementwise.activation:ActivationLayer",
     "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
     "BNLL": "nacre_layers.elementwise.activation:BNLLLayer",
-    "BatchNorm": "nacre_layers.batch_norm:BatchNormLayer",
+    "BatchNorm": "nacre_layers.normalisation.batch_norm:BatchNormLayer",
     "Bias": "nacre_layers.scale:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
@@ -142,18 +142,18 @@ LAYERS = {
     "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
     "GELU": "nacre_layers.elementwise.activation:GELULayer",
     "GaussianKLLoss": "nacre_layers.gaussian_kl_loss:GaussianKLLossLayer",
-    "GroupNorm": "nacre_layers.layer_norm:GroupNormLayer",
+    "GroupNorm": "nacre_layers.normalisation.group_norm:GroupNormLayer",
     "HingeLoss": "nacre_layers.hinge_loss:HingeLossLayer",
     "Identity": "nacre_layers.elementwise.activation:IdentityLayer",
     "Im2col": "nacre_layers.im2col:Im2colLayer",
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.soft_label_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.inner_product:InnerProductLayer",
-    "LRN": "nacre_layers.lrn:LRNLayer",
+    "LRN": "nacre_layers.normalisation.lrn:LRNLayer",
     "LReLU": "nacre_layers.elementwise.activation:LReLULayer",
-    "LayerNorm": "nacre_layers.layer_norm:LayerNormLayer",
+    "LayerNorm": "nacre_layers.normalisation.layer_norm:LayerNormLayer",
     "Log": "nacre_layers.elementwise.functions:LogLayer",
-    "MVN": "nacre_layers.mvn:MVNLayer",
+    "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
     "MultinomialLogisticLoss": "nacre_layers.multinomial_logistic_loss:MultinomialLogisticLossLayer",
     "PReLU": "nacre_layers.prelu:PReLULayer",
     "Parameter": "nacre_layers.parameter:ParameterLayer",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Identity, LayerState, Names, Neuron, Parameter, exactly, positive
 
-from .fields import Biased, ScaleFields
+from ..fields import Biased, ScaleFields
 
 
 class Normalising(ScaleFields, Biased, has_param=True, has_neuron=True, can_do_bp=True):

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from nacre import Array, Parameter, fraction, non_zero
 
-from .axes import axis_of, split_shape
-from .initializers import Constant
-from .normalisation import Normalising, NormalisingState, Standard
+from ..axes import axis_of, split_shape
+from ..initializers import Constant
+from .base import Normalising, NormalisingState, Standard
 
 
 class BatchNormLayer(Normalising):

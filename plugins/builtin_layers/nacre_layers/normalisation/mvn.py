@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, as_many_as, at_least, positive
 
-from .normalisation import Standard
+from .base import Standard
 
 
 class MVNLayer(Layer, can_do_bp=True):

@@ -1,45 +1,13 @@
-"""LayerNorm and GroupNorm: the numbers of each record, or of groups of its channels, with mean 0 and variance 1."""
+"""GroupNorm: normalise groups of channels of every image."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Annotated, Any
 
-from nacre import ConfigError, non_zero, positive
+from nacre import ConfigError, positive
 
-from .axes import axis_of
-from .normalisation import Normalising, NormalisingState
-
-
-class LayerNormLayer(Normalising):
-    """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, over the axes from `axis` to the last.
-
-    Mean and variance are those of the numbers at one place of the axes before; scale and bias have the shape of the
-    axes from `axis` on. Ba, Kiros and Hinton, "Layer normalization", 2016; PyTorch's `LayerNorm`.
-
-    Example:
-        [[layer]]
-        type = "LayerNorm"
-        bottoms = ["ip1"]  # (8, 500)
-        tops = ["norm1"]  # (8, 500)
-    """
-
-    axis: Annotated[int, non_zero, "first of the axes that are normalised together"] = 1
-
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerNormState:
-        return LayerNormState(self, backend, inputs, diffs)
-
-
-class LayerNormState(NormalisingState, reads=""):
-    """`LayerNormLayer` on any backend; arrays are read as (1, before the axis, from it on)."""
-
-    def __init__(self, layer: LayerNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
-        super().__init__(layer, backend, inputs, diffs)
-        shape: tuple[int, ...] = inputs[0].shape
-        axis = axis_of(layer, shape)
-        self.shape = (1, prod(shape[:axis]), prod(shape[axis:]))
-        self.wide = (*self.shape[1:], 1)
-        self.declare(inputs, shape[axis:])
+from .base import Normalising, NormalisingState
 
 
 class GroupNormLayer(Normalising):

@@ -19,7 +19,7 @@ from nacre import (
     positive,
 )
 
-from .axes import axis_of
+from ..axes import axis_of
 
 
 class LRNLayer(Layer, can_do_bp=True):
