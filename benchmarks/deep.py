@@ -66,7 +66,7 @@ def _loss(bottom: str) -> list[Any]:
 
 def chain(count: int) -> list[Any]:
     """Make inner products, one upon the other."""
-    from nacre_layers.inner_product import InnerProductLayer
+    from nacre_layers.linear.inner_product import InnerProductLayer
 
     names = ["data", *(f"ip{number}" for number in range(count))]
     layers = [InnerProductLayer(bottoms=below, tops=name, output_dim=4) for below, name in pairwise(names)]

@@ -11,7 +11,7 @@ from nacre import InputLayer, Layer, Net, Neuron, Solver
 from nacre.config import load
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, STanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling import Mean, PoolingLayer

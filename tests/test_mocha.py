@@ -9,7 +9,7 @@ import pytest
 from nacre import InputLayer, Net, Solver
 from nacre.config import load
 from nacre_layers.initializers import Constant
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.square_loss import SquareLossLayer
 from nacre_solvers import SGD, Snapshot
 

@@ -9,7 +9,7 @@ import pytest
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.initializers import Gaussian
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import Tanh
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 

@@ -10,7 +10,7 @@ from nacre.training.training import Training
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Sigmoid
 from nacre_layers.normalisation.batch_norm import BatchNormLayer

@@ -21,7 +21,8 @@ import numpy as np
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.random_mask import RandomMaskLayer
-from nacre_layers.inner_product import InnerProductLayer, TiedInnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.linear.tied_inner_product import TiedInnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Sigmoid
 from nacre_layers.shapes.split import SplitLayer

@@ -12,7 +12,7 @@ import numpy as np
 
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.square_loss import SquareLossLayer
 from nacre_solvers import Step, TrainingSummary
 

@@ -15,7 +15,7 @@ import numpy as np
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.wasserstein_loss import WassersteinLossLayer
 from nacre_solvers import Step, TrainingSummary
 

@@ -11,7 +11,7 @@ from nacre import InputLayer, Layer, Net, Solver
 from nacre.threads import number_of_threads
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer

@@ -21,7 +21,7 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import library, native
 from nacre_onednn.backend import OnednnBackend

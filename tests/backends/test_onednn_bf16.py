@@ -18,7 +18,7 @@ from nacre.config import dumps, load
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling import Mean, PoolingLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

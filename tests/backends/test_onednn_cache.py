@@ -11,7 +11,7 @@ import pytest
 
 from nacre import InputLayer, Layer, Net, open_backend
 from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import cache, layouts

@@ -13,7 +13,7 @@ from nacre.testing.close import assert_near
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.shapes.reshape import ReshapeLayer

@@ -15,7 +15,7 @@ from nacre import InputLayer, Layer, NacreError, Net
 from nacre.config import load
 from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling import Mean, PoolingLayer
 from nacre_layers.square_loss import SquareLossLayer

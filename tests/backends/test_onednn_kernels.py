@@ -13,7 +13,7 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling import Max, Mean, PoolingLayer
 from nacre_onednn.backend import OnednnBackend

@@ -14,7 +14,7 @@ from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer, Multiply
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import mixed_nets
 from nacre import InputLayer, Layer, Net, Solver, Training, open_backend
 from nacre_layers.constraints import L2Norm
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import native

@@ -18,7 +18,7 @@ from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import GELU, ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer

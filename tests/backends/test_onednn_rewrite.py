@@ -11,7 +11,7 @@ from nacre import Identity, Layer, Net, Neuron
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import IdentityLayer, NeuronLayer, ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling import Mean, PoolingLayer
 from nacre_layers.shapes.split import SplitLayer

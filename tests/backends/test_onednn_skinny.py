@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.square_loss import SquareLossLayer
 from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend

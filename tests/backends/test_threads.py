@@ -11,7 +11,7 @@ import pytest
 from nacre import InputLayer, Net, open_backend
 from nacre.protocols.backend import Step
 from nacre_layers.initializers import Orthogonal
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 
 MOMENT = 0.2
 """Seconds in which another thread could do harm."""

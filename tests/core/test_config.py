@@ -36,7 +36,7 @@ from nacre.discovery.registry import Registry
 from nacre.discovery.settings import settings as read_settings
 from nacre.fields.tables import table_of, type_name
 from nacre.files.toml import toml_text
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import Tanh
 from page_tables import own_classes
 

@@ -11,7 +11,7 @@ import pytest
 from nacre import Layer, Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, ValidationPerformance
 from small_layers import PlainBackend

@@ -18,7 +18,7 @@ from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.initializers import Constant, Gaussian
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer

@@ -25,7 +25,7 @@ from nacre.net.summary import first_line
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Sigmoid
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L2

@@ -28,7 +28,7 @@ from nacre.testing.trial import without_kernels
 from nacre_data import MemoryDataLayer
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer

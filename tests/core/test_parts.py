@@ -13,7 +13,7 @@ from nacre.protocols.components import ComponentKernel
 from nacre.snapshots.provenance import origins_of, part_differences, parts_of, remedies
 from nacre.training.solver import Solver
 from nacre.training.training import Training
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.regularizers import L1
 from nacre_solvers import SGD, Snapshot, TrainingSummary
 from toy_training import pulled_net, toy_net

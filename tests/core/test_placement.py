@@ -10,7 +10,7 @@ import pytest
 
 from nacre import Layer, Net, Solver
 from nacre.training.spans import Span
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_solvers import SGD
 from small_layers import PlainBackend, SquareLossLayer, data, fill

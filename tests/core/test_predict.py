@@ -9,7 +9,7 @@ from nacre import DataError, InputLayer, Layer, Net, Solver, TopologyError, Tran
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Tanh
 from nacre_layers.shapes.flatten import FlattenLayer

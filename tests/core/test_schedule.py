@@ -16,7 +16,7 @@ from nacre.engine.schedule import Schedule
 from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer, SigmoidLayer, TanhLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer

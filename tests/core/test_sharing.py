@@ -14,7 +14,7 @@ from fake_backends import ForeignBackend
 from nacre import ConfigError, InputLayer, Layer, Names, Net, Parameter, Solver, TopologyError
 from nacre.discovery.registry import Registry
 from nacre_layers.initializers import Constant
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_solvers import SGD
 from small_layers import (

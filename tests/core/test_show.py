@@ -13,7 +13,7 @@ from nacre.net.summary import describe, first_line
 from nacre.text import align, size
 from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

@@ -41,7 +41,7 @@ from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant, Gaussian
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L1

@@ -32,7 +32,7 @@ from nacre.testing.trial import Example, Trial, backends, with_kernel, without_k
 from nacre_data import MemoryDataLayer, MemoryOutputLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from run_suite import failures, kit_tests
 

@@ -14,7 +14,7 @@ from nacre.fields.types import Paths
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import ValidationPerformance
 

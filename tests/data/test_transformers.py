@@ -13,7 +13,7 @@ from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.config import netfile as config
 from nacre.random import Random
 from nacre_data import MemoryDataLayer, RandomShift, Scale, SubMean
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 
 
 def moved(image: np.ndarray, down: int, right: int) -> np.ndarray:

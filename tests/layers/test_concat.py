@@ -8,7 +8,7 @@ from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.trial import Example, backends
 from nacre_data import MemoryDataLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

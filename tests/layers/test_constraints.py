@@ -9,7 +9,7 @@ from nacre import ConfigError, InputLayer, Net, Solver
 from nacre.testing.close import assert_close, assert_near
 from nacre.testing.trial import ProbeLayer
 from nacre_layers.constraints import L2Norm
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_solvers import SGD
 
 

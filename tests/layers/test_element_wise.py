@@ -12,7 +12,7 @@ from nacre.testing.trial import Example, Trial, backends
 from nacre_layers.convolution import ConvolutionLayer
 from nacre_layers.elementwise.element_wise import Add, Average, ElementWiseLayer
 from nacre_layers.elementwise.functions import AbsValLayer, PowerLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 

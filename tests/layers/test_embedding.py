@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.trial import Example, Trial
-from nacre_layers.embedding import EmbeddingLayer
+from nacre_layers.linear.embedding import EmbeddingLayer
 
 
 def words(shape, count, seed, dtype="int64"):

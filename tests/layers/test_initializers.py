@@ -29,7 +29,7 @@ from nacre_layers.initializers import (
     Xavier,
     XavierFanIn,
 )
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 
 ANY_SHAPE = [Uniform(low=-1, high=3), Gaussian(mean=2, std=0.5), Xavier(), XavierFanIn(), He(), PositiveUnitball()]
 MATRICES = [Orthogonal(), GaussianSqrtFanIn(), UniformSqrtFanIn(), UniformSqrtFanInOut()]

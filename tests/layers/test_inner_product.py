@@ -11,7 +11,8 @@ from joined_batches import refuses_a_batch_that_is_not_full
 from nacre import ConfigError, InputLayer, Net, TopologyError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, ProbeLayer
-from nacre_layers.inner_product import InnerProductLayer, TiedInnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.linear.tied_inner_product import TiedInnerProductLayer
 
 
 def multiplied(layer, x, weight, bias, axis=1):

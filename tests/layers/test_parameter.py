@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, Net, Solver
 from nacre.testing.trial import Example
-from nacre_layers.parameter import ParameterLayer
+from nacre_layers.linear.parameter import ParameterLayer
 from nacre_solvers import SGD
 from small_layers import SquareLossLayer
 

@@ -8,7 +8,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial
-from nacre_layers.prelu import PReLULayer
+from nacre_layers.linear.prelu import PReLULayer
 
 
 class TestPReLU(Agreement):

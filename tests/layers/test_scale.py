@@ -8,7 +8,8 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_near
 from nacre.testing.trial import Example
-from nacre_layers.scale import BiasLayer, ScaleLayer
+from nacre_layers.linear.bias import BiasLayer
+from nacre_layers.linear.scale import ScaleLayer
 
 
 class Operand:

@@ -6,7 +6,7 @@ import pytest
 from nacre import InputLayer, Net, TopologyError
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example, ProbeLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.shapes.silence import SilenceLayer
 from nacre_layers.shapes.slice import SliceLayer
 

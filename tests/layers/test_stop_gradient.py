@@ -8,7 +8,7 @@ from agreement import Agreement
 from nacre import InputLayer, Net, TopologyError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.shapes.stop_gradient import StopGradientLayer
 from nacre_layers.sum_loss import SumLossLayer
 

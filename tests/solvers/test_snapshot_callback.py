@@ -14,7 +14,7 @@ from nacre import Callback, CallbackState, ConfigError, Net, NotFiniteError, Sna
 from nacre.files import durable
 from nacre.snapshots.folder import SnapshotFolder, load_snapshot
 from nacre_data import HDF5Store, MemoryDataLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend

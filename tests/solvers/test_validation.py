@@ -7,7 +7,7 @@ import pytest
 
 from nacre import ConfigError, DataError, Net, Solver
 from nacre_data import HDF5Store, MemoryDataLayer
-from nacre_layers.inner_product import InnerProductLayer
+from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_solvers import SGD, EarlyStopping, ValidationPerformance
 from toy_training import Reports, pulled_net, records, toy_layers, toy_net, weights
 

@@ -8,7 +8,8 @@ from math import prod
 from typing import Any, ClassVar
 
 from nacre import Array, Neuron
-from nacre_layers.inner_product import InnerProductLayer, InnerProductState, not_plain
+from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
+from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl

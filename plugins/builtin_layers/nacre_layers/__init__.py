@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from .elementwise.functions import ThresholdLayer as ThresholdLayer
     from .elementwise.random_mask import RandomMaskLayer as RandomMaskLayer
     from .elementwise.softmax import SoftmaxLayer as SoftmaxLayer
-    from .embedding import EmbeddingLayer as EmbeddingLayer
     from .gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
     from .hinge_loss import HingeLossLayer as HingeLossLayer
     from .im2col import Im2colLayer as Im2colLayer
@@ -61,8 +60,13 @@ if TYPE_CHECKING:
     from .initializers import UniformSqrtFanInOut as UniformSqrtFanInOut
     from .initializers import Xavier as Xavier
     from .initializers import XavierFanIn as XavierFanIn
-    from .inner_product import InnerProductLayer as InnerProductLayer
-    from .inner_product import TiedInnerProductLayer as TiedInnerProductLayer
+    from .linear.bias import BiasLayer as BiasLayer
+    from .linear.embedding import EmbeddingLayer as EmbeddingLayer
+    from .linear.inner_product import InnerProductLayer as InnerProductLayer
+    from .linear.parameter import ParameterLayer as ParameterLayer
+    from .linear.prelu import PReLULayer as PReLULayer
+    from .linear.scale import ScaleLayer as ScaleLayer
+    from .linear.tied_inner_product import TiedInnerProductLayer as TiedInnerProductLayer
     from .metrics.accuracy import AccuracyLayer as AccuracyLayer
     from .metrics.binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
     from .multinomial_logistic_loss import MultinomialLogisticLossLayer as MultinomialLogisticLossLayer
@@ -81,18 +85,14 @@ if TYPE_CHECKING:
     from .normalisation.layer_norm import LayerNormLayer as LayerNormLayer
     from .normalisation.lrn import LRNLayer as LRNLayer
     from .normalisation.mvn import MVNLayer as MVNLayer
-    from .parameter import ParameterLayer as ParameterLayer
     from .pooling import ChannelPoolingLayer as ChannelPoolingLayer
     from .pooling import Max as Max
     from .pooling import Mean as Mean
     from .pooling import PoolingLayer as PoolingLayer
     from .pooling import SPPLayer as SPPLayer
     from .pooling import Stochastic as Stochastic
-    from .prelu import PReLULayer as PReLULayer
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
-    from .scale import BiasLayer as BiasLayer
-    from .scale import ScaleLayer as ScaleLayer
     from .shapes.argmax import ArgmaxLayer as ArgmaxLayer
     from .shapes.concat import ConcatLayer as ConcatLayer
     from .shapes.crop import CropLayer as CropLayer
@@ -122,7 +122,7 @@ LAYERS = {
     "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
     "BNLL": "nacre_layers.elementwise.activation:BNLLLayer",
     "BatchNorm": "nacre_layers.normalisation.batch_norm:BatchNormLayer",
-    "Bias": "nacre_layers.scale:BiasLayer",
+    "Bias": "nacre_layers.linear.bias:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
     "ChannelPooling": "nacre_layers.pooling:ChannelPoolingLayer",
@@ -136,7 +136,7 @@ LAYERS = {
     "Dropout": "nacre_layers.elementwise.dropout:DropoutLayer",
     "ELU": "nacre_layers.elementwise.activation:ELULayer",
     "ElementWise": "nacre_layers.elementwise.element_wise:ElementWiseLayer",
-    "Embedding": "nacre_layers.embedding:EmbeddingLayer",
+    "Embedding": "nacre_layers.linear.embedding:EmbeddingLayer",
     "Exp": "nacre_layers.elementwise.functions:ExpLayer",
     "Exponential": "nacre_layers.elementwise.activation:ExponentialLayer",
     "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
@@ -148,15 +148,15 @@ LAYERS = {
     "Im2col": "nacre_layers.im2col:Im2colLayer",
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.soft_label_loss:InfogainLossLayer",
-    "InnerProduct": "nacre_layers.inner_product:InnerProductLayer",
+    "InnerProduct": "nacre_layers.linear.inner_product:InnerProductLayer",
     "LRN": "nacre_layers.normalisation.lrn:LRNLayer",
     "LReLU": "nacre_layers.elementwise.activation:LReLULayer",
     "LayerNorm": "nacre_layers.normalisation.layer_norm:LayerNormLayer",
     "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
     "MultinomialLogisticLoss": "nacre_layers.multinomial_logistic_loss:MultinomialLogisticLossLayer",
-    "PReLU": "nacre_layers.prelu:PReLULayer",
-    "Parameter": "nacre_layers.parameter:ParameterLayer",
+    "PReLU": "nacre_layers.linear.prelu:PReLULayer",
+    "Parameter": "nacre_layers.linear.parameter:ParameterLayer",
     "Pooling": "nacre_layers.pooling:PoolingLayer",
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
@@ -165,7 +165,7 @@ LAYERS = {
     "Reshape": "nacre_layers.shapes.reshape:ReshapeLayer",
     "SPP": "nacre_layers.pooling:SPPLayer",
     "STanh": "nacre_layers.elementwise.activation:STanhLayer",
-    "Scale": "nacre_layers.scale:ScaleLayer",
+    "Scale": "nacre_layers.linear.scale:ScaleLayer",
     "SiLU": "nacre_layers.elementwise.activation:SiLULayer",
     "Sigmoid": "nacre_layers.elementwise.activation:SigmoidLayer",
     "SigmoidCrossEntropyLoss": "nacre_layers.cross_entropy:SigmoidCrossEntropyLossLayer",
@@ -181,7 +181,7 @@ LAYERS = {
     "SumLoss": "nacre_layers.sum_loss:SumLossLayer",
     "Tanh": "nacre_layers.elementwise.activation:TanhLayer",
     "Threshold": "nacre_layers.elementwise.functions:ThresholdLayer",
-    "TiedInnerProduct": "nacre_layers.inner_product:TiedInnerProductLayer",
+    "TiedInnerProduct": "nacre_layers.linear.tied_inner_product:TiedInnerProductLayer",
     "Tile": "nacre_layers.shapes.tile:TileLayer",
     "WassersteinLoss": "nacre_layers.wasserstein_loss:WassersteinLossLayer",
 }

@@ -19,9 +19,9 @@ from nacre import (
     non_zero,
 )
 
-from .axes import axis_of, split_shape
-from .fields import Learning
-from .initializers import Constant
+from ..axes import axis_of, split_shape
+from ..fields import Learning
+from ..initializers import Constant
 
 
 class PReLULayer(Learning, has_param=True, can_do_bp=True):

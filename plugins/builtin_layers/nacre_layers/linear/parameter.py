@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, LayerState, Names, Parameter, Shape, default, exactly, positive
 
-from .fields import WeightFields
+from ..fields import WeightFields
 
 
 class ParameterLayer(WeightFields, has_param=True, can_do_bp=True):

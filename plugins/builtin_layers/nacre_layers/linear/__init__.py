@@ -1,0 +1,1 @@
+"""Layers that multiply by what they learn."""

@@ -1,0 +1,64 @@
+"""InnerProduct: a fully connected layer, and TiedInnerProduct, which reads another one's weight."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Identity, Names, Neuron, Parameter, as_many_as, at_least, positive
+
+from ..axes import joined_batch
+from ..fields import Weighted
+from ..initializers import Pretrained
+from .product import ProductState
+from .tied_inner_product import Turned
+
+
+class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
+    """y = x Wᵀ + b; one top for each bottom, all with the same weight.
+
+    Bottoms are read as (..., features), where the axes from `axis` on are the features; the axes before are kept, so
+    tops are (images, output_dim) unless `axis` says otherwise. With axis 0 a whole batch is one row of features, and
+    tops are (output_dim,): then all its rows must count, or it raises DataError. `weight` is (output_dim, features), or
+    with `transpose` (features, output_dim), `bias` (output_dim). After Mocha.jl's `InnerProductLayer` and Caffe's
+    `InnerProduct`.
+
+    Example:
+        [[layer]]
+        type = "InnerProduct"
+        bottoms = ["pool2"]  # (8, 50, 4, 4)
+        tops = ["ip1"]  # (8, 500)
+        output_dim = 500
+        neuron = "ReLU"
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is multiplied"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the products"]
+    output_dim: Annotated[int, positive, "numbers in the output of one image"]
+    axis: Annotated[int, "the first axis of the features; -1 is the last"] = 1
+    transpose: Annotated[bool, "whether the weight lies as (features, output_dim)"] = False
+    neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InnerProductState:
+        return InnerProductState(self, backend, inputs, diffs)
+
+
+class InnerProductState(ProductState, reads="inputs"):
+    """`InnerProductLayer` on any backend."""
+
+    def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        self.axis, self.batch = layer.axis, joined_batch(layer, inputs)
+        super().__init__(layer, backend, inputs, diffs)
+
+    def declare_weight(self) -> Parameter:
+        if not self.layer.transpose:
+            return Parameter.of(self.layer, "weight", (self.layer.output_dim, self.features))
+        weight = Parameter.of(self.layer, "weight", (self.features, self.layer.output_dim))
+        if not isinstance(weight.init, Pretrained):  # that lies as the layer's own does
+            weight.init = Turned(init=self.layer.weight_init)
+        return weight
+
+    def weight(self) -> Array:
+        return self.parameters[0].blob.T if self.layer.transpose else self.parameters[0].blob
+
+    def multiply(self, dy: Array, x: Array, gradient: Array) -> None:
+        super().multiply(*((x, dy) if self.layer.transpose else (dy, x)), gradient)

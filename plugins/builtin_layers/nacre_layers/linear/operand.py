@@ -1,0 +1,72 @@
+"""What Scale and Bias share: an operand that is a parameter or a second bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from nacre import Array, ConfigError, Identity, LayerState, Names, Neuron, at_least, exactly
+
+from ..fields import BiasFields
+
+
+class OperandLayer(BiasFields, has_param=True, has_neuron=True, can_do_bp=True):
+    """What Scale and Bias have in common: where the operand lies along the first bottom."""
+
+    bottoms: Annotated[Names, at_least(1), "the blob, and unless it is learned, what it is combined with"]
+    tops: Annotated[Names, exactly(1), "the result, of the first bottom's shape"]
+    axis: Annotated[int | None, "axis of x where scale or bias begins; 1 unless given, or 0 with a second bottom"] = (
+        None
+    )
+    n_axes: Annotated[int, "how many axes a learned one has; 0 is a single number, -1 all up to the last"] = 1
+    neuron: Annotated[Neuron, "activation function of the top"] = Identity()
+
+    def complaints(self) -> Iterator[str]:
+        """Check the numbers of bottoms and axes, and that what is for a learned operand has one."""
+        yield from super().complaints()
+        if len(self.bottoms) > 2:
+            yield f"bottoms={self.bottoms}, but one or two must be given"
+        for name, value in self.given().items():
+            if len(self.bottoms) == 2 and (name in ("n_axes", "param_key") or name.startswith(("scale_", "bias_"))):
+                yield f"{name}={value!r}, but with a second bottom nothing is learned: leave it out"
+        if self.n_axes < -1:
+            yield f"n_axes={self.n_axes}, but it must be -1 or more"
+
+
+class OperandState(LayerState):
+    """What the states of both layers have in common: `wide`, the operand's shape with an axis for each of x's."""
+
+    def __init__(self, layer: OperandLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape)]
+        shape, second = inputs[0].shape, len(inputs) == 2
+        axis = int(not second) if layer.axis is None else layer.axis
+        start = axis + len(shape) if axis < 0 else axis
+        if not int(not second) <= start <= len(shape):
+            raise ConfigError(
+                f"{layer.name}: axis={axis}, but it must be from {int(not second)} to {len(shape)} for bottom "
+                f"'{layer.bottoms[0]}' of shape {shape}"
+            )
+        end = len(shape) if layer.n_axes < 0 else start + layer.n_axes
+        operand = inputs[1].shape if second else shape[start:end]
+        self.wide = (*[1] * start, *operand, *[1] * (len(shape) - start - len(operand)))
+        fits = len(self.wide) == len(shape) and all(one in (1, x) for one, x in zip(self.wide, shape, strict=True))
+        if not second and end > len(shape):
+            raise ConfigError(
+                f"{layer.name}: n_axes={layer.n_axes}, but bottom '{layer.bottoms[0]}' of shape {shape} "
+                f"has {len(shape) - start} axes from axis {start} on"
+            )
+        if not fits:
+            raise ConfigError(
+                f"{layer.name}: bottom '{layer.bottoms[1]}' of shape {operand} does not fit "
+                f"'{layer.bottoms[0]}' of shape {shape} from axis {start} on"
+            )
+        self.operand = operand
+        self.repeated = tuple(place for place, length in enumerate(self.wide) if length == 1)
+
+    def add_up(self, array: Array, gradient: Array) -> None:
+        """Write into an operand's gradient the sum over all numbers that one of its numbers meets."""
+        self.backend.xp.sum(array, axis=self.repeated, keepdims=True, out=gradient.reshape(self.wide))
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
