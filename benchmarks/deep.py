@@ -75,7 +75,7 @@ def chain(count: int) -> list[Any]:
 
 def residual(count: int) -> list[Any]:
     """Make convolutions with BatchNorm, whose tops are added to what the convolution read."""
-    from nacre_layers.convolution import ConvolutionLayer
+    from nacre_layers.convolution.convolution import ConvolutionLayer
     from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
     from nacre_layers.neurons import ReLU
     from nacre_layers.normalisation.batch_norm import BatchNormLayer

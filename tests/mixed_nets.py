@@ -9,7 +9,7 @@ import numpy as np
 
 from nacre import InputLayer, Layer, Net, Neuron, Solver
 from nacre.config import load
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, STanh

@@ -10,7 +10,7 @@ from hashlib import sha256
 import numpy as np
 
 from nacre import InputLayer, Layer, Net, Solver
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer

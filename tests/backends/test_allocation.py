@@ -9,7 +9,7 @@ import pytest
 
 from nacre import InputLayer, Layer, Net, Solver
 from nacre.threads import number_of_threads
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Solver
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU

@@ -19,7 +19,7 @@ from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError,
 from nacre.config import load
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

@@ -15,7 +15,7 @@ import mixed_nets
 from mixed_nets import from_file, trained
 from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
 from nacre.config import dumps, load
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer

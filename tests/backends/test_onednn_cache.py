@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer, Layer, Net, open_backend
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.softmax_loss import SoftmaxLossLayer

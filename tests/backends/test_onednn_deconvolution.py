@@ -12,7 +12,8 @@ from nacre import InputLayer, Layer, Net, open_backend
 from nacre.testing.close import assert_near
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
-from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer

@@ -13,7 +13,8 @@ import pytest
 from mixed_nets import EXAMPLES
 from nacre import InputLayer, Layer, NacreError, Net
 from nacre.config import load
-from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.normalisation.lrn import LRNLayer

@@ -13,7 +13,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near
-from nacre_layers.convolution import ConvolutionLayer, Geometry
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.windows import Geometry
 from nacre_layers.neurons import ReLU
 from nacre_layers.square_loss import SquareLossLayer
 from nacre_onednn import lanes, native

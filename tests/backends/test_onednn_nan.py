@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from nacre import InputLayer, Layer, Net, open_backend
-from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer, Multiply
 from nacre_layers.elementwise.softmax import SoftmaxLayer

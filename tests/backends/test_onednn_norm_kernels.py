@@ -13,7 +13,7 @@ from nacre import Identity, InputLayer, Layer, Net, Neuron, open_backend
 from nacre.testing.close import assert_near
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example, Trial, layer_of
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nacre import Identity, Layer, Net, Neuron
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import IdentityLayer, NeuronLayer, ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer

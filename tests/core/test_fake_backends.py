@@ -13,7 +13,7 @@ import nacre
 from fake_backends import BlockedBackend, ForeignBackend
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver
 from nacre.discovery.registry import Registry
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer

@@ -12,7 +12,7 @@ import pytest
 from nacre import InputLayer, Layer, Net
 from nacre.config import load
 from nacre.drawing import dot, svg
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer

@@ -22,7 +22,7 @@ from nacre.config import dumps, load
 from nacre.drawing import dot, svg
 from nacre.engine.arena import lay_out, most_at_once, sharers
 from nacre.net.summary import first_line
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer

@@ -26,7 +26,7 @@ from nacre import (
 from nacre.discovery.registry import Registry
 from nacre.testing.trial import without_kernels
 from nacre_data import MemoryDataLayer
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer

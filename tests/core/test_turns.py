@@ -18,7 +18,7 @@ import pytest
 from nacre import Callback, CallbackState, Layer, NacreError, Names, Net, Solver
 from nacre.training.training import Training
 from nacre_data import MemoryDataLayer
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.initializers import Orthogonal

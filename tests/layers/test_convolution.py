@@ -11,7 +11,8 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.convolution import ConvolutionLayer, DeconvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 
 
 def spread(numbers, count):

@@ -9,7 +9,7 @@ from nacre import ConfigError, InputLayer, Net, registry
 from nacre.testing.close import assert_close, assert_near
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import Example, Trial, backends
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.element_wise import Add, Average, ElementWiseLayer
 from nacre_layers.elementwise.functions import AbsValLayer, PowerLayer
 from nacre_layers.linear.inner_product import InnerProductLayer

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.trial import Example
-from nacre_layers.convolution import ConvolutionLayer
-from nacre_layers.im2col import Im2colLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.im2col import Im2colLayer
 
 
 class TestIm2col(Agreement):

@@ -10,7 +10,7 @@ from nacre import InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import backends, without_kernels
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer

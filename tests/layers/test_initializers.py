@@ -13,7 +13,7 @@ from nacre.random import Random
 from nacre.snapshots.snapshot import Snapshot
 from nacre.testing.close import assert_close
 from nacre_data.hdf5_store import HDF5Store
-from nacre_layers.convolution import ConvolutionLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.initializers import (
     Bilinear,
     Constant,

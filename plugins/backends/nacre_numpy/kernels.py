@@ -9,7 +9,8 @@ import numpy as np
 
 from nacre import Array, LayerState, MethodState, Neuron, Own
 from nacre.training.spans import Span
-from nacre_layers.convolution import ConvolutionLayer, declare
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.filters import declare
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
 from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import ReLU, is_relu

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nacre import Neuron
-from nacre_layers.convolution import FilterLayer, Geometry, declare
+from nacre_layers.convolution.filters import FilterLayer, declare
+from nacre_layers.convolution.windows import Geometry
 from nacre_layers.neurons import is_relu
 
 from . import library as dnnl

@@ -6,7 +6,8 @@ from math import prod
 from typing import Any, ClassVar
 
 from nacre import Array
-from nacre_layers.convolution import DeconvolutionLayer, Transposed
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
+from nacre_layers.convolution.windows import Transposed
 
 from . import convolution
 from . import library as dnnl

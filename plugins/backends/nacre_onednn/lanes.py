@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nacre.threads import number_of_threads
-from nacre_layers.convolution import Geometry
+from nacre_layers.convolution.windows import Geometry
 
 from .library import library
 from .native import CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, PACK, TURN, WINOGRAD, WINOGRAD_WEIGHTS, has_lanes

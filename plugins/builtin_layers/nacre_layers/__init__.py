@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from .constraints import L2Norm as L2Norm
     from .contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
-    from .convolution import ConvolutionLayer as ConvolutionLayer
-    from .convolution import DeconvolutionLayer as DeconvolutionLayer
+    from .convolution.convolution import ConvolutionLayer as ConvolutionLayer
+    from .convolution.deconvolution import DeconvolutionLayer as DeconvolutionLayer
+    from .convolution.im2col import Im2colLayer as Im2colLayer
     from .cross_entropy import BinaryCrossEntropyLossLayer as BinaryCrossEntropyLossLayer
     from .cross_entropy import SigmoidCrossEntropyLossLayer as SigmoidCrossEntropyLossLayer
     from .elementwise.activation import ActivationLayer as ActivationLayer
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from .elementwise.softmax import SoftmaxLayer as SoftmaxLayer
     from .gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
     from .hinge_loss import HingeLossLayer as HingeLossLayer
-    from .im2col import Im2colLayer as Im2colLayer
     from .initializers import Bilinear as Bilinear
     from .initializers import Constant as Constant
     from .initializers import Gaussian as Gaussian
@@ -129,10 +129,10 @@ LAYERS = {
     "Clip": "nacre_layers.elementwise.functions:ClipLayer",
     "Concat": "nacre_layers.shapes.concat:ConcatLayer",
     "ContrastiveLoss": "nacre_layers.contrastive_loss:ContrastiveLossLayer",
-    "Convolution": "nacre_layers.convolution:ConvolutionLayer",
+    "Convolution": "nacre_layers.convolution.convolution:ConvolutionLayer",
     "Crop": "nacre_layers.shapes.crop:CropLayer",
     "CropLike": "nacre_layers.shapes.crop_like:CropLikeLayer",
-    "Deconvolution": "nacre_layers.convolution:DeconvolutionLayer",
+    "Deconvolution": "nacre_layers.convolution.deconvolution:DeconvolutionLayer",
     "Dropout": "nacre_layers.elementwise.dropout:DropoutLayer",
     "ELU": "nacre_layers.elementwise.activation:ELULayer",
     "ElementWise": "nacre_layers.elementwise.element_wise:ElementWiseLayer",
@@ -145,7 +145,7 @@ LAYERS = {
     "GroupNorm": "nacre_layers.normalisation.group_norm:GroupNormLayer",
     "HingeLoss": "nacre_layers.hinge_loss:HingeLossLayer",
     "Identity": "nacre_layers.elementwise.activation:IdentityLayer",
-    "Im2col": "nacre_layers.im2col:Im2colLayer",
+    "Im2col": "nacre_layers.convolution.im2col:Im2colLayer",
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.soft_label_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.linear.inner_product:InnerProductLayer",

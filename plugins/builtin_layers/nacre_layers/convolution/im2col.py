@@ -18,7 +18,7 @@ from nacre import (
     positive,
 )
 
-from .sliding import Sliding
+from .windows import Sliding
 
 
 class Im2colLayer(Layer, can_do_bp=True):

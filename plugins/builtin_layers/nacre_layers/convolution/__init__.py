@@ -1,0 +1,1 @@
+"""Layers that slide filters over images."""
