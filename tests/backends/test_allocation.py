@@ -15,7 +15,8 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.pooling.functions import Mean
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 

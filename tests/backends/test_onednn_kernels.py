@@ -15,7 +15,8 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
-from nacre_layers.pooling import Max, Mean, PoolingLayer
+from nacre_layers.pooling.functions import Max, Mean
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ConvolutionKernel
 from nacre_onednn.inner_product import InnerProductKernel

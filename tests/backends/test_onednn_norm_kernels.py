@@ -22,7 +22,8 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import GELU, ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
-from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.pooling.functions import Mean
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

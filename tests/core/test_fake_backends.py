@@ -22,7 +22,8 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_layers.pooling import Mean, PoolingLayer
+from nacre_layers.pooling.functions import Mean
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.regularizers import L2
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer

@@ -18,7 +18,7 @@ from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU
-from nacre_layers.pooling import PoolingLayer
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer

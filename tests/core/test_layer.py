@@ -32,7 +32,7 @@ from nacre.protocols.layer import TRAITS
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.pooling import PoolingLayer
+from nacre_layers.pooling.pooling import PoolingLayer
 from small_layers import HalveLayer, MatrixLayer, SquareLossLayer, State, data
 
 REPOSITORY = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from nacre.files.toml import toml_text
 from nacre.testing.trial import backends
 from nacre_data import MemoryDataLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.pooling import PoolingLayer
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, ValidationPerformance
 

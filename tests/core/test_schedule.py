@@ -18,7 +18,7 @@ from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
-from nacre_layers.pooling import PoolingLayer
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer

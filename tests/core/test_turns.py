@@ -25,7 +25,8 @@ from nacre_layers.initializers import Orthogonal
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_layers.pooling import Max, PoolingLayer
+from nacre_layers.pooling.functions import Max
+from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, Snapshot, TrainingSummary, ValidationPerformance
 from small_layers import PlainBackend, State

@@ -14,7 +14,9 @@ from nacre_layers.convolution.filters import declare
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
 from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import ReLU, is_relu
-from nacre_layers.pooling import Max, Mean, PoolingLayer, pooled_axes
+from nacre_layers.pooling.functions import Max, Mean
+from nacre_layers.pooling.pooling import PoolingLayer
+from nacre_layers.pooling.windows import pooled_axes
 
 from .convolution import Convolution2D, gate_steps
 from .inner_product import InnerProduct

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from nacre import Neuron
 from nacre.threads import number_of_threads
 from nacre_layers.neurons import is_relu
-from nacre_layers.pooling import Axis, Max, Mean, PoolingLayer, pooled_axes
+from nacre_layers.pooling.functions import Max, Mean
+from nacre_layers.pooling.pooling import PoolingLayer
+from nacre_layers.pooling.windows import Axis, pooled_axes
 
 from . import library as dnnl
 from .kernel import (

@@ -9,7 +9,8 @@ from nacre.protocols.graph import Graph, Node
 from nacre.protocols.layer import is_identity
 from nacre_layers.elementwise.activation import IdentityLayer, ReLULayer
 from nacre_layers.neurons import ReLU, is_relu
-from nacre_layers.pooling import Max, PoolingLayer
+from nacre_layers.pooling.functions import Max
+from nacre_layers.pooling.pooling import PoolingLayer
 
 
 def relu_behind_max_pooling(graph: Graph) -> Graph:

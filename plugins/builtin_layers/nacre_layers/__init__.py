@@ -85,12 +85,12 @@ if TYPE_CHECKING:
     from .normalisation.layer_norm import LayerNormLayer as LayerNormLayer
     from .normalisation.lrn import LRNLayer as LRNLayer
     from .normalisation.mvn import MVNLayer as MVNLayer
-    from .pooling import ChannelPoolingLayer as ChannelPoolingLayer
-    from .pooling import Max as Max
-    from .pooling import Mean as Mean
-    from .pooling import PoolingLayer as PoolingLayer
-    from .pooling import SPPLayer as SPPLayer
-    from .pooling import Stochastic as Stochastic
+    from .pooling.channel_pooling import ChannelPoolingLayer as ChannelPoolingLayer
+    from .pooling.functions import Max as Max
+    from .pooling.functions import Mean as Mean
+    from .pooling.functions import Stochastic as Stochastic
+    from .pooling.pooling import PoolingLayer as PoolingLayer
+    from .pooling.spp import SPPLayer as SPPLayer
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
     from .shapes.argmax import ArgmaxLayer as ArgmaxLayer
@@ -125,7 +125,7 @@ LAYERS = {
     "Bias": "nacre_layers.linear.bias:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
-    "ChannelPooling": "nacre_layers.pooling:ChannelPoolingLayer",
+    "ChannelPooling": "nacre_layers.pooling.channel_pooling:ChannelPoolingLayer",
     "Clip": "nacre_layers.elementwise.functions:ClipLayer",
     "Concat": "nacre_layers.shapes.concat:ConcatLayer",
     "ContrastiveLoss": "nacre_layers.contrastive_loss:ContrastiveLossLayer",
@@ -157,13 +157,13 @@ LAYERS = {
     "MultinomialLogisticLoss": "nacre_layers.multinomial_logistic_loss:MultinomialLogisticLossLayer",
     "PReLU": "nacre_layers.linear.prelu:PReLULayer",
     "Parameter": "nacre_layers.linear.parameter:ParameterLayer",
-    "Pooling": "nacre_layers.pooling:PoolingLayer",
+    "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
     "ReLU": "nacre_layers.elementwise.activation:ReLULayer",
     "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
     "Reshape": "nacre_layers.shapes.reshape:ReshapeLayer",
-    "SPP": "nacre_layers.pooling:SPPLayer",
+    "SPP": "nacre_layers.pooling.spp:SPPLayer",
     "STanh": "nacre_layers.elementwise.activation:STanhLayer",
     "Scale": "nacre_layers.linear.scale:ScaleLayer",
     "SiLU": "nacre_layers.elementwise.activation:SiLULayer",
@@ -217,9 +217,9 @@ CONSTRAINTS = {"L2Norm": "nacre_layers.constraints:L2Norm"}
 REGULARIZERS = {"L1": "nacre_layers.regularizers:L1", "L2": "nacre_layers.regularizers:L2"}
 LAYERS_OF = {"neuron": "nacre_layers.elementwise.activation:ActivationLayer"}
 POOLINGS = {
-    "Max": "nacre_layers.pooling:Max",
-    "Mean": "nacre_layers.pooling:Mean",
-    "Stochastic": "nacre_layers.pooling:Stochastic",
+    "Max": "nacre_layers.pooling.functions:Max",
+    "Mean": "nacre_layers.pooling.functions:Mean",
+    "Stochastic": "nacre_layers.pooling.functions:Stochastic",
 }
 ELEMENT_WISE = {
     "Add": "nacre_layers.elementwise.element_wise:Add",

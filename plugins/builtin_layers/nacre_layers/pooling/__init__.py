@@ -1,0 +1,1 @@
+"""Layers that sum up windows of images."""

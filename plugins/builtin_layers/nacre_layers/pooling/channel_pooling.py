@@ -1,0 +1,59 @@
+"""ChannelPooling: pool over neighbouring channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from nacre import Layer, Names, Pair, as_many_as, at_least, default, non_negative, non_zero, positive
+
+from ..axes import axis_of
+from .functions import Max, PoolingFunction
+from .windows import Pools, make_axis
+
+if TYPE_CHECKING:
+    from .windows import Axis
+
+
+class Ends(Pair):
+    """(front, tail); one number means the same at both ends."""
+
+    wants = "a whole number, or two: (front, tail)"
+
+
+class ChannelPoolingLayer(Layer, can_do_bp=True):
+    """Pool along one axis, as maxout does along the channels; one top for each bottom.
+
+    y[n, j] = max of x[n, j stride - front + k] over k from 0 to kernel - 1, along axis 1; or another `pooling` of them.
+
+    Bottoms have any number of axes. The windows number ceil((length + front + tail - kernel) / stride) + 1; a last one
+    that misses the blob is dropped. After Mocha.jl's `ChannelPoolingLayer`, whose mean is `Mean(divide_by="kernel")`.
+
+    Example:
+        [[layer]]
+        type = "ChannelPooling"
+        bottoms = ["conv1"]  # (8, 20, 12, 12)
+        tops = ["maxout1"]  # (8, 10, 12, 12)
+        kernel = 2
+        stride = 2
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is pooled"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the pooled blobs"]
+    kernel: Annotated[int, positive, "window, in channels"] = 1
+    stride: Annotated[int, positive, "step between windows, in channels"] = 1
+    pad: Annotated[Ends, non_negative, "padding in front of the channels and behind them"] = default((0, 0))
+    axis: Annotated[int, non_zero, "the axis that is pooled; -1 is the last"] = 1
+    pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ChannelPoolingState:
+        return ChannelPoolingState(self, backend, inputs, diffs)
+
+
+class ChannelPoolingState(Pools, reads="inputs blobs"):
+    """`ChannelPoolingLayer` on any backend."""
+
+    @staticmethod
+    def axes_of(layer: ChannelPoolingLayer, shape: Sequence[int]) -> list[list[Axis]]:
+        place = axis_of(layer, tuple(shape))
+        return [[make_axis(layer.name, place, shape[place], (layer.kernel, layer.stride, *layer.pad), "ceil")]]

@@ -1,0 +1,80 @@
+"""SPP: spatial pyramid pooling, the same number of features for images of any size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from math import prod
+from typing import Annotated, Any
+
+from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least, positive
+
+from .functions import Max, PoolingFunction
+from .windows import Axis, Pools
+
+
+class SPPLayer(Layer, can_do_bp=True):
+    """Spatial pyramid pooling: summaries of the image, its quarters, its sixteenths, ...; one top for each bottom.
+
+    y[n, start_l + c · 4^l + w] = max of x[n, c] over window w of level l, for two axes; or another `pooling` of it.
+
+    Bottoms are (images, channels, rows, columns), with any number of axes behind the channels. Level l of the pyramid
+    cuts each of them into 2^l windows of ceil(length / 2^l) pixels, with what is missing as padding. Tops are (images,
+    numbers): the summaries of level 0, then those of level 1, and so on, each (channels, windows) in a row; there are
+    as many for images of any size. He, Zhang, Ren and Sun, "Spatial pyramid pooling in deep convolutional networks for
+    visual recognition", 2014. After Caffe's `SPP`.
+
+    Example:
+        [[layer]]
+        type = "SPP"
+        bottoms = ["conv5"]  # (8, 20, 13, 13)
+        tops = ["features"]  # (8, 420)
+        pyramid_height = 3
+    """
+
+    bottoms: Annotated[Names, at_least(1), "what is pooled"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the summaries"]
+    pyramid_height: Annotated[int, positive, "levels of the pyramid"]
+    pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SPPState:
+        return SPPState(self, backend, inputs, diffs)
+
+
+class SPPState(Pools, reads="inputs blobs"):
+    """`SPPLayer` on any backend."""
+
+    @staticmethod
+    def axes_of(layer: SPPLayer, shape: Sequence[int]) -> list[list[Axis]]:
+        if len(shape) < 3:
+            raise ConfigError(f"{layer.name}: the bottom of shape {tuple(shape)} has no axes behind the channels")
+        return [
+            [cut(layer, place, length, 2**level) for place, length in enumerate(shape[2:], 2)]
+            for level in range(layer.pyramid_height)
+        ]
+
+    def top(self, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+        return (shapes[0][0], sum(prod(shape[1:]) for shape in shapes))
+
+    def parts(self, top: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+        ends = list(itertools.accumulate(prod(shape[1:]) for shape in shapes))
+        return [
+            top[:, start:end].reshape(shape) for start, end, shape in zip([0, *ends[:-1]], ends, shapes, strict=True)
+        ]
+
+
+def cut(layer: SPPLayer, place: int, length: int, count: int) -> Axis:
+    """Cut an axis into `count` windows of one size, with what is missing as padding, more of it in front.
+
+    Raises:
+        ConfigError: a window would have only padding.
+    """
+    kernel = -(-length // count)
+    missing = kernel * count - length
+    pad = (missing + 1) // 2
+    if pad >= kernel:
+        raise ConfigError(
+            f"{layer.name}: pyramid_height={layer.pyramid_height} cuts axis {place} of length {length} into {count} "
+            f"windows, of which one would have only padding: take a smaller pyramid, or images of other sizes"
+        )
+    return Axis(place, length, kernel, kernel, pad, count, pad)

@@ -1,0 +1,204 @@
+"""The windows of a pooling layer along each axis, and the arrays that they are computed in."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nacre import Array, ConfigError, LayerState, spread
+
+from .functions import Windows
+
+if TYPE_CHECKING:
+    from .functions import PoolingFunction
+    from .pooling import PoolingLayer
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one axis is pooled: where it stands, and the sizes along it; `pad` lies in front, `tail` behind."""
+
+    place: int
+    length: int
+    kernel: int
+    stride: int
+    pad: int
+    windows: int
+    tail: int
+
+    @property
+    def reach(self) -> int:
+        """Cells from the first window's begin to the last one's end, or to the end of the padded image."""
+        return max((self.windows - 1) * self.stride + self.kernel, self.pad + self.length + self.tail)
+
+    def counts(self, what: str) -> list[int]:
+        """Count the cells of each window inside the "kernel", the "padded" image or the "image"."""
+        low, high = {"kernel": (-self.reach, 2 * self.reach), "image": (0, self.length)}.get(
+            what, (-self.pad, self.length + self.tail)
+        )
+        starts = [number * self.stride - self.pad for number in range(self.windows)]
+        return [min(start + self.kernel, high) - max(start, low) for start in starts]
+
+
+def make_axis(where: str, place: int, length: int, sizes: tuple[int, int, int, int], rounding: str) -> Axis:
+    """Make an axis of (kernel, stride, pad in front, pad behind); a last window that misses the image is dropped.
+
+    Raises:
+        ConfigError: the sizes do not fit the bottom.
+    """
+    kernel, stride, pad, tail = sizes
+    if max(pad, tail) >= kernel:
+        raise ConfigError(f"{where}: pad={max(pad, tail)} must be below kernel={kernel}, or a window has only padding")
+    free = length + pad + tail - kernel
+    windows = (-(-free // stride) if rounding == "ceil" else free // stride) + 1
+    if (windows - 1) * stride >= length + pad:
+        windows -= 1
+    if windows < 1:
+        raise ConfigError(
+            f"{where}: kernel={kernel} is larger than the padded image, {length + pad + tail} along axis {place}"
+        )
+    return Axis(place, length, kernel, stride, pad, windows, tail)
+
+
+def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
+    """Give the axes of a bottom that are pooled.
+
+    Raises:
+        ConfigError: the sizes do not fit the bottom.
+    """
+    places = layer.axes or tuple(range(2, len(shape)))
+    if not places or max(places) >= len(shape):
+        raise ConfigError(
+            f"{layer.name}: the bottom of shape {tuple(shape)} has no axes {places or 'behind the channels'}"
+        )
+    if layer.whole:
+        return [Axis(place, shape[place], shape[place], 1, 0, 1, 0) for place in places]
+    sizes = [spread(getattr(layer, name), len(places), f"{layer.name}: {name}") for name in ("kernel", "stride", "pad")]
+    return [
+        make_axis(layer.name, place, shape[place], (kernel, stride, pad, pad), layer.rounding)
+        for place, kernel, stride, pad in zip(places, *sizes, strict=True)
+    ]
+
+
+class Pools(LayerState, reads="inputs blobs"):
+    """What the states of these layers have in common: the work on each bottom, as `axes_of` gives it.
+
+    A bottom is pooled in one way or, in a pyramid, in several.
+    """
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.reads = layer.pooling.reads
+        self.random = backend.random(layer.name)
+        self.axes = [self.axes_of(layer, one.shape) for one in inputs]
+        self.shapes = [
+            [pooled_shape(one.shape, axes) for axes in its] for one, its in zip(inputs, self.axes, strict=True)
+        ]
+        self.blobs = [backend.blob(self.top(shapes)) for shapes in self.shapes]
+
+    @staticmethod
+    def axes_of(layer: Any, shape: Sequence[int]) -> list[list[Axis]]:
+        """Give the pooled axes of a bottom, for each of the ways in which it is pooled."""
+        raise NotImplementedError
+
+    def top(self, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+        """Give the shape of the top, from those of the bottom's summaries."""
+        return shapes[0]
+
+    def parts(self, top: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+        """Give the views of a top that hold the summaries."""
+        return [top]
+
+    def ready(self) -> None:
+        numbers = itertools.count()
+        self.works = [
+            [
+                Work(self.backend, self.layer.pooling, axes, shape, partial(self.random.uniform, draw=next(numbers)))
+                for axes, shape in zip(*both, strict=True)
+            ]
+            for both in zip(self.axes, self.shapes, strict=True)
+        ]
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, y, works, shapes in zip(inputs, self.blobs, self.works, self.shapes, strict=False):  # masks stand behind
+            for work, part in zip(works, self.parts(y, shapes), strict=True):
+                work.forward(x, part)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for place, (x, dx) in enumerate(zip(inputs, diffs, strict=True)):
+            if dx is None:
+                continue
+            y, dy = (self.parts(one[place], self.shapes[place]) for one in (self.blobs, self.blobs_diff))
+            for number, work in enumerate(self.works[place]):
+                gradient = work.backward(x, y[number], dy[number])
+                if number == 0:
+                    self.backend.xp.copyto(dx, gradient)
+                else:
+                    self.backend.xp.add(dx, gradient, out=dx)
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def pooled_shape(shape: Sequence[int], axes: list[Axis]) -> tuple[int, ...]:
+    """Give the shape of the summaries of a bottom's windows."""
+    pooled = list(shape)
+    for axis in axes:
+        pooled[axis.place] = axis.windows
+    return tuple(pooled)
+
+
+class Work:
+    """The padded bottom, its gradient, and the views of both."""
+
+    def __init__(self, backend: Any, pooling: PoolingFunction, axes: list[Axis], top: Sequence[int], draw: Any) -> None:
+        self.backend, self.pooling, self.draw = backend, pooling, draw
+        shape, inside = list(top), [slice(None)] * len(top)
+        for axis in axes:
+            shape[axis.place] = axis.reach
+            inside[axis.place] = slice(axis.pad, axis.pad + axis.length)
+        self.inside = tuple(inside)
+        self.padded, self.gradient = backend.empty(shape), backend.empty(shape)
+        self.padded[...] = pooling.fill
+        cells, self.gradients = [], []
+        for offsets in itertools.product(*(range(axis.kernel) for axis in axes)):
+            place = [slice(None)] * len(top)
+            for axis, offset in zip(axes, offsets, strict=True):
+                place[axis.place] = slice(offset, offset + (axis.windows - 1) * axis.stride + 1, axis.stride)
+            cells.append(self.padded[tuple(place)])
+            self.gradients.append(self.gradient[tuple(place)])
+        sizes = {what: self._sizes(axes, len(top), what) for what in ("kernel", "padded", "image")}
+        self._windows = Windows(cells, sizes, draw)
+
+    @property
+    def windows(self) -> Windows:
+        """The windows, as of the phase of this pass: an algorithm may run it in another than the net's."""
+        self._windows.draw = self.draw if self.backend.phase == "train" else None
+        return self._windows
+
+    def _sizes(self, axes: list[Axis], ndim: int, what: str) -> Array:
+        import numpy as np
+
+        sizes = np.ones([1] * ndim)
+        for axis in axes:
+            along = np.array(axis.counts(what)).reshape([-1 if place == axis.place else 1 for place in range(ndim)])
+            sizes = sizes * along
+        array = self.backend.empty(sizes.shape)
+        self.backend.from_host(sizes.astype(str(array.dtype)), array)
+        return array
+
+    def forward(self, x: Array, y: Array) -> None:
+        """Write the summary of every window of x."""
+        self.backend.xp.copyto(self.padded[self.inside], x)
+        self.pooling.forward(self.backend, self.windows, y)
+
+    def backward(self, x: Array, y: Array, dy: Array) -> Array:
+        """Give the gradient of x, good until the next call."""
+        if "inputs" in self.pooling.reads:
+            self.backend.xp.copyto(self.padded[self.inside], x)
+        self.gradient[...] = 0
+        self.pooling.backward(self.backend, self.windows, y, dy, self.gradients)
+        return self.gradient[self.inside]
