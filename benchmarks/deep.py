@@ -59,7 +59,7 @@ def _inputs(*shape: int) -> list[Any]:
 
 
 def _loss(bottom: str) -> list[Any]:
-    from nacre_layers.square_loss import SquareLossLayer
+    from nacre_layers.losses.square_loss import SquareLossLayer
 
     return [SquareLossLayer(name="loss", bottoms=[bottom, "label"])]
 

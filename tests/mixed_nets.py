@@ -12,12 +12,12 @@ from nacre.config import load
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, STanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.regularizers import L2
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

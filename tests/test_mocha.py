@@ -10,7 +10,7 @@ from nacre import InputLayer, Net, Solver
 from nacre.config import load
 from nacre_layers.initializers import Constant
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.square_loss import SquareLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_solvers import SGD, Snapshot
 
 LENET = Path(__file__).parents[1] / "examples/lenet/lenet.toml"

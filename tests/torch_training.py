@@ -10,8 +10,8 @@ from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.initializers import Gaussian
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import Tanh
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 
 def train_both(

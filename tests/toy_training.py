@@ -11,11 +11,11 @@ from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Sigmoid
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L2
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 OUT_OF_TRAINING = ["validation", "test", "predict"]
 

@@ -23,11 +23,11 @@ from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.random_mask import RandomMaskLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.linear.tied_inner_product import TiedInnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Sigmoid
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
-from nacre_layers.square_loss import SquareLossLayer
 
 DIGITS = Path(__file__).resolve().parents[1] / "digits"
 SIZES = (256, 128)

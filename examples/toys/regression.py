@@ -13,7 +13,7 @@ import numpy as np
 from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.square_loss import SquareLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_solvers import Step, TrainingSummary
 
 RECORDS, INPUTS, OUTPUTS = 10_000, 20, 10

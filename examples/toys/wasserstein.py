@@ -16,7 +16,7 @@ from nacre import Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.wasserstein_loss import WassersteinLossLayer
+from nacre_layers.losses.wasserstein_loss import WassersteinLossLayer
 from nacre_solvers import Step, TrainingSummary
 
 KNOWN = np.array([0.1, 0.2, 0.3, 0.4])

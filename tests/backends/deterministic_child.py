@@ -14,12 +14,12 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.layouts import Trial
 from nacre_solvers import SGD
 

@@ -12,12 +12,12 @@ from nacre.threads import number_of_threads
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 
 BATCH = 8192  # so that an array of labels, even of booleans, is a larger block than all else together

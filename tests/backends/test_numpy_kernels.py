@@ -14,10 +14,10 @@ from nacre.testing.trial import Example
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_numpy.kernels import ConvolutionKernel, InnerProductKernel, PoolingKernel, ReLUKernel
 from nacre_solvers import SGD
 

@@ -22,7 +22,7 @@ from nacre.testing.trial import Example
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import library, native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dropout import DropoutKernel

@@ -19,10 +19,10 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.inner_product import GEMM, PACKED, PRODUCT
 from nacre_solvers import SGD

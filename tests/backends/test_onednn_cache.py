@@ -12,8 +12,8 @@ import pytest
 from nacre import InputLayer, Layer, Net, open_backend
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import cache, layouts
 from nacre_onednn.backend import OnednnBackend
 

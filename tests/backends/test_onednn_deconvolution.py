@@ -15,10 +15,10 @@ from nacre.testing.trial import Example
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP
 from nacre_onednn.deconvolution import DeconvolutionKernel, sum_up

@@ -17,10 +17,10 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.square_loss import SquareLossLayer
 from nacre_onednn import library, native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.library import Unimplemented

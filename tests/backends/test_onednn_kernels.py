@@ -163,6 +163,6 @@ def test_no_reference_code_is_accepted() -> None:
 
 
 def _loss() -> list[Layer]:
-    from nacre_layers.softmax_loss import SoftmaxLossLayer
+    from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
     return [SoftmaxLossLayer(name="loss", bottoms=["ip", "label"])]

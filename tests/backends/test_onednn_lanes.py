@@ -15,8 +15,8 @@ from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.windows import Geometry
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import ReLU
-from nacre_layers.square_loss import SquareLossLayer
 from nacre_onednn import lanes, native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import BY_WINOGRAD, IN_LANES

@@ -16,13 +16,13 @@ from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer, Multiply
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.sum_loss import SumLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.sum_loss import SumLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.kernel import OnednnKernel
 from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, PLAIN

@@ -15,8 +15,8 @@ import mixed_nets
 from nacre import InputLayer, Layer, Net, Solver, Training, open_backend
 from nacre_layers.constraints import L2Norm
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.native import UPDATE, Operation

@@ -19,6 +19,7 @@ from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import GELU, ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
@@ -26,7 +27,6 @@ from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.batch_norm import BatchNormKernel
 from nacre_onednn.concat import ConcatKernel

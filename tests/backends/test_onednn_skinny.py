@@ -14,7 +14,7 @@ from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.square_loss import SquareLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.inner_product import FEW

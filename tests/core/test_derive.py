@@ -12,7 +12,7 @@ from nacre import Layer, Net, Solver
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, ValidationPerformance
 from small_layers import PlainBackend
 

@@ -19,6 +19,7 @@ from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.initializers import Constant, Gaussian
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Sigmoid, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
@@ -28,7 +29,6 @@ from nacre_layers.regularizers import L2
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, Step
 
 KERNELS = {

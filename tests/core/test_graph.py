@@ -16,12 +16,12 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
 SVG = "{http://www.w3.org/2000/svg}"

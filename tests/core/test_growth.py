@@ -26,11 +26,11 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import ReLU, Sigmoid
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L2
 from nacre_layers.shapes.concat import ConcatLayer
-from nacre_layers.square_loss import SquareLossLayer
 from nacre_solvers import SGD, Snapshot
 
 MOST = 2.2

@@ -29,11 +29,11 @@ from nacre_data import MemoryDataLayer
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from small_layers import (
     CountLayer,
     CountState,

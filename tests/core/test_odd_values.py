@@ -24,8 +24,8 @@ from nacre.files.toml import toml_text
 from nacre.testing.trial import backends
 from nacre_data import MemoryDataLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, ValidationPerformance
 
 ROOM = 1 << 29  # bytes of address space that a trial may take more than there are

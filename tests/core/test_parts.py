@@ -50,8 +50,8 @@ def test_every_part_has_its_type_and_its_distribution() -> None:
 def test_a_neuron_that_its_layers_kernel_applies_names_that_kernel() -> None:
     from nacre import InputLayer, Net
     from nacre_layers.convolution.convolution import ConvolutionLayer
+    from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
     from nacre_layers.neurons import ReLU
-    from nacre_layers.softmax_loss import SoftmaxLossLayer
 
     layers = [
         InputLayer(name="in", tops="x", shape=(2, 4, 4), batch_size=2),

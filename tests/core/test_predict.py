@@ -10,10 +10,10 @@ from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import Tanh
 from nacre_layers.shapes.flatten import FlattenLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 from small_layers import AddLayer, CountLayer, HalveLayer, SquareLossLayer, data
 

@@ -14,9 +14,9 @@ from nacre.text import align, size
 from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from small_layers import SquareLossLayer
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"

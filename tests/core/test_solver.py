@@ -42,10 +42,10 @@ from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant, Gaussian
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L1
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import BP, SGD, Step, TrainingSummary, ValidationPerformance
 from nacre_solvers import Snapshot as SaveSnapshot
 from toy_training import PulledLayer, Reports, pulled_net, records, toy_layers, toy_net, trace, weights

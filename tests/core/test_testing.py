@@ -33,7 +33,7 @@ from nacre_data import MemoryDataLayer, MemoryOutputLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from run_suite import failures, kit_tests
 
 # A layer that keeps its promises: y = weight · x, a weight for each feature, shared by all bottoms

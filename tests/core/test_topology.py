@@ -13,11 +13,11 @@ from nacre.protocols.graph import Graph
 from nacre_layers.elementwise.activation import ReLULayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from small_layers import AddLayer, HalveLayer, MatrixLayer, SquareLossLayer, data, fill
 
 

@@ -23,11 +23,11 @@ from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.initializers import Orthogonal
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.pooling.functions import Max
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, Snapshot, TrainingSummary, ValidationPerformance
 from small_layers import PlainBackend, State
 

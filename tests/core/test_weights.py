@@ -11,8 +11,8 @@ from nacre.snapshots.folder import open_store
 from nacre.training.checkpoint import make_snapshot
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.linear.prelu import PReLULayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import Snapshot
 
 

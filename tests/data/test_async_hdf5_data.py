@@ -20,7 +20,7 @@ from nacre.snapshots.snapshot import Snapshot
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, HDF5Store, RandomShift, Scale
 from nacre_data.async_hdf5_data import AHEAD, AsyncState, Batch, ReadAhead
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 
 

@@ -15,7 +15,7 @@ from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOutputLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import ValidationPerformance
 
 X = np.arange(15, dtype=np.float32).reshape(5, 3)

@@ -29,10 +29,10 @@ from nacre_layers.elementwise.activation import (
 )
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ELU
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 
 class Elementwise:

@@ -9,9 +9,9 @@ from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.trial import Example, backends
 from nacre_data import MemoryDataLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.shapes.concat import ConcatLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 
 class TestConcat(Agreement):

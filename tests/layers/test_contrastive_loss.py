@@ -9,7 +9,7 @@ from losses import WEIGHT, loss_and_gradients, pairs
 from nacre import ConfigError, DataError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.contrastive_loss import ContrastiveLossLayer
+from nacre_layers.losses.contrastive_loss import ContrastiveLossLayer
 
 
 def with_labels(random, shape):

@@ -11,7 +11,8 @@ from losses import NORMALIZE, WEIGHT, divisor, loss_and_gradients, pairs
 from nacre import ConfigError, DataError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.cross_entropy import BinaryCrossEntropyLossLayer, SigmoidCrossEntropyLossLayer
+from nacre_layers.losses.binary_cross_entropy_loss import BinaryCrossEntropyLossLayer
+from nacre_layers.losses.sigmoid_cross_entropy_loss import SigmoidCrossEntropyLossLayer
 
 
 def cross_entropy(p, t):

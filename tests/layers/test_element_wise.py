@@ -13,8 +13,8 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.element_wise import Add, Average, ElementWiseLayer
 from nacre_layers.elementwise.functions import AbsValLayer, PowerLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 OPERATIONS = ["Add", "Multiply", "Maximum", "Mean", "Subtract", "Divide"]
 

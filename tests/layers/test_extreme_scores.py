@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from nacre.testing.trial import Example, Trial, backends, layer_of, offered_kernels
-from nacre_layers.cross_entropy import BinaryCrossEntropyLossLayer, SigmoidCrossEntropyLossLayer
-from nacre_layers.soft_label_loss import InfogainLossLayer, SoftlabelSoftmaxLossLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.binary_cross_entropy_loss import BinaryCrossEntropyLossLayer
+from nacre_layers.losses.infogain_loss import InfogainLossLayer
+from nacre_layers.losses.sigmoid_cross_entropy_loss import SigmoidCrossEntropyLossLayer
+from nacre_layers.losses.softlabel_softmax_loss import SoftlabelSoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 TYPES = [(backend, dtype) for backend in backends() for dtype in ("float64", "float32")]
 everywhere = pytest.mark.parametrize(("backend", "dtype"), TYPES)

@@ -9,7 +9,7 @@ from nacre import ConfigError, DataError, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
 from nacre_data import MemoryDataLayer
-from nacre_layers.gaussian_kl_loss import GaussianKLLossLayer
+from nacre_layers.losses.gaussian_kl_loss import GaussianKLLossLayer
 
 
 class TestGaussianKLLoss(Agreement):

@@ -9,7 +9,7 @@ from losses import WEIGHT, loss_and_gradients, pairs, scores_and_labels
 from nacre import ConfigError, DataError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.hinge_loss import HingeLossLayer
+from nacre_layers.losses.hinge_loss import HingeLossLayer
 
 NORM = st.sampled_from(["L1", "L2"])
 

@@ -14,11 +14,11 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 
 def ip(bottom, top, **fields):

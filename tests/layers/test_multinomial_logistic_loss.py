@@ -13,8 +13,8 @@ from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
 from nacre_layers.elementwise.softmax import SoftmaxLayer
-from nacre_layers.multinomial_logistic_loss import MultinomialLogisticLossLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.multinomial_logistic_loss import MultinomialLogisticLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 
 def probabilities(random, shape, axis):

@@ -13,12 +13,12 @@ from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial, backends
 from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.losses.sum_loss import SumLossLayer
 from nacre_layers.pooling.channel_pooling import ChannelPoolingLayer
 from nacre_layers.pooling.functions import Max, Mean, Stochastic
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.pooling.spp import SPPLayer
 from nacre_layers.shapes.concat import ConcatLayer
-from nacre_layers.sum_loss import SumLossLayer
 
 
 def spread(numbers, count):

@@ -11,9 +11,9 @@ from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import Example
 from nacre_layers.elementwise.random_mask import RandomMaskLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 
 
 class TestRandomMask(Agreement):

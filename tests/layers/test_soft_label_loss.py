@@ -11,8 +11,9 @@ from losses import NORMALIZE, WEIGHT, loss_and_gradients, places, scores_and_lab
 from nacre import ConfigError, DataError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.soft_label_loss import InfogainLossLayer, SoftlabelSoftmaxLossLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.infogain_loss import InfogainLossLayer
+from nacre_layers.losses.softlabel_softmax_loss import SoftlabelSoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 
 def log_softmax(row):

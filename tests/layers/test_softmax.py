@@ -11,7 +11,7 @@ from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial, backends
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 
 class TestSoftmax(Agreement):

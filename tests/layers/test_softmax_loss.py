@@ -10,7 +10,7 @@ from losses import NORMALIZE, WEIGHT, class_weights, loss_and_gradients, places,
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 
 
 class TestSoftmaxLoss(Agreement):

@@ -8,7 +8,7 @@ from losses import WEIGHT, loss_and_gradients, pairs
 from nacre import ConfigError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
-from nacre_layers.square_loss import SquareLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 
 
 class TestSquareLoss(Agreement):

@@ -9,8 +9,8 @@ from nacre import InputLayer, Net, TopologyError
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.sum_loss import SumLossLayer
 from nacre_layers.shapes.stop_gradient import StopGradientLayer
-from nacre_layers.sum_loss import SumLossLayer
 
 
 class TestStopGradient(Agreement):

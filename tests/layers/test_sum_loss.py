@@ -11,7 +11,7 @@ from nacre.testing.close import assert_close
 from nacre.testing.trial import Example
 from nacre_layers.elementwise.element_wise import ElementWiseLayer, Subtract
 from nacre_layers.elementwise.functions import AbsValLayer
-from nacre_layers.sum_loss import SumLossLayer
+from nacre_layers.losses.sum_loss import SumLossLayer
 
 
 class TestSumLoss(Agreement):

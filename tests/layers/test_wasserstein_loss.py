@@ -9,7 +9,7 @@ from losses import WEIGHT, loss_and_gradients
 from nacre import ConfigError, DataError
 from nacre.testing.close import assert_close, assert_near
 from nacre.testing.trial import Example
-from nacre_layers.wasserstein_loss import WassersteinLossLayer
+from nacre_layers.losses.wasserstein_loss import WassersteinLossLayer
 
 DISTANCES = [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
 

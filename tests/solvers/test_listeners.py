@@ -10,7 +10,7 @@ from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver
 from nacre.snapshots.snapshot import Snapshot as Saved
 from nacre.training.training import Training
 from nacre_data import HDF5Store
-from nacre_layers.square_loss import SquareLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_solvers import (
     SGD,
     DecayOnValidation,

@@ -15,8 +15,8 @@ from nacre.files import durable
 from nacre.snapshots.folder import SnapshotFolder, load_snapshot
 from nacre_data import HDF5Store, MemoryDataLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_solvers import SGD, Adam, Snapshot, TrainingSummary, ValidationPerformance
 from toy_training import Reports, pulled_net, toy_net, weights

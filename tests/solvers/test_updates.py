@@ -15,8 +15,8 @@ from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Gaussian
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import Tanh
-from nacre_layers.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD, AdamW, Step, TrainingSummary
 from torch_training import train_both
 from toy_training import Reports, pulled_net, trace

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nacre import LayerState, Own
-from nacre_layers.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
 from .kernel import unfit
 from .native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper

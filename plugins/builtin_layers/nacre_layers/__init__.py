@@ -10,12 +10,9 @@ if TYPE_CHECKING:
     from nacre.protocols.components import Identity as Identity
 
     from .constraints import L2Norm as L2Norm
-    from .contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
     from .convolution.convolution import ConvolutionLayer as ConvolutionLayer
     from .convolution.deconvolution import DeconvolutionLayer as DeconvolutionLayer
     from .convolution.im2col import Im2colLayer as Im2colLayer
-    from .cross_entropy import BinaryCrossEntropyLossLayer as BinaryCrossEntropyLossLayer
-    from .cross_entropy import SigmoidCrossEntropyLossLayer as SigmoidCrossEntropyLossLayer
     from .elementwise.activation import ActivationLayer as ActivationLayer
     from .elementwise.activation import BNLLLayer as BNLLLayer
     from .elementwise.activation import ELULayer as ELULayer
@@ -45,8 +42,6 @@ if TYPE_CHECKING:
     from .elementwise.functions import ThresholdLayer as ThresholdLayer
     from .elementwise.random_mask import RandomMaskLayer as RandomMaskLayer
     from .elementwise.softmax import SoftmaxLayer as SoftmaxLayer
-    from .gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
-    from .hinge_loss import HingeLossLayer as HingeLossLayer
     from .initializers import Bilinear as Bilinear
     from .initializers import Constant as Constant
     from .initializers import Gaussian as Gaussian
@@ -67,9 +62,20 @@ if TYPE_CHECKING:
     from .linear.prelu import PReLULayer as PReLULayer
     from .linear.scale import ScaleLayer as ScaleLayer
     from .linear.tied_inner_product import TiedInnerProductLayer as TiedInnerProductLayer
+    from .losses.binary_cross_entropy_loss import BinaryCrossEntropyLossLayer as BinaryCrossEntropyLossLayer
+    from .losses.contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
+    from .losses.gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
+    from .losses.hinge_loss import HingeLossLayer as HingeLossLayer
+    from .losses.infogain_loss import InfogainLossLayer as InfogainLossLayer
+    from .losses.multinomial_logistic_loss import MultinomialLogisticLossLayer as MultinomialLogisticLossLayer
+    from .losses.sigmoid_cross_entropy_loss import SigmoidCrossEntropyLossLayer as SigmoidCrossEntropyLossLayer
+    from .losses.softlabel_softmax_loss import SoftlabelSoftmaxLossLayer as SoftlabelSoftmaxLossLayer
+    from .losses.softmax_loss import SoftmaxLossLayer as SoftmaxLossLayer
+    from .losses.square_loss import SquareLossLayer as SquareLossLayer
+    from .losses.sum_loss import SumLossLayer as SumLossLayer
+    from .losses.wasserstein_loss import WassersteinLossLayer as WassersteinLossLayer
     from .metrics.accuracy import AccuracyLayer as AccuracyLayer
     from .metrics.binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
-    from .multinomial_logistic_loss import MultinomialLogisticLossLayer as MultinomialLogisticLossLayer
     from .neurons import ELU as ELU
     from .neurons import GELU as GELU
     from .neurons import Exponential as Exponential
@@ -106,12 +112,6 @@ if TYPE_CHECKING:
     from .shapes.split import SplitLayer as SplitLayer
     from .shapes.stop_gradient import StopGradientLayer as StopGradientLayer
     from .shapes.tile import TileLayer as TileLayer
-    from .soft_label_loss import InfogainLossLayer as InfogainLossLayer
-    from .soft_label_loss import SoftlabelSoftmaxLossLayer as SoftlabelSoftmaxLossLayer
-    from .softmax_loss import SoftmaxLossLayer as SoftmaxLossLayer
-    from .square_loss import SquareLossLayer as SquareLossLayer
-    from .sum_loss import SumLossLayer as SumLossLayer
-    from .wasserstein_loss import WassersteinLossLayer as WassersteinLossLayer
 
 nacre_api = "1"
 
@@ -124,11 +124,11 @@ LAYERS = {
     "BatchNorm": "nacre_layers.normalisation.batch_norm:BatchNormLayer",
     "Bias": "nacre_layers.linear.bias:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
-    "BinaryCrossEntropyLoss": "nacre_layers.cross_entropy:BinaryCrossEntropyLossLayer",
+    "BinaryCrossEntropyLoss": "nacre_layers.losses.binary_cross_entropy_loss:BinaryCrossEntropyLossLayer",
     "ChannelPooling": "nacre_layers.pooling.channel_pooling:ChannelPoolingLayer",
     "Clip": "nacre_layers.elementwise.functions:ClipLayer",
     "Concat": "nacre_layers.shapes.concat:ConcatLayer",
-    "ContrastiveLoss": "nacre_layers.contrastive_loss:ContrastiveLossLayer",
+    "ContrastiveLoss": "nacre_layers.losses.contrastive_loss:ContrastiveLossLayer",
     "Convolution": "nacre_layers.convolution.convolution:ConvolutionLayer",
     "Crop": "nacre_layers.shapes.crop:CropLayer",
     "CropLike": "nacre_layers.shapes.crop_like:CropLikeLayer",
@@ -141,20 +141,20 @@ LAYERS = {
     "Exponential": "nacre_layers.elementwise.activation:ExponentialLayer",
     "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
     "GELU": "nacre_layers.elementwise.activation:GELULayer",
-    "GaussianKLLoss": "nacre_layers.gaussian_kl_loss:GaussianKLLossLayer",
+    "GaussianKLLoss": "nacre_layers.losses.gaussian_kl_loss:GaussianKLLossLayer",
     "GroupNorm": "nacre_layers.normalisation.group_norm:GroupNormLayer",
-    "HingeLoss": "nacre_layers.hinge_loss:HingeLossLayer",
+    "HingeLoss": "nacre_layers.losses.hinge_loss:HingeLossLayer",
     "Identity": "nacre_layers.elementwise.activation:IdentityLayer",
     "Im2col": "nacre_layers.convolution.im2col:Im2colLayer",
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
-    "InfogainLoss": "nacre_layers.soft_label_loss:InfogainLossLayer",
+    "InfogainLoss": "nacre_layers.losses.infogain_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.linear.inner_product:InnerProductLayer",
     "LRN": "nacre_layers.normalisation.lrn:LRNLayer",
     "LReLU": "nacre_layers.elementwise.activation:LReLULayer",
     "LayerNorm": "nacre_layers.normalisation.layer_norm:LayerNormLayer",
     "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
-    "MultinomialLogisticLoss": "nacre_layers.multinomial_logistic_loss:MultinomialLogisticLossLayer",
+    "MultinomialLogisticLoss": "nacre_layers.losses.multinomial_logistic_loss:MultinomialLogisticLossLayer",
     "PReLU": "nacre_layers.linear.prelu:PReLULayer",
     "Parameter": "nacre_layers.linear.parameter:ParameterLayer",
     "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
@@ -168,22 +168,22 @@ LAYERS = {
     "Scale": "nacre_layers.linear.scale:ScaleLayer",
     "SiLU": "nacre_layers.elementwise.activation:SiLULayer",
     "Sigmoid": "nacre_layers.elementwise.activation:SigmoidLayer",
-    "SigmoidCrossEntropyLoss": "nacre_layers.cross_entropy:SigmoidCrossEntropyLossLayer",
+    "SigmoidCrossEntropyLoss": "nacre_layers.losses.sigmoid_cross_entropy_loss:SigmoidCrossEntropyLossLayer",
     "Silence": "nacre_layers.shapes.silence:SilenceLayer",
     "Slice": "nacre_layers.shapes.slice:SliceLayer",
-    "SoftlabelSoftmaxLoss": "nacre_layers.soft_label_loss:SoftlabelSoftmaxLossLayer",
+    "SoftlabelSoftmaxLoss": "nacre_layers.losses.softlabel_softmax_loss:SoftlabelSoftmaxLossLayer",
     "Softmax": "nacre_layers.elementwise.softmax:SoftmaxLayer",
-    "SoftmaxLoss": "nacre_layers.softmax_loss:SoftmaxLossLayer",
+    "SoftmaxLoss": "nacre_layers.losses.softmax_loss:SoftmaxLossLayer",
     "Softplus": "nacre_layers.elementwise.activation:SoftplusLayer",
     "Split": "nacre_layers.shapes.split:SplitLayer",
-    "SquareLoss": "nacre_layers.square_loss:SquareLossLayer",
+    "SquareLoss": "nacre_layers.losses.square_loss:SquareLossLayer",
     "StopGradient": "nacre_layers.shapes.stop_gradient:StopGradientLayer",
-    "SumLoss": "nacre_layers.sum_loss:SumLossLayer",
+    "SumLoss": "nacre_layers.losses.sum_loss:SumLossLayer",
     "Tanh": "nacre_layers.elementwise.activation:TanhLayer",
     "Threshold": "nacre_layers.elementwise.functions:ThresholdLayer",
     "TiedInnerProduct": "nacre_layers.linear.tied_inner_product:TiedInnerProductLayer",
     "Tile": "nacre_layers.shapes.tile:TileLayer",
-    "WassersteinLoss": "nacre_layers.wasserstein_loss:WassersteinLossLayer",
+    "WassersteinLoss": "nacre_layers.losses.wasserstein_loss:WassersteinLossLayer",
 }
 NEURONS = {
     "ELU": "nacre_layers.neurons:ELU",

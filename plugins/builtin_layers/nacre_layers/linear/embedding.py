@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from nacre import Array, LayerState, Names, Parameter, as_many_as, at_least, positive
 
-from ..classes import whole_numbers
 from ..fields import Weighted
+from ..losses.classes import whole_numbers
 
 
 class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, exactly, non_zero, positive
 
-from ..classes import Classes
+from ..losses.classes import Classes
 
 
 class AccuracyLayer(Layer, is_sink=True, has_stats=True):

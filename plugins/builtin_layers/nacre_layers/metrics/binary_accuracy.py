@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, Names, exactly, finite
 
-from ..losses import check_alike
+from ..losses.base import check_alike
 from .accuracy import ShareState
 
 

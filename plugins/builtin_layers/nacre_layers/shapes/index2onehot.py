@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from nacre import Array, ConfigError, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
 
 from ..axes import axis_of
-from ..classes import Classes
+from ..losses.classes import Classes
 
 
 class Index2OnehotLayer(Layer):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Names, exactly
 
-from .losses import Loss, PairLossState
+from .base import Loss, PairLossState
 
 
 class SquareLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):

@@ -10,10 +10,10 @@ import numpy as np
 
 from nacre import Array, ConfigError, LayerState, default, non_zero, one_of
 
-from .axes import axis_of
+from ..axes import axis_of
+from ..fields import NumberLists
+from .base import NORMALIZERS, Loss, divisor
 from .classes import Classes
-from .fields import NumberLists
-from .losses import NORMALIZERS, Loss, divisor
 
 
 class ClassLoss(Loss):

@@ -9,8 +9,8 @@ import numpy as np
 
 from nacre import Array, ConfigError, DataError, LayerState, Names, exactly, positive
 
-from .fields import NumberLists
-from .losses import FLOOR, Loss, check_probabilities
+from ..fields import NumberLists
+from .base import FLOOR, Loss, check_probabilities
 
 NEVER = -1e30
 """The logarithm of 0: finite, so that differences are, and far below all others."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from nacre import Array, Names, exactly
 
+from .base import FLOOR, check_probabilities
 from .class_loss import ClassLossState, WeightedClassLoss
-from .losses import FLOOR, check_probabilities
 
 
 class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):

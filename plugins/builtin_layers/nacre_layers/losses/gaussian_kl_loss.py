@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, DataError, Names, default, exactly
 
-from .losses import Loss, PairLossState
+from .base import Loss, PairLossState
 
 
 class GaussianKLLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):

@@ -10,7 +10,7 @@ import numpy as np
 from nacre import Array, ConfigError, DataError
 from nacre.fields.whole import number_text
 
-from .axes import axis_of, split_shape
+from ..axes import axis_of, split_shape
 
 ONE_HOT = "labels are class numbers: SoftlabelSoftmaxLoss takes one-hot ones, Argmax makes numbers of them"
 

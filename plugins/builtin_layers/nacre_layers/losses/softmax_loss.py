@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from nacre import Array, Names, exactly
 
+from ..elementwise.softmax import log_softmax
 from .class_loss import ClassLossState, WeightedClassLoss
-from .elementwise.softmax import log_softmax
 
 
 class SoftmaxLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, LayerState, Names, exactly
 
-from .losses import Loss
+from .base import Loss
 
 
 class SumLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):

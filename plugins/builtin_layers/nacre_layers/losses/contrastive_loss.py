@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, LayerState, Names, exactly, positive
 
+from .base import FLOOR, Loss, check_alike
 from .classes import whole_numbers
-from .losses import FLOOR, Loss, check_alike
 
 
 class ContrastiveLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from nacre import Array, Names, exactly, non_zero, one_of
 
+from .base import Loss, PairLossState, alike
 from .classes import Classes
-from .losses import Loss, PairLossState, alike
 
 
 class HingeLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):

@@ -1,0 +1,1 @@
+"""Layers that say how wrong a net is."""

@@ -1,0 +1,70 @@
+"""SigmoidCrossEntropyLoss: binary cross-entropy of scores, sigmoid included."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, Names, exactly
+
+from .base import NORMALIZERS, Loss, PairLossState, divisor
+from .binary_cross_entropy_loss import SIGMOID
+
+
+class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
+    """loss = -weight / M · Σ (t log σ(x) + (1 - t) log(1 - σ(x))) with σ(x) = 1 / (1 + exp(-x)).
+
+    Bottoms are scores x and targets t from 0 to 1, of one shape; axes of length 1 may differ. Both have a gradient.
+    Computed from the scores, so nothing overflows. M is chosen by `normalize`: the rows that count ("batch"), the
+    targets in them ("full"), those of them that are not ignored ("valid"), or 1 ("none"). After Caffe's
+    `SigmoidCrossEntropyLoss`.
+
+    Example:
+        [[layer]]
+        type = "SigmoidCrossEntropyLoss"
+        bottoms = ["score", "target"]  # (8, 3), (8, 3)
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the scores and the targets"]
+    normalize: Annotated[str, NORMALIZERS, "what the sum is divided by"] = "batch"
+    ignore_label: Annotated[int | None, "targets of this value count for nothing"] = None
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SigmoidCrossEntropyLossState:
+        return SigmoidCrossEntropyLossState(self, backend, inputs, diffs)
+
+
+class SigmoidCrossEntropyLossState(PairLossState, reads="inputs"):
+    """`SigmoidCrossEntropyLossLayer` on any backend."""
+
+    def terms(self, a: Array, b: Array, out: Array) -> None:
+        # log(1 + exp(-|x|)) + (max(x, 0) - x t), where the difference may be 0
+        xp, part, product = self.backend.xp, *(self.backend.scratch(a.shape, slot=slot) for slot in (1, 2))
+        xp.abs(a, out=out)
+        xp.negative(out, out=out)
+        xp.exp(out, out=out)
+        xp.log1p(out, out=out)
+        xp.maximum(a, 0.0, out=part)
+        xp.multiply(a, b, out=product)
+        xp.subtract(part, product, out=part)
+        xp.add(out, part, out=out)
+        self.valid = self.full = out.size
+        if self.layer.ignore_label is not None:
+            self.valid = self.full - self._clear(b, out)
+
+    def divisor(self, rows: int) -> int:
+        return divisor(self.layer.normalize, valid=self.valid, full=self.full, batch=rows)
+
+    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
+        if place == 0:
+            SIGMOID.forward(self.backend, a, out)
+            self.backend.xp.subtract(out, b, out=out)
+        else:
+            self.backend.xp.negative(a, out=out)
+        if self.layer.ignore_label is not None:
+            self._clear(b, out)
+
+    def _clear(self, targets: Array, out: Array) -> int:
+        """Write 0 into `out` where the target is ignored; give how many are."""
+        xp, ignored = self.backend.xp, self.backend.scratch(targets.shape, "bool")
+        xp.equal(targets, self.layer.ignore_label, out=ignored)
+        xp.copyto(out, 0, where=ignored)
+        return int(xp.count_nonzero(ignored))
