@@ -19,10 +19,10 @@ import numpy as np
 from nacre.threads import number_of_threads
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_onednn import library as dnnl
 from nacre_onednn.batch_norm import BatchNormKernel
-from nacre_onednn.library import library
-from nacre_onednn.primitives import (
+from nacre_onednn.dnnl import library as dnnl
+from nacre_onednn.dnnl.library import library
+from nacre_onednn.dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
     DIFF_DST,

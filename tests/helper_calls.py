@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nacre_onednn.primitives import Call
+from nacre_onednn.dnnl.primitives import Call
 from nacre_onednn.record import Record, aligned, sizes_of
 
 

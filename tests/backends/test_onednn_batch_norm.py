@@ -16,8 +16,8 @@ if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
 
 from nacre_onednn.batch_norm import BatchNormKernel
+from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, PLAIN, block
 from nacre_onednn.native import MISSING, helper
-from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, PLAIN, block
 
 if helper() is None:
     pytest.skip(MISSING, allow_module_level=True)

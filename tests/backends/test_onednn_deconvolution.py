@@ -22,9 +22,8 @@ from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP
 from nacre_onednn.deconvolution import DeconvolutionKernel, sum_up
-from nacre_onednn.kernel import ONE_BF16, OnednnKernel
-from nacre_onednn.library import Unimplemented, library
-from nacre_onednn.primitives import (
+from nacre_onednn.dnnl.library import Unimplemented, library
+from nacre_onednn.dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
     PLAIN,
@@ -37,6 +36,7 @@ from nacre_onednn.primitives import (
     plain,
     reorder,
 )
+from nacre_onednn.kernel import ONE_BF16, OnednnKernel
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -21,11 +21,12 @@ from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_onednn import library, native
+from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.library import Unimplemented
+from nacre_onednn.dnnl import library
+from nacre_onednn.dnnl.library import Unimplemented
+from nacre_onednn.dnnl.primitives import MOST, dims, plain, strided
 from nacre_onednn.native import operation
-from nacre_onednn.primitives import MOST, dims, plain, strided
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
@@ -33,7 +34,7 @@ needs_helper = pytest.mark.skipif(native.helper() is None, reason="the native he
 
 TELL = """
 from nacre_onednn import native
-from nacre_onednn.library import library
+from nacre_onednn.dnnl.library import library
 found = native.helper()
 print(library().instructions, found.nacre_use(native.most_instructions()), native.has_lanes())
 """

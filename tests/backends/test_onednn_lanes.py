@@ -20,9 +20,9 @@ from nacre_layers.neurons import ReLU
 from nacre_onednn import lanes, native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.convolution import BY_WINOGRAD, IN_LANES
+from nacre_onednn.dnnl.library import library
+from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain, reorder, tagged
 from nacre_onednn.lanes import LANES, TILES, LanesConvolution, WinogradConvolution, packing
-from nacre_onednn.library import library
-from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, describe, plain, reorder, tagged
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():

@@ -24,8 +24,8 @@ from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, PLAIN
 from nacre_onednn.kernel import OnednnKernel
-from nacre_onednn.primitives import BLOCKED, CHANNELS_LAST, PLAIN
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -17,9 +17,9 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.dnnl.library import library
+from nacre_onednn.dnnl.primitives import CHANNELS_LAST
 from nacre_onednn.inner_product import FEW
-from nacre_onednn.library import library
-from nacre_onednn.primitives import CHANNELS_LAST
 from nacre_onednn.record import aligned
 from nacre_onednn.skinny import MOST_IMAGES, SkinnyProduct
 

@@ -14,12 +14,12 @@ from nacre.protocols.backend import Step
 from nacre.protocols.parameter import Storage
 from nacre.threads import number_of_threads
 
+from .dnnl.library import RUNTIMES, advice, find, library
+from .dnnl.primitives import PLAIN, TYPES, Call, describe, plain, reorder
 from .element_wise import add_up
 from .kernel import OnednnKernel, stays_plain
 from .layouts import decide
-from .library import RUNTIMES, advice, find, library
 from .native import VERSION, helper
-from .primitives import PLAIN, TYPES, Call, describe, plain, reorder
 from .record import Copies, Narrow, Packing, Record, Scratch, sizes_of
 from .rewrite import relu_behind_max_pooling
 

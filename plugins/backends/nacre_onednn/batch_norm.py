@@ -9,17 +9,23 @@ from nacre import Neuron
 from nacre_layers.neurons import is_relu
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
+from .dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
 from .kernel import Layouts, OnednnKernel, describe_blob, unfit
 from .native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
-from .primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
 from .record import rounded_up
 
 LANES, MOMENTS, SUMS = 16, 3, 2
 """Of batch_norm.c: numbers in a register, and numbers of float64 that are kept for each while they are added up."""
+
+
 TASKS = 32
 """As many pieces of work there are at least, if there are enough pixels: more than most machines have threads."""
+
+
 PIXELS = 64
 """A piece has at least so many, whatever the number of threads."""
+
+
 SCALED, SHIFTED, RECTIFIED, FOLLOWING, NARROW, WITH_DX, WITH_DSCALE, WITH_DBIAS = (1 << bit for bit in range(8))
 
 

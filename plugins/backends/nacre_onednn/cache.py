@@ -22,6 +22,8 @@ from .kernel import OnednnKernel
 
 OF_ONE = ("name", "bottoms", "tops", "_init", "_regu", "_cons", "_lr")
 """Ends of the names of fields that change nothing about how long a layer takes."""
+
+
 MOST_BYTES = 1 << 20
 """A larger file is no plan."""
 

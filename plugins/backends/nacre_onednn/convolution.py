@@ -9,11 +9,9 @@ from nacre_layers.convolution.filters import FilterLayer, declare
 from nacre_layers.convolution.windows import Geometry
 from nacre_layers.neurons import is_relu
 
-from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
-from .lanes import LanesConvolution, WinogradConvolution
-from .library import Unimplemented, library
-from .primitives import (
+from .dnnl import library as dnnl
+from .dnnl.library import Unimplemented, library
+from .dnnl.primitives import (
     BIAS,
     DIFF_BIAS,
     DIFF_DST,
@@ -36,10 +34,14 @@ from .primitives import (
     out_of,
     plain,
 )
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from .lanes import LanesConvolution, WinogradConvolution
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, a plain one of them copied into or from the layout of the other, and both as
 oneDNN likes them best."""
+
+
 IN_LANES, BY_WINOGRAD = "in lanes", "by Winograd"
 """Ways that are the helper's."""
 

@@ -10,10 +10,9 @@ from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.convolution.windows import Transposed
 
 from . import convolution
-from . import library as dnnl
-from .kernel import Layouts, make_ones, stays_plain
-from .library import Unimplemented, library
-from .primitives import (
+from .dnnl import library as dnnl
+from .dnnl.library import Unimplemented, library
+from .dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
     DST,
@@ -33,6 +32,7 @@ from .primitives import (
     plain,
     strided,
 )
+from .kernel import Layouts, make_ones, stays_plain
 
 NESTED = "conv:"
 """How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for the bias."""

@@ -12,10 +12,9 @@ from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductSta
 from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import is_relu
 
-from . import library as dnnl
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
-from .library import library
-from .primitives import (
+from .dnnl import library as dnnl
+from .dnnl.library import library
+from .dnnl.primitives import (
     BIAS,
     DIFF_BIAS,
     DIFF_DST,
@@ -38,14 +37,19 @@ from .primitives import (
     strided,
     too_large,
 )
+from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 from .record import Copies, recorder
 from .skinny import SkinnyProduct
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
+
+
 PRODUCT, GEMM, PACKED, FEW = "product", "gemm", "packed", "of few images"
 """Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; one with
 weights that are packed before as a whole, which pays where the batch is large; and the helper's, where it is small."""
+
+
 NARROW = "narrow weight"
 """The weights in bf16, for both passes: made by the update, or before a pass where something else changed them."""
 

@@ -9,11 +9,9 @@ from typing import Any, ClassVar
 
 from nacre import Array, LayerState, Own
 
-from . import library as dnnl
-from .lanes import packing
-from .library import Unimplemented, library
-from .native import GATE, RECTIFY, helper
-from .primitives import (
+from .dnnl import library as dnnl
+from .dnnl.library import Unimplemented, library
+from .dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
     DIFF_DST,
@@ -35,9 +33,13 @@ from .primitives import (
     pass_over,
     too_large,
 )
+from .lanes import packing
+from .native import GATE, RECTIFY, helper
 from .record import Copies, aligned, recorder, sizes_of
 
 ONE_BF16 = 0x3F80
+
+
 Layouts = Callable[[Own], str]
 """Gives the layout of a blob: the one that it has, or the one that is being tried."""
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from nacre.threads import number_of_threads
 from nacre_layers.convolution.windows import Geometry
 
-from .library import library
-from .native import CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, PACK, TURN, WINOGRAD, WINOGRAD_WEIGHTS, has_lanes
-from .primitives import (
+from .dnnl.library import library
+from .dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
     Buffer,
@@ -27,19 +26,34 @@ from .primitives import (
     plain,
     tagged,
 )
+from .native import CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, PACK, TURN, WINOGRAD, WINOGRAD_WEIGHTS, has_lanes
 
 LANES = 16
+
+
 TILES_AT_ONCE = 12
 """Of winograd.c: the tiles of a product."""
+
+
 MOST_TILES, ROOM = 48, 1 << 19
+
+
 MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
 """Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
+
+
 ALONE = 1 << 20
 """Bytes up to which each worker has sums of its own for the gradient of the filters."""
+
+
 SIDE = 5
 """Filters whose gradients are added up together."""
+
+
 MOST = 1 << 21
 """Bytes of 16 images: of more, too few rows stay in a core's cache."""
+
+
 TILES = {
     "float32": {237: 16, 238: 32, 239: 64},  # AB16b16a, AB16b32a, AB16b64a
     "bf16": {240: 16, 241: 32, 242: 64},  # AB8b16a2b, AB8b32a2b, AB8b64a2b

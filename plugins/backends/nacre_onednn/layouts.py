@@ -16,21 +16,33 @@ from nacre import NacreError, Own
 from nacre.threads import number_of_threads
 
 from .cache import Kept, key_of, likeness
+from .dnnl.library import Unimplemented, library
+from .dnnl.primitives import BLOCKED, CHANNELS_LAST, Call
 from .kernel import Layouts, OnednnKernel, layout_of
-from .library import Unimplemented, library
-from .primitives import BLOCKED, CHANNELS_LAST, Call
 from .record import Record, rounded_up
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
+
+
 ROUNDS = 5
 """Turns of a trial, of which the first warms the caches."""
+
+
 LONG = 0.02
 """Seconds above which two turns are enough."""
+
+
 HOPELESS = 2
 """What takes so many times as long as the best in its first turn gets no other."""
+
+
 SILENT = 2.0
 """Seconds of trials after which people are told what they wait for."""
+
+
 PAGE = 4096
+
+
 CLEARLY = 0.97
 """What is not faster than this may be so by chance."""
 

@@ -7,10 +7,10 @@ from typing import Any
 from nacre import Neuron
 from nacre_layers.neurons import ELU, GELU, LReLU, Sigmoid, SiLU, Softplus, Tanh
 
+from .dnnl.primitives import Call, Desc, HelperCall
 from .element_wise import unfit_any
 from .kernel import Layouts, OnednnKernel, describe_blob
 from .native import FUNCTION, FUNCTION_GRADIENT, MISSING, helper
-from .primitives import Call, Desc, HelperCall
 
 FUNCTIONS: dict[type, tuple[int, str]] = {
     ELU: (0, "alpha"),
@@ -22,6 +22,8 @@ FUNCTIONS: dict[type, tuple[int, str]] = {
     Tanh: (7, ""),
 }
 """The number of a neuron in functions.c, and the field that is its parameter there."""
+
+
 GELU_TANH = 2
 
 

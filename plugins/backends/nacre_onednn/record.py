@@ -13,9 +13,9 @@ from nacre import Array, NacreError
 from nacre.protocols.parameter import Storage
 from nacre.protocols.view import Scalars
 
-from .library import library
+from .dnnl.library import library
+from .dnnl.primitives import Call
 from .native import PRIMITIVE, Operation, helper, machine, operation
-from .primitives import Call
 
 MOST_SCALARS = 64
 

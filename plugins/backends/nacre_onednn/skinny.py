@@ -5,12 +5,14 @@ They are ways beside those of oneDNN, taken where they are faster.
 
 from __future__ import annotations
 
+from .dnnl.primitives import Call, HelperCall
 from .lanes import LANES
 from .native import SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, has_lanes
-from .primitives import Call, HelperCall
 from .record import rounded_up
 
 MOST_IMAGES = 32
+
+
 EIGHT, LINE, BLOCK = 8, 64, 32
 """Of skinny.c: images that go together, bytes of a register, and features that go together."""
 

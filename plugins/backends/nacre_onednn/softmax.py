@@ -6,9 +6,9 @@ from typing import Any
 
 from nacre_layers.elementwise.softmax import SoftmaxLayer, SoftmaxState
 
+from .dnnl.primitives import Call, HelperCall, describe, of_type
 from .kernel import Layouts, OnednnKernel, unfit
 from .native import MISSING, SOFTMAX, SOFTMAX_GRADIENT, helper
-from .primitives import Call, HelperCall, describe, of_type
 
 
 class SoftmaxKernel(OnednnKernel, reads="blobs"):

@@ -9,15 +9,19 @@ from functools import cache
 from math import prod
 from typing import Any
 
+from ..native import NARROW_PLACE, PRIMITIVE, Operation, operation
 from . import library as dnnl
 from .library import Argument, Unimplemented, library
-from .native import NARROW_PLACE, PRIMITIVE, Operation, operation
 
 MOST_AXES = 12
 
 # Arguments of primitives
 SRC, DST, WEIGHT, BIAS, SPACE, SCRATCH = 1, 17, 33, 41, 64, 80
+
+
 DIFF_SRC, DIFF_DST, DIFF_WEIGHT, DIFF_BIAS = 129, 145, 161, 169
+
+
 SRC_1 = 2
 
 

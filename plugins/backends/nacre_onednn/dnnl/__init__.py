@@ -1,0 +1,1 @@
+"""The oneDNN library as Python sees it."""
