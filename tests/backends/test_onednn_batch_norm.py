@@ -17,7 +17,7 @@ if reason := OnednnBackend.unusable():
 
 from nacre_onednn.batch_norm import BatchNormKernel
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, PLAIN, block
-from nacre_onednn.native import MISSING, helper
+from nacre_onednn.helper.native import MISSING, helper
 
 if helper() is None:
     pytest.skip(MISSING, allow_module_level=True)

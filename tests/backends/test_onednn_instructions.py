@@ -21,12 +21,12 @@ from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl import library
 from nacre_onednn.dnnl.library import Unimplemented
 from nacre_onednn.dnnl.primitives import MOST, dims, plain, strided
-from nacre_onednn.native import operation
+from nacre_onednn.helper import native
+from nacre_onednn.helper.native import operation
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -17,9 +17,9 @@ from nacre_layers.constraints import L2Norm
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
-from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.native import UPDATE, Operation
+from nacre_onednn.helper import native
+from nacre_onednn.helper.native import UPDATE, Operation
 from nacre_onednn.record import Copies, aligned
 from nacre_solvers import SGD, Adam
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from helper_calls import assert_same_bits, run
-from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.primitives import HelperCall, of_type
+from nacre_onednn.helper import native
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -15,13 +15,13 @@ from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
-from nacre_onednn import native
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import CHANNELS_LAST
+from nacre_onednn.helper import native
+from nacre_onednn.helper.small_batch import MOST_IMAGES, SkinnyProduct
 from nacre_onednn.inner_product import FEW
 from nacre_onednn.record import aligned
-from nacre_onednn.skinny import MOST_IMAGES, SkinnyProduct
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

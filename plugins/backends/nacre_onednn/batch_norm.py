@@ -10,8 +10,8 @@ from nacre_layers.neurons import is_relu
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
 from .dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
+from .helper.native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
 from .kernel import Layouts, OnednnKernel, describe_blob, unfit
-from .native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
 from .record import rounded_up
 
 LANES, MOMENTS, SUMS = 16, 3, 2

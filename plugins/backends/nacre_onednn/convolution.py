@@ -34,8 +34,9 @@ from .dnnl.primitives import (
     out_of,
     plain,
 )
+from .helper.direct import LanesConvolution
+from .helper.winograd import WinogradConvolution
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
-from .lanes import LanesConvolution, WinogradConvolution
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, a plain one of them copied into or from the layout of the other, and both as

@@ -10,8 +10,8 @@ from nacre import LayerState, Own
 from nacre.random import name_key
 from nacre_layers.elementwise.dropout import DropoutLayer
 
+from .helper.native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
 from .kernel import unfit
-from .native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
 from .record import recorder
 
 

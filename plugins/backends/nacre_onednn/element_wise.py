@@ -12,8 +12,8 @@ from nacre_layers.shapes.split import SplitLayer
 from .dnnl import library as dnnl
 from .dnnl.library import library
 from .dnnl.primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, pass_over, reorder
+from .helper.native import ADD, helper
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
-from .native import ADD, helper
 
 MOST_AXES = 5
 

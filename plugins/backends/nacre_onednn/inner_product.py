@@ -37,9 +37,9 @@ from .dnnl.primitives import (
     strided,
     too_large,
 )
+from .helper.small_batch import SkinnyProduct
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 from .record import Copies, recorder
-from .skinny import SkinnyProduct
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""

@@ -33,8 +33,8 @@ from .dnnl.primitives import (
     pass_over,
     too_large,
 )
-from .lanes import packing
-from .native import GATE, RECTIFY, helper
+from .helper.direct import packing
+from .helper.native import GATE, RECTIFY, helper
 from .record import Copies, aligned, recorder, sizes_of
 
 ONE_BF16 = 0x3F80

@@ -9,8 +9,8 @@ import numpy as np
 from nacre import LayerState, Own
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
+from .helper.native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
 from .kernel import unfit
-from .native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
 from .record import recorder
 
 

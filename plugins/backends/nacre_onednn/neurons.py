@@ -9,8 +9,8 @@ from nacre_layers.neurons import ELU, GELU, LReLU, Sigmoid, SiLU, Softplus, Tanh
 
 from .dnnl.primitives import Call, Desc, HelperCall
 from .element_wise import unfit_any
+from .helper.native import FUNCTION, FUNCTION_GRADIENT, MISSING, helper
 from .kernel import Layouts, OnednnKernel, describe_blob
-from .native import FUNCTION, FUNCTION_GRADIENT, MISSING, helper
 
 FUNCTIONS: dict[type, tuple[int, str]] = {
     ELU: (0, "alpha"),

@@ -32,8 +32,8 @@ from .dnnl.primitives import (
     of_type,
     too_large,
 )
+from .helper.native import MISSING, POOL, POOL_GRADIENT, helper
 from .kernel import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rectify, side_by_side, stays_plain, unfit
-from .native import MISSING, POOL, POOL_GRADIENT, helper
 
 
 def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:

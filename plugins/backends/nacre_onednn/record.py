@@ -15,7 +15,7 @@ from nacre.protocols.view import Scalars
 
 from .dnnl.library import library
 from .dnnl.primitives import Call
-from .native import PRIMITIVE, Operation, helper, machine, operation
+from .helper.native import PRIMITIVE, Operation, helper, machine, operation
 
 MOST_SCALARS = 64
 

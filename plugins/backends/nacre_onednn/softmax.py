@@ -7,8 +7,8 @@ from typing import Any
 from nacre_layers.elementwise.softmax import SoftmaxLayer, SoftmaxState
 
 from .dnnl.primitives import Call, HelperCall, describe, of_type
+from .helper.native import MISSING, SOFTMAX, SOFTMAX_GRADIENT, helper
 from .kernel import Layouts, OnednnKernel, unfit
-from .native import MISSING, SOFTMAX, SOFTMAX_GRADIENT, helper
 
 
 class SoftmaxKernel(OnednnKernel, reads="blobs"):

@@ -10,7 +10,7 @@ import numpy as np
 from nacre import Array, ComponentKernel, MethodState
 from nacre.training.spans import Span
 
-from .native import DECAY, MISSING, UPDATE, helper
+from .helper.native import DECAY, MISSING, UPDATE, helper
 from .record import Record, recorder
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from ..native import NARROW_PLACE, PRIMITIVE, Operation, operation
+from ..helper.native import NARROW_PLACE, PRIMITIVE, Operation, operation
 from . import library as dnnl
 from .library import Argument, Unimplemented, library
 

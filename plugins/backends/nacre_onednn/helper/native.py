@@ -10,7 +10,7 @@ from typing import Any
 
 from nacre import NacreError
 
-from .dnnl.library import OPENMP, find, library
+from ..dnnl.library import OPENMP, find, library
 
 VERSION = 9
 

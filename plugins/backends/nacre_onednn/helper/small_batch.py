@@ -5,10 +5,10 @@ They are ways beside those of oneDNN, taken where they are faster.
 
 from __future__ import annotations
 
-from .dnnl.primitives import Call, HelperCall
-from .lanes import LANES
+from ..dnnl.primitives import Call, HelperCall
+from ..record import rounded_up
+from .direct import LANES
 from .native import SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, has_lanes
-from .record import rounded_up
 
 MOST_IMAGES = 32
 

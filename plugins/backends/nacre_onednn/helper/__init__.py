@@ -1,0 +1,1 @@
+"""nacre's own kernels in C, and how Python calls them."""
