@@ -19,7 +19,6 @@ import numpy as np
 from nacre.threads import number_of_threads
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
-from nacre_onednn.batch_norm import BatchNormKernel
 from nacre_onednn.dnnl import library as dnnl
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import (
@@ -37,6 +36,7 @@ from nacre_onednn.dnnl.primitives import (
     describe,
     plain,
 )
+from nacre_onednn.kernels.batch_norm import BatchNormKernel
 from nacre_onednn.record import Record, aligned, sizes_of
 
 SHAPES = [(64, 64, 56, 56), (64, 256, 14, 14), (128, 16, 32, 32), (128, 64, 8, 8), (16, 20, 28, 28)]

@@ -25,9 +25,9 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl import library
-from nacre_onednn.dropout import DropoutKernel
 from nacre_onednn.helper import native
-from nacre_onednn.loss import SoftmaxLossKernel
+from nacre_onednn.kernels.dropout import DropoutKernel
+from nacre_onednn.kernels.loss import SoftmaxLossKernel
 from nacre_solvers import SGD, Step
 
 REASON = OnednnBackend.unusable()

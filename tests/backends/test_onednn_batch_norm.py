@@ -15,9 +15,9 @@ from nacre_onednn.backend import OnednnBackend
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
 
-from nacre_onednn.batch_norm import BatchNormKernel
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, PLAIN, block
 from nacre_onednn.helper.native import MISSING, helper
+from nacre_onednn.kernels.batch_norm import BatchNormKernel
 
 if helper() is None:
     pytest.skip(MISSING, allow_module_level=True)

@@ -20,8 +20,6 @@ from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP
-from nacre_onednn.deconvolution import DeconvolutionKernel, sum_up
 from nacre_onednn.dnnl.library import Unimplemented, library
 from nacre_onednn.dnnl.primitives import (
     BLOCKED,
@@ -36,7 +34,9 @@ from nacre_onednn.dnnl.primitives import (
     plain,
     reorder,
 )
-from nacre_onednn.kernel import ONE_BF16, OnednnKernel
+from nacre_onednn.kernels.base import ONE_BF16, OnednnKernel
+from nacre_onednn.kernels.convolution import ANY, AS_IT_IS, AS_THE_BOTTOM, AS_THE_TOP
+from nacre_onednn.kernels.deconvolution import DeconvolutionKernel, sum_up
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -18,11 +18,11 @@ from nacre_layers.neurons import ReLU
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.convolution import ConvolutionKernel
-from nacre_onednn.inner_product import InnerProductKernel
-from nacre_onednn.kernel import OnednnKernel
-from nacre_onednn.pooling import PoolingKernel
-from nacre_onednn.relu import ReLUKernel
+from nacre_onednn.kernels.base import OnednnKernel
+from nacre_onednn.kernels.convolution import ConvolutionKernel
+from nacre_onednn.kernels.inner_product import InnerProductKernel
+from nacre_onednn.kernels.pooling import PoolingKernel
+from nacre_onednn.kernels.relu import ReLUKernel
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -18,13 +18,13 @@ from nacre_layers.convolution.windows import Geometry
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.convolution import BY_WINOGRAD, IN_LANES
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain, reorder, tagged
 from nacre_onednn.helper import direct as lanes
 from nacre_onednn.helper import native
 from nacre_onednn.helper.direct import LANES, TILES, LanesConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
+from nacre_onednn.kernels.convolution import BY_WINOGRAD, IN_LANES
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():

@@ -25,7 +25,7 @@ from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, PLAIN
-from nacre_onednn.kernel import OnednnKernel
+from nacre_onednn.kernels.base import OnednnKernel
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

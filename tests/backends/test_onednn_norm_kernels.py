@@ -28,13 +28,13 @@ from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.batch_norm import BatchNormKernel
-from nacre_onednn.concat import ConcatKernel
-from nacre_onednn.element_wise import AddKernel, SplitKernel
-from nacre_onednn.kernel import OnednnKernel
-from nacre_onednn.lrn import LRNKernel
-from nacre_onednn.neurons import NeuronKernel
-from nacre_onednn.softmax import SoftmaxKernel
+from nacre_onednn.kernels.base import OnednnKernel
+from nacre_onednn.kernels.batch_norm import BatchNormKernel
+from nacre_onednn.kernels.concat import ConcatKernel
+from nacre_onednn.kernels.element_wise import AddKernel, SplitKernel
+from nacre_onednn.kernels.lrn import LRNKernel
+from nacre_onednn.kernels.neurons import NeuronKernel
+from nacre_onednn.kernels.softmax import SoftmaxKernel
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

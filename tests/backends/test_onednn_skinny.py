@@ -20,7 +20,7 @@ from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import CHANNELS_LAST
 from nacre_onednn.helper import native
 from nacre_onednn.helper.small_batch import MOST_IMAGES, SkinnyProduct
-from nacre_onednn.inner_product import FEW
+from nacre_onednn.kernels.inner_product import FEW
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():

@@ -16,9 +16,9 @@ from nacre.threads import number_of_threads
 
 from .dnnl.library import RUNTIMES, advice, find, library
 from .dnnl.primitives import PLAIN, TYPES, Call, describe, plain, reorder
-from .element_wise import add_up
 from .helper.native import VERSION, helper
-from .kernel import OnednnKernel, stays_plain
+from .kernels.base import OnednnKernel, stays_plain
+from .kernels.element_wise import add_up
 from .layouts import decide
 from .record import Copies, Narrow, Packing, Record, Scratch, sizes_of
 from .rewrite import relu_behind_max_pooling

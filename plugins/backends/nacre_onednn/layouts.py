@@ -18,7 +18,7 @@ from nacre.threads import number_of_threads
 from .cache import Kept, key_of, likeness
 from .dnnl.library import Unimplemented, library
 from .dnnl.primitives import BLOCKED, CHANNELS_LAST, Call
-from .kernel import Layouts, OnednnKernel, layout_of
+from .kernels.base import Layouts, OnednnKernel, layout_of
 from .record import Record, rounded_up
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)

@@ -7,10 +7,10 @@ from typing import Any
 from nacre import Neuron
 from nacre_layers.neurons import ELU, GELU, LReLU, Sigmoid, SiLU, Softplus, Tanh
 
-from .dnnl.primitives import Call, Desc, HelperCall
+from ..dnnl.primitives import Call, Desc, HelperCall
+from ..helper.native import FUNCTION, FUNCTION_GRADIENT, MISSING, helper
+from .base import Layouts, OnednnKernel, describe_blob
 from .element_wise import unfit_any
-from .helper.native import FUNCTION, FUNCTION_GRADIENT, MISSING, helper
-from .kernel import Layouts, OnednnKernel, describe_blob
 
 FUNCTIONS: dict[type, tuple[int, str]] = {
     ELU: (0, "alpha"),

@@ -6,8 +6,8 @@ from typing import Any
 
 from nacre_layers.neurons import ReLU, is_relu
 
-from .dnnl.primitives import Call
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from ..dnnl.primitives import Call
+from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
 
 class ReLUKernel(OnednnKernel, reads="blobs"):

@@ -10,10 +10,10 @@ from typing import Any
 from nacre import Array
 from nacre_layers.shapes.concat import ConcatLayer, ConcatState
 
-from .dnnl.library import library
-from .dnnl.primitives import Call, Desc, dims, lengths, reorder, too_large
+from ..dnnl.library import library
+from ..dnnl.primitives import Call, Desc, dims, lengths, reorder, too_large
+from .base import Layouts, OnednnKernel, describe_blob
 from .element_wise import numbered, unfit_any
-from .kernel import Layouts, OnednnKernel, describe_blob
 
 
 class ConcatKernel(OnednnKernel, reads=""):

@@ -12,9 +12,9 @@ from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.pooling.windows import Axis, pooled_axes
 
-from .dnnl import library as dnnl
-from .dnnl.library import Unimplemented, library
-from .dnnl.primitives import (
+from ..dnnl import library as dnnl
+from ..dnnl.library import Unimplemented, library
+from ..dnnl.primitives import (
     CHANNELS_LAST,
     DIFF_DST,
     DIFF_SRC,
@@ -32,8 +32,8 @@ from .dnnl.primitives import (
     of_type,
     too_large,
 )
-from .helper.native import MISSING, POOL, POOL_GRADIENT, helper
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rectify, side_by_side, stays_plain, unfit
+from ..helper.native import MISSING, POOL, POOL_GRADIENT, helper
+from .base import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rectify, side_by_side, stays_plain, unfit
 
 
 def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:

@@ -9,10 +9,9 @@ from nacre import Array
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.convolution.windows import Transposed
 
-from . import convolution
-from .dnnl import library as dnnl
-from .dnnl.library import Unimplemented, library
-from .dnnl.primitives import (
+from ..dnnl import library as dnnl
+from ..dnnl.library import Unimplemented, library
+from ..dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
     DST,
@@ -32,7 +31,8 @@ from .dnnl.primitives import (
     plain,
     strided,
 )
-from .kernel import Layouts, make_ones, stays_plain
+from . import convolution
+from .base import Layouts, make_ones, stays_plain
 
 NESTED = "conv:"
 """How oneDNN calls a deconvolution that runs a convolution, and behind it reference code for the bias."""

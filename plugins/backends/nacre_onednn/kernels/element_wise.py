@@ -9,11 +9,11 @@ from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, Element
 from nacre_layers.neurons import is_relu
 from nacre_layers.shapes.split import SplitLayer
 
-from .dnnl import library as dnnl
-from .dnnl.library import library
-from .dnnl.primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, pass_over, reorder
-from .helper.native import ADD, helper
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from ..dnnl import library as dnnl
+from ..dnnl.library import library
+from ..dnnl.primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, pass_over, reorder
+from ..helper.native import ADD, helper
+from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
 MOST_AXES = 5
 

@@ -9,10 +9,10 @@ from nacre import Neuron
 from nacre_layers.neurons import is_relu
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
-from .dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
-from .helper.native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
-from .kernel import Layouts, OnednnKernel, describe_blob, unfit
-from .record import rounded_up
+from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
+from ..helper.native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
+from ..record import rounded_up
+from .base import Layouts, OnednnKernel, describe_blob, unfit
 
 LANES, MOMENTS, SUMS = 16, 3, 2
 """Of batch_norm.c: numbers in a register, and numbers of float64 that are kept for each while they are added up."""

@@ -10,8 +10,8 @@ import numpy as np
 from nacre import Array, ComponentKernel, MethodState
 from nacre.training.spans import Span
 
-from .helper.native import DECAY, MISSING, UPDATE, helper
-from .record import Record, recorder
+from ..helper.native import DECAY, MISSING, UPDATE, helper
+from ..record import Record, recorder
 
 
 class SGDKernel(MethodState):

@@ -9,9 +9,9 @@ from nacre_layers.convolution.filters import FilterLayer, declare
 from nacre_layers.convolution.windows import Geometry
 from nacre_layers.neurons import is_relu
 
-from .dnnl import library as dnnl
-from .dnnl.library import Unimplemented, library
-from .dnnl.primitives import (
+from ..dnnl import library as dnnl
+from ..dnnl.library import Unimplemented, library
+from ..dnnl.primitives import (
     BIAS,
     DIFF_BIAS,
     DIFF_DST,
@@ -34,9 +34,9 @@ from .dnnl.primitives import (
     out_of,
     plain,
 )
-from .helper.direct import LanesConvolution
-from .helper.winograd import WinogradConvolution
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
+from ..helper.direct import LanesConvolution
+from ..helper.winograd import WinogradConvolution
+from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
 """Ways to lay bottom and top: as they are, a plain one of them copied into or from the layout of the other, and both as

@@ -7,9 +7,9 @@ from typing import Any
 from nacre.threads import number_of_threads
 from nacre_layers.normalisation.lrn import LRNLayer, window_axes
 
-from .dnnl.primitives import Call, HelperCall, of_type
-from .helper.native import LRN, LRN_GRADIENT, MISSING, helper
-from .kernel import Layouts, OnednnKernel, describe_blob, side_by_side, unfit
+from ..dnnl.primitives import Call, HelperCall, of_type
+from ..helper.native import LRN, LRN_GRADIENT, MISSING, helper
+from .base import Layouts, OnednnKernel, describe_blob, side_by_side, unfit
 
 
 class LRNKernel(OnednnKernel, reads="inputs"):

@@ -6,9 +6,9 @@ from typing import Any
 
 from nacre_layers.elementwise.softmax import SoftmaxLayer, SoftmaxState
 
-from .dnnl.primitives import Call, HelperCall, describe, of_type
-from .helper.native import MISSING, SOFTMAX, SOFTMAX_GRADIENT, helper
-from .kernel import Layouts, OnednnKernel, unfit
+from ..dnnl.primitives import Call, HelperCall, describe, of_type
+from ..helper.native import MISSING, SOFTMAX, SOFTMAX_GRADIENT, helper
+from .base import Layouts, OnednnKernel, unfit
 
 
 class SoftmaxKernel(OnednnKernel, reads="blobs"):

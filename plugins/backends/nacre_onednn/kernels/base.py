@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from nacre import Array, LayerState, Own
 
-from .dnnl import library as dnnl
-from .dnnl.library import Unimplemented, library
-from .dnnl.primitives import (
+from ..dnnl import library as dnnl
+from ..dnnl.library import Unimplemented, library
+from ..dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
     DIFF_DST,
@@ -33,9 +33,9 @@ from .dnnl.primitives import (
     pass_over,
     too_large,
 )
-from .helper.direct import packing
-from .helper.native import GATE, RECTIFY, helper
-from .record import Copies, aligned, recorder, sizes_of
+from ..helper.direct import packing
+from ..helper.native import GATE, RECTIFY, helper
+from ..record import Copies, aligned, recorder, sizes_of
 
 ONE_BF16 = 0x3F80
 

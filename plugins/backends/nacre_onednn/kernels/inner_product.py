@@ -12,9 +12,9 @@ from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductSta
 from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import is_relu
 
-from .dnnl import library as dnnl
-from .dnnl.library import library
-from .dnnl.primitives import (
+from ..dnnl import library as dnnl
+from ..dnnl.library import library
+from ..dnnl.primitives import (
     BIAS,
     DIFF_BIAS,
     DIFF_DST,
@@ -37,9 +37,9 @@ from .dnnl.primitives import (
     strided,
     too_large,
 )
-from .helper.small_batch import SkinnyProduct
-from .kernel import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
-from .record import Copies, recorder
+from ..helper.small_batch import SkinnyProduct
+from ..record import Copies, recorder
+from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""

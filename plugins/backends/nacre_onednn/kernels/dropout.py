@@ -10,9 +10,9 @@ from nacre import LayerState, Own
 from nacre.random import name_key
 from nacre_layers.elementwise.dropout import DropoutLayer
 
-from .helper.native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
-from .kernel import unfit
-from .record import recorder
+from ..helper.native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
+from ..record import recorder
+from .base import unfit
 
 
 class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):

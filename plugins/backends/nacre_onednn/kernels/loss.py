@@ -9,9 +9,9 @@ import numpy as np
 from nacre import LayerState, Own
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
-from .helper.native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
-from .kernel import unfit
-from .record import recorder
+from ..helper.native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
+from ..record import recorder
+from .base import unfit
 
 
 class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):

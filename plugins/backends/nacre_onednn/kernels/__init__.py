@@ -1,0 +1,1 @@
+"""The kernels, one layer or component a file."""
