@@ -20,7 +20,7 @@ from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
-from nacre_onednn.layouts import Trial
+from nacre_onednn.tuning.search import Trial
 from nacre_solvers import SGD
 
 CLOCK = random.Random(int(sys.argv[1]))

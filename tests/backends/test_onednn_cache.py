@@ -14,8 +14,9 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
-from nacre_onednn import cache, layouts
 from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.tuning import plans as cache
+from nacre_onednn.tuning import search as layouts
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)

@@ -14,9 +14,9 @@ import pytest
 from mixed_nets import mixed_net
 from nacre import InputLayer, Net, Solver, open_backend
 from nacre_layers.elementwise.dropout import DropoutLayer
-from nacre_onednn import layouts
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.layouts import CANDIDATES
+from nacre_onednn.tuning import search as layouts
+from nacre_onednn.tuning.search import CANDIDATES
 from nacre_solvers import SGD
 
 if reason := OnednnBackend.unusable():

@@ -19,9 +19,9 @@ from .dnnl.primitives import PLAIN, TYPES, Call, describe, plain, reorder
 from .helper.native import VERSION, helper
 from .kernels.base import OnednnKernel, stays_plain
 from .kernels.element_wise import add_up
-from .layouts import decide
 from .record import Copies, Narrow, Packing, Record, Scratch, sizes_of
 from .rewrite import relu_behind_max_pooling
+from .tuning.search import decide
 
 
 class _Here(threading.local):

@@ -15,11 +15,11 @@ from typing import Any
 from nacre import NacreError, Own
 from nacre.threads import number_of_threads
 
-from .cache import Kept, key_of, likeness
-from .dnnl.library import Unimplemented, library
-from .dnnl.primitives import BLOCKED, CHANNELS_LAST, Call
-from .kernels.base import Layouts, OnednnKernel, layout_of
-from .record import Record, rounded_up
+from ..dnnl.library import Unimplemented, library
+from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call
+from ..kernels.base import Layouts, OnednnKernel, layout_of
+from ..record import Record, rounded_up
+from .plans import Kept, key_of, likeness
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
 

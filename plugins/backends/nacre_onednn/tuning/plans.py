@@ -18,7 +18,7 @@ from typing import Any, cast
 from nacre.fields.tables import table_of
 from nacre.snapshots.environment import environment
 
-from .kernels.base import OnednnKernel
+from ..kernels.base import OnednnKernel
 
 OF_ONE = ("name", "bottoms", "tops", "_init", "_regu", "_cons", "_lr")
 """Ends of the names of fields that change nothing about how long a layer takes."""
