@@ -86,7 +86,7 @@ clean:
 # --- the environment -------------------------------------------------------------------------------------------------
 # A stamp says what the environment holds; it is older than pyproject.toml when that has changed since. Installs are
 # editable, so a change of the Python code needs no new one.
-BUILT := pyproject.toml hatch_build.py core/nacre/_version.py $(wildcard plugins/backends/nacre_onednn/*.[ch])
+BUILT := pyproject.toml hatch_build.py core/nacre/_version.py $(wildcard plugins/backends/nacre_onednn/helper/*.[ch])
 
 $(VENV)/demo.stamp: $(BUILT) | $(VENV)/made.stamp
 	@echo "installing nacre and what the demo needs into $(VENV) ..."

@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path("plugins/backends/nacre_onednn")
+FOLDER = Path("plugins/backends/nacre_onednn/helper")
 # Nobody asks which exceptions a float raised, nor reads errno, so loops that choose between numbers become vectors.
 BITS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"]
 FLAGS = ["-std=gnu11", "-O3", *BITS, "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]

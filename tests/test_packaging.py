@@ -72,7 +72,7 @@ def test_without_a_compiler_the_wheel_is_for_every_platform(tmp_path: Path, monk
     monkeypatch.setenv("CC", "no-such-compiler")
     built = build("wheel", tmp_path / "source", tmp_path / "wheel")
     assert built.name.endswith("-py3-none-any.whl")
-    assert "nacre_onednn/_helper.so" not in names_in(built)
+    assert "nacre_onednn/helper/_helper.so" not in names_in(built)
 
 
 def names_in(archive: Path) -> set[str]:
@@ -92,7 +92,7 @@ def test_wheel_holds_every_package_whole_and_nothing_else(wheel: Path) -> None:
     }
     expected |= {f"nacre/demo/{name}" for name in ("lenet.toml", "train.h5", "test.h5")}
     if compiles():
-        expected.add("nacre_onednn/_helper.so")
+        expected.add("nacre_onednn/helper/_helper.so")
     assert {name for name in names_in(wheel) if ".dist-info/" not in name} == expected
 
 

@@ -113,8 +113,6 @@ __all__ = ["__version__", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedD
 def __getattr__(name: str) -> Any:
     if name not in _PLACE:
         raise AttributeError(f"module 'nacre' has no attribute '{name}'")
-    module = importlib.import_module(f".{_PLACE[name]}", __name__)
-    # `nacre.registry` is a module that can be called, whoever imported it first.
-    value = module if name == _PLACE[name] else getattr(module, name)
+    value = getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -23,7 +23,7 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
 FEW = 5  # names that a line lists: more tell nothing
 
 
-def _some(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """List names; of many only the first few, and how many more there are."""
     if len(names) <= FEW:
         return ", ".join(names)

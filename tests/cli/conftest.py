@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import nacre.durable
-import nacre.registry
+import nacre.discovery.registry
+import nacre.files.durable
 from nacre.cli.app import nacre as command
 from nacre.discovery.registry import Registry
 
@@ -158,7 +158,7 @@ def full_disk() -> Generator[None]:
 
     full = SimpleNamespace(**{name: getattr(os, name) for name in ("open", "replace", "unlink", "fsync")}, write=write)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nacre.durable, "_os", full)
+        patch.setattr(nacre.files.durable, "_os", full)
         yield
 
 
@@ -179,7 +179,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("NACRE_PLUGINS", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NO_COLOR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NACRE_BACKEND", "numpy")  # "auto" takes onednn where it is installed
-    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
     Path("small.toml").write_text(NET, encoding="utf-8")
     write_data(Path("train.h5"), 60, 0)
     write_data(Path("test.h5"), 27, 1)

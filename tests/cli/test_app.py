@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-import nacre.registry
+import nacre.discovery.registry
 from nacre.cli.app import COMMANDS
 from nacre.cli.screen import command_line
 
@@ -210,7 +210,7 @@ def test_a_file_that_is_switched_off_is_not_imported(monkeypatch: pytest.MonkeyP
 
 
 def test_commands_of_plugins_are_listed_without_being_imported() -> None:
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
 
     @click.command()
     @click.argument("what")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import nacre.registry
+import nacre.discovery.registry
 from fake_backends import BlockedBackend, BlockedInnerProduct
 from nacre import Backend, Layer, MethodState, Names, Neuron
 from nacre.config import load
@@ -225,7 +225,7 @@ def test_explain_names_every_choice() -> None:
 
 
 def test_explain_names_losers_decliners_and_neurons() -> None:
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
 
     class Fast:
         pass
@@ -255,7 +255,7 @@ def test_explain_gives_the_solver_that_a_training_would_have() -> None:
             assert {str(span.value.dtype) for span in inputs} == {"float32"}
             return "not with these rates" if {span.rate for span in inputs} == {1.0} else None
 
-    nacre.registry.registry().register_kernel(Single, "solver/SGD", "numpy", "acme")
+    nacre.discovery.registry.registry().register_kernel(Single, "solver/SGD", "numpy", "acme")
     pin = 'plugins.pin={ "kernel:solver/SGD@numpy" = "acme" }'
     for dtype, reason in (("float64", "computes in float32, not float64"), ("float32", "not with these rates")):
         told = run("explain", "small.toml", "--set", f"dtype={dtype}", "--set", pin, "--json").json["solver"]
@@ -266,7 +266,7 @@ def test_explain_gives_the_solver_that_a_training_would_have() -> None:
 
 
 def test_the_first_line_says_for_whom_copies_are_made() -> None:
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
     here.register(BlockedBackend, "blocked", "backend", "blocked")
     here.register_kernel(BlockedInnerProduct, "InnerProduct", "blocked", "blocked")
     told = run("explain", "small.toml", "--backend", "blocked").out.splitlines()[0]
@@ -324,7 +324,7 @@ def test_an_unknown_name_may_be_that_of_any_component() -> None:
 
 def test_layers_json_has_the_keys_that_programs_rely_on() -> None:
     found = run("layers", "--json").json
-    assert {layer["name"] for layer in found} == set(nacre.registry.registry().names("layer"))
+    assert {layer["name"] for layer in found} == set(nacre.discovery.registry.registry().names("layer"))
     for layer in found:
         wanted = {"name", "distribution", "version", "module", "summary", "traits", "fields", "problem"}
         assert wanted <= set(layer)
@@ -347,7 +347,7 @@ def test_layers_json_has_the_keys_that_programs_rely_on() -> None:
 
 
 def test_a_broken_class_is_listed_with_its_problem() -> None:
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
 
     class OddLayer:
         nacre_kind = "layer"
@@ -410,7 +410,7 @@ def test_a_page_gives_required_fields_first_and_inherited_ones_last() -> None:
 
 
 def test_a_clash_that_is_settled_shows_as_settled() -> None:
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
 
     class Swirl(Layer):
         bottoms: Names
@@ -463,7 +463,7 @@ def test_backends() -> None:
         def unusable(cls) -> str | None:
             raise OSError("no driver")
 
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
     here.register(Broken, "broken", "backend", "acme")
     here.register(Raising, "raising", "backend", "acme")
     Path("gone.py").write_text(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import nacre.registry
+import nacre.discovery.registry
 from nacre import ConfigError
 from nacre.discovery.discovery import find_plugins
 from nacre.discovery.isolate import tried
@@ -211,7 +211,7 @@ def offer_kernels():
 
 def test_train_and_explain_tell_what_is_not_enabled(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("fast", KERNEL)
-    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
     line = "kernels that are installed but not enabled: fast 1.0 for Dropout (nacre plugins enable NAME)"
     short = ("--set", "solver.max_iter=1")
     assert run("train", "small.toml", *short).out.splitlines()[1] == line
@@ -239,5 +239,5 @@ def test_a_command_that_panics_is_a_sentence(install: Install, monkeypatch: pyte
 
     here = Registry()
     here.register(panics, "panics", "command")
-    monkeypatch.setattr(nacre.registry, "_registry", here)
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
     assert "a bug: BaseException: panicked" in run("panics", code=1).err

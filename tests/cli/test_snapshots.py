@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import nacre.registry
+import nacre.discovery.registry
 from nacre.cli.snapshots import load_snapshot
 from nacre.discovery.registry import Registry
 from nacre.snapshots.folder import SnapshotFolder
@@ -81,7 +81,7 @@ class PlusState(LayerState, reads=""):
 
 
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
 
 
 # Stores
@@ -110,8 +110,8 @@ def test_a_net_file_without_a_callback_takes_the_store_of_the_ending(trained: Pa
 
 
 def test_any_installed_store_reads_its_own_files(trained: Path) -> None:
-    nacre.registry.registry().load_file(_written("keeper.py", KEEPER))
-    backwards = nacre.registry.registry().open("store", "Backwards")()
+    nacre.discovery.registry.registry().load_file(_written("keeper.py", KEEPER))
+    backwards = nacre.discovery.registry.registry().open("store", "Backwards")()
     snapshot = load(trained)
     with SnapshotFolder("mixed", backwards) as folder:
         path = folder.save(snapshot)
@@ -124,7 +124,7 @@ def test_any_installed_store_reads_its_own_files(trained: Path) -> None:
 
 
 def test_stores_of_one_ending_are_tried_in_turn(trained: Path) -> None:
-    nacre.registry.registry().load_file(_written("keeper.py", KEEPER.replace('".5h"', '".h5"')))
+    nacre.discovery.registry.registry().load_file(_written("keeper.py", KEEPER.replace('".5h"', '".h5"')))
     assert load(trained / "snapshot-000060.h5", "Backwards").iteration == 60
     Path("bad.h5").write_bytes(b"bad")
     with pytest.raises(nacre.SnapshotError, match=r"bad\.h5"):

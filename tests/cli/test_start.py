@@ -16,9 +16,13 @@ HEAVY = {
 }
 # Of nacre only what the registry and the command line are made of.
 OURS = {
-    *("nacre", "nacre._version", "nacre.errors", "nacre.guard", "nacre.hooks", "nacre.light", "nacre.text"),
-    *("nacre.registry", "nacre.discovery", "nacre.opening", "nacre.choice", "nacre.settings"),
-    *("nacre.cli", "nacre.cli.app", "nacre.cli.options", "nacre.cli.screen", "nacre.cli.layers", "nacre.cli.streams"),
+    *("nacre", "nacre._version", "nacre.errors", "nacre.hooks", "nacre.text", "nacre.files", "nacre.discovery"),
+    *(
+        f"nacre.discovery.{name}"
+        for name in ["discovery", "guard", "kernels", "lazy", "loading", "offers", "pins", "registry", "settings"]
+    ),
+    *("nacre.cli", "nacre.cli.app", "nacre.cli.options", "nacre.cli.screen", "nacre.cli.streams"),
+    *("nacre.cli.commands", "nacre.cli.commands.layers"),
     *("nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn", "nacre_solvers"),  # light modules
 }
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import nacre.registry
+import nacre.discovery.registry
 from nacre import (
     Component,
     ConfigError,
@@ -95,7 +95,7 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("NACRE_BACKEND", raising=False)
-    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
     return tmp_path
 
 
@@ -152,7 +152,7 @@ def test_keys_of_the_solver_table_go_to_solver_or_method() -> None:
         def setup(self, backend: Any, spans: Any) -> MethodState:
             return MethodState(self, backend, spans)
 
-    nacre.registry.register(Heavy)
+    nacre.discovery.registry.register(Heavy)
     text = NET.replace('type = "SGD"', 'type = "Heavy"\nmass = 2.0')
     solver = load(write(text)).solver()
     assert (solver.method.mass, solver.method.friction, solver.max_iter) == (2.0, 0.5, 10)
@@ -179,7 +179,7 @@ def test_a_neuron_is_a_layer_by_its_name() -> None:
     class Leaky(Neuron):
         slope: float = 0.01
 
-    nacre.registry.register(Leaky)
+    nacre.discovery.registry.register(Leaky)
     text = NET + '[[layer]]\ntype = "Leaky"\nname = "act"\nbottoms = ["ip1"]\ntops = ["act"]\nslope = 0.2\n'
     layer = load(write(text)).layers[-1]
     assert type_name(type(layer)) == "Activation"
@@ -197,9 +197,9 @@ def test_any_kind_may_have_a_layer() -> None:
         tops: Names
         test_stamp: Stamp
 
-    nacre.registry.register(Stamp, "Red")
-    nacre.registry.register(StampLayer, "Stamping")
-    nacre.registry.register(StampLayer, "test_stamp", "layer_of")
+    nacre.discovery.registry.register(Stamp, "Red")
+    nacre.discovery.registry.register(StampLayer, "Stamping")
+    nacre.discovery.registry.register(StampLayer, "test_stamp", "layer_of")
     text = NET + '[[layer]]\ntype = "Red"\nbottoms = "ip1"\ntops = "stamped"\nink = 0.5\n'
     layer = load(write(text)).layers[-1]
     assert isinstance(layer, StampLayer) and layer.test_stamp.ink == 0.5
@@ -209,7 +209,7 @@ def test_the_core_names_no_layer_that_it_makes() -> None:
     class Plain(Neuron):
         pass
 
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
     here.register(Plain)
     text = NET + '[[layer]]\ntype = "Plain"\nbottoms = "ip1"\ntops = "plain"\n'
     assert type_name(type(load(write(text)).layers[-1])) == "Activation"
@@ -442,7 +442,7 @@ def test_settings_hold_for_python_as_well(monkeypatch: pytest.MonkeyPatch) -> No
     class Mine(HostMemory):
         name = "mine"
 
-    nacre.registry.register(Mine, "mine", "backend")
+    nacre.discovery.registry.register(Mine, "mine", "backend")
     assert isinstance(open_backend(), Mine)
     layers = load(write()).layers
     net = Net("n", layers, allocate=False, pins={"x:A": "given"})
@@ -456,7 +456,7 @@ def test_a_pin_in_the_settings_settles_who_serves_a_net() -> None:
     class Slow(LayerState):
         pass
 
-    nacre.registry.registry().register_kernel(Slow, "InnerProduct", "numpy", "acme")
+    nacre.discovery.registry.registry().register_kernel(Slow, "InnerProduct", "numpy", "acme")
     layers = load(write()).layers
     key = "kernel:InnerProduct@numpy"
     assert Net("n", layers, backend="numpy", allocate=False).node_ops["ip1"].choice.offer.distribution == "nacre"
@@ -488,7 +488,7 @@ def test_a_pin_settles_the_names_in_a_file() -> None:
     class Mine(Neuron):
         pass
 
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
     here.register(Mine, "Tanh", distribution="acme")
     assert type(load(write()).layers[2].neuron) is Tanh  # what nacre offers keeps its name
     file = load(write(NET + '[plugins.pin]\n"neuron:Tanh" = "acme"\n'))
@@ -512,7 +512,7 @@ def test_enabled_kernels_of_a_file_come_back() -> None:
 
 
 def test_a_name_of_nacres_means_nacres_also_where_a_stranger_has_a_layer_of_it() -> None:
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
     stranger = type("TanhLayer", (Layer,), {"__module__": __name__})
     for name in ("Tanh", "InnerProduct"):
         here.register(stranger, name, distribution="acme")
@@ -525,7 +525,7 @@ def test_a_name_of_nacres_means_nacres_also_where_a_stranger_has_a_layer_of_it()
 
 
 def test_two_strangers_of_one_layers_name_clash_whatever_their_kinds() -> None:
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
     here.register(type("TwirlLayer", (Layer,), {"__module__": __name__}), distribution="acme")
     here.register(type("Twirl", (Neuron,), {}), distribution="bits")
     text = NET + '[[layer]]\ntype = "Twirl"\nbottoms = ["ip1"]\ntops = ["y"]\n'
@@ -564,7 +564,7 @@ def test_what_is_written_requires_whose_layers_and_components_it_has() -> None:
     class Rule(Method):
         pass
 
-    here = nacre.registry.registry()
+    here = nacre.discovery.registry.registry()
     for thing, kind, distribution, version in (
         (Mine, "neuron", "acme-neurons", "1.2.0rc1"),
         (Rule, "solver", "acme-rules", "3.1"),
@@ -679,7 +679,7 @@ def layer_types() -> list[str]:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_every_layer_survives_the_way_through_a_file(name: str, data: st.DataObject) -> None:
-    cls = nacre.registry.registry().open("layer", name)
+    cls = nacre.discovery.registry.registry().open("layer", name)
     fields = {"name": "it", **NEEDED.get(name, {"bottoms": ["a"], "tops": ["t"]})}
     for field in cls.fields():
         if field.name in fields or not data.draw(st.booleans()):

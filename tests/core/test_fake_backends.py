@@ -44,9 +44,9 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> BlockedBackend:
     registry.register(BlockedBackend, "blocked", "backend")
     for thing, kernel in KERNELS.items():
         registry.register_kernel(kernel, thing, "blocked")
-    monkeypatch.setattr("nacre.registry._registry", registry)
+    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
     backend = BlockedBackend()
-    monkeypatch.setattr("nacre.backend._opened", {"blocked": backend})
+    monkeypatch.setattr("nacre.protocols.backend._opened", {"blocked": backend})
     return backend
 
 
@@ -54,9 +54,9 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> BlockedBackend:
 def foreign(monkeypatch: pytest.MonkeyPatch) -> ForeignBackend:
     registry = Registry()
     registry.register(ForeignBackend, "foreign", "backend")
-    monkeypatch.setattr("nacre.registry._registry", registry)
+    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
     backend = ForeignBackend()
-    monkeypatch.setattr("nacre.backend._opened", {"foreign": backend})
+    monkeypatch.setattr("nacre.protocols.backend._opened", {"foreign": backend})
     return backend
 
 

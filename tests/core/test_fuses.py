@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import nacre.registry
+import nacre.discovery.registry
 from nacre import Backend, LayerState, Neuron, open_backend
 from nacre.discovery.offers import Plugin, Provenance, make_offer
 from nacre.discovery.registry import Registry
@@ -14,7 +14,7 @@ from nacre_layers.neurons import ReLU, Tanh
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Registry:
     registry = Registry()
-    monkeypatch.setattr(nacre.registry, "_registry", registry)  # type: ignore[attr-defined]
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", registry)  # type: ignore[attr-defined]
     return registry
 
 
@@ -76,7 +76,7 @@ def test_a_strangers_backend_is_auto_only_where_it_is_enabled(
     here: Registry, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.delenv("NACRE_BACKEND", raising=False)
-    monkeypatch.setattr("nacre.backend._opened", {})
+    monkeypatch.setattr("nacre.protocols.backend._opened", {})
     usual = type(open_backend())
     installed(here, name, Keen)
     installed(here, "broken", "is_nowhere:Backend", "broken")

@@ -219,7 +219,7 @@ def test_what_a_light_module_registers_is_its_own(install: Install, monkeypatch:
     text = "import nacre\nnacre.register_kernel(type('Fast', (), {}), 'AbsVal', 'numpy')\n"
     install("sly", text + "nacre.register(type('ReLU', (nacre.Neuron,), {}))\n" + GOOD)
     registry = Registry()
-    monkeypatch.setattr("nacre.registry._registry", registry)
+    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
     choice = registry.explain("neuron/ReLU", "numpy")
     assert choice.offer is not None and choice.offer.distribution == "nacre"
     (kernel,) = registry.offers("kernel", "AbsVal@numpy")

@@ -553,7 +553,7 @@ def test_scratch() -> None:
 
 
 def test_a_source_in_memory_that_numpy_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.registry._registry", Registry())
+    monkeypatch.setattr("nacre.discovery.registry._registry", Registry())
 
     class HostState(CountState, host_only=True):
         """Writes NumPy arrays."""

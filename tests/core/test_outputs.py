@@ -75,7 +75,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere" / "mine").write_bytes(MINE)
     monkeypatch.chdir(here)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(nacre.registry, "_registry", nacre.registry.Registry())  # type: ignore[attr-defined]
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", nacre.discovery.registry.Registry())  # type: ignore[attr-defined]
     nacre.registry().register(Note, distribution="acme")
     with h5py.File("train.h5", "w") as file:
         file["data"] = np.ones((4, 3))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import nacre.registry
+import nacre.discovery.registry
 from nacre import Neuron, Regularizer, register, register_kernel
 from nacre.discovery.registry import Registry
 from nacre.protocols.components import ComponentKernel
@@ -23,7 +23,7 @@ SWIRL = {"layer Swirl": {"distribution": "nacre-swirl", "version": "1.2.0"}}
 
 @pytest.fixture(autouse=True)
 def fresh_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nacre.registry, "_registry", Registry())
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
 
 
 def training(net: Any, **fields: Any) -> Training:

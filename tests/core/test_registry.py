@@ -698,13 +698,13 @@ def test_register_refuses_what_has_no_kind_or_a_bad_name() -> None:
 def test_a_light_module_may_register_while_plugins_are_discovered(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = "from nacre.registry import register\nregister(type('A', (), {'nacre_kind': 'neuron'}))\n" + layers(B="x:B")
+    text = "from nacre import register\nregister(type('A', (), {'nacre_kind': 'neuron'}))\n" + layers(B="x:B")
     install("acme", {"acme": text})
-    monkeypatch.setattr("nacre.registry._registry", None)
-    process = nacre.registry.registry()
+    monkeypatch.setattr("nacre.discovery.registry._registry", None)
+    process = nacre.discovery.registry.registry()
     assert process.names("layer") == ["B"]
     assert process.names("neuron") == ["A"]
-    assert nacre.registry.registry() is process
+    assert nacre.discovery.registry.registry() is process
 
 
 def test_a_file_is_a_plugin_of_its_name(tmp_path: Path) -> None:
@@ -741,9 +741,9 @@ def test_a_file_that_registers_by_itself_is_not_registered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "selfmade.py"
-    file.write_text("from nacre.registry import register\n@register\nclass A:\n    nacre_kind = 'neuron'\n")
+    file.write_text("from nacre import register\n@register\nclass A:\n    nacre_kind = 'neuron'\n")
     registry = Registry(discover=False)
-    monkeypatch.setattr("nacre.registry._registry", registry)
+    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
     registry.load_file(file)
     assert registry.names("neuron") == ["A"]
 
@@ -883,8 +883,8 @@ def test_a_requirement_that_cannot_be_read_is_an_error(install: Install, require
 
 def test_importing_the_registry_is_cheap() -> None:
     heavy = "numpy h5py rich click pluggy importlib_metadata importlib.metadata"
-    code = f"import sys, nacre.registry; print([name for name in {heavy.split()!r} if name in sys.modules])"
-    root = str(Path(importlib.util.find_spec("nacre.registry").origin).parents[1])  # type: ignore[union-attr, arg-type] - it is there
+    code = f"import sys, nacre.discovery.registry; print([name for name in {heavy.split()!r} if name in sys.modules])"
+    root = str(Path(importlib.util.find_spec("nacre.discovery.registry").origin).parents[2])  # type: ignore[union-attr, arg-type] - it is there
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {root!r}); {code}"],
         capture_output=True,

@@ -409,7 +409,7 @@ class RunningState(State, host_only=True):
 
 
 def test_a_buffer_that_a_state_on_the_host_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.registry._registry", Registry())
+    monkeypatch.setattr("nacre.discovery.registry._registry", Registry())
     layers = [InputLayer(name="in", tops="data", shape=(2,)), RunningLayer(name="run", bottoms="data", tops="y")]
     net = Net("net", layers, backend=ForeignBackend())
     for _ in range(3):

@@ -959,7 +959,7 @@ def test_anybody_can_offer_a_kernel_for_a_regulariser(monkeypatch: pytest.Monkey
     from nacre.discovery.registry import Registry
     from nacre_layers.regularizers import L1
 
-    monkeypatch.setattr("nacre.registry._registry", Registry())
+    monkeypatch.setattr("nacre.discovery.registry._registry", Registry())
 
     class Twice(ComponentKernel):
         def add_gradient(self, backend, value, gradient, coefficient):

@@ -222,14 +222,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def use(registry: Registry) -> None:
-    sys.modules["nacre.registry"]._registry = registry  # type: ignore[attr-defined]
+    sys.modules["nacre.discovery.registry"]._registry = registry  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
 def alone(folder: Path) -> Iterator[dict[str, Any]]:
     """Give what the net comes to where there is nothing but nacre, and put the registry back in the end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["nacre.registry"], "_registry", Registry())
+        patch.setattr(sys.modules["nacre.discovery.registry"], "_registry", Registry())
         yield outcome(folder)
 
 

@@ -545,7 +545,7 @@ def test_offered_kernels_are_compared_with_the_state(monkeypatch):
     own.register(registry().open("backend", "numpy"), "numpy")
     own.register(ScaledLayer, "Scaled")
     own.register(Constant)
-    monkeypatch.setattr(sys.modules["nacre.registry"], "_registry", own)
+    monkeypatch.setattr(sys.modules["nacre.discovery.registry"], "_registry", own)
     own.register_kernel(GoodKernel, "Scaled", "numpy")
     recorded = []
     assert failures(Scaled, recorded) == {}

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-import nacre.registry
+import nacre.discovery.registry
 from nacre import Component, ConfigError, DataError, InputLayer, Net, Solver, default
 from nacre.config.tables import file_table
 from nacre.fields.types import Paths
@@ -281,7 +281,7 @@ def test_what_a_stranger_reads_is_not_replaced_whatever_its_field_is_typed(tmp_p
 def test_such_paths_are_written_relative_to_the_net_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
-    monkeypatch.setattr(nacre.registry, "_registry", nacre.registry.Registry())  # type: ignore[attr-defined]
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", nacre.discovery.registry.Registry())  # type: ignore[attr-defined]
     nacre.register(Stranger)
     stranger = Stranger(name="s", tops="x", **{field: str(tmp_path / "d.h5")})
     table = file_table(stranger, tmp_path)

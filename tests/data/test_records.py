@@ -74,7 +74,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_ending_that_nacre_reads_is_anothers_only_by_a_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nacre.registry, "_registry", nacre.registry.Registry())  # type: ignore[attr-defined]
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", nacre.discovery.registry.Registry())  # type: ignore[attr-defined]
 
     class Other(nacre.RecordReader):
         pass

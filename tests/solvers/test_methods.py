@@ -224,8 +224,8 @@ def test_a_decoupled_regulariser_leaves_the_gradient_alone() -> None:
 def test_a_device_gives_the_same(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry()
     registry.register(ForeignBackend, "foreign", "backend")
-    monkeypatch.setattr("nacre.registry._registry", registry)
-    monkeypatch.setattr("nacre.backend._opened", {"foreign": ForeignBackend()})
+    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
+    monkeypatch.setattr("nacre.protocols.backend._opened", {"foreign": ForeignBackend()})
     nets = [toy_net(backend=name) for name in ("foreign", "numpy")]
     for net in nets:
         solver(method, regu_coef=0.01, n_accumulate=2, clip_norm=0.3, clip_value=0.1, max_iter=5).solve(net)

@@ -263,8 +263,8 @@ def test_a_backend_that_records_its_steps_reads_what_differs_in_each(monkeypatch
     registry.register(BlockedBackend, "blocked", "backend")
     registry.register_kernel(BlockedInnerProduct, "InnerProduct", "blocked")
     registry.register_kernel(BlockedSGD, "solver/SGD", "blocked")
-    monkeypatch.setattr("nacre.registry._registry", registry)
-    monkeypatch.setattr("nacre.backend._opened", {"blocked": BlockedBackend()})
+    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
+    monkeypatch.setattr("nacre.protocols.backend._opened", {"blocked": BlockedBackend()})
     nets = [digits_net(4, backend, ratio=0.3) for backend in ("blocked", "numpy")]
     for net in nets:
         policy = Step(base=0.3, gamma=0.5, stepsize=2)

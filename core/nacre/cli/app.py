@@ -45,7 +45,7 @@ class Nacre(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            return importlib.import_module(f".{cmd_name}", __package__).command
+            return importlib.import_module(f".commands.{cmd_name}", __package__).command
         from ..discovery.registry import registry
 
         if not registry().offers("command", cmd_name):

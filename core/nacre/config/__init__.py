@@ -1,1 +1,5 @@
 """A net as a file, and back."""
+
+from .netfile import NetFile as NetFile
+from .netfile import dumps as dumps
+from .netfile import load as load

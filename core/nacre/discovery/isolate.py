@@ -16,7 +16,10 @@ from . import discovery
 from .discovery import load, new_manager
 from .offers import Plugin, Provenance, removal
 
-_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; from nacre.isolate import child; child()"
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
+    "from nacre.discovery.isolate import child; child()"
+)
 
 
 STACK = 4

@@ -465,13 +465,3 @@ def register(thing: Any, name: str | None = None, kind: str | None = None) -> An
 def register_kernel(kernel: type, thing: str, backend: str) -> Any:
     """Offer a kernel in this process for a layer ("Pooling") or a component ("neuron/GELU") on a backend."""
     return registry().register_kernel(kernel, thing, backend)
-
-
-class _Callable(ModuleType):
-    """Lets `nacre.registry` be both this module and its function, whichever was looked up first."""
-
-    def __call__(self) -> Registry:
-        return registry()
-
-
-sys.modules[__name__].__class__ = _Callable

@@ -90,7 +90,7 @@ def load_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> Non
     Raises:
         SnapshotError: names the parameters that are missing, left over (if `strict`), or of another shape.
     """
-    for name, value in _check_parameters(net, snapshot, strict=strict).items():
+    for name, value in check_parameters(net, snapshot, strict=strict).items():
         net.parameters[name].value = value
 
 
@@ -103,7 +103,7 @@ def names_of_parameters(net: Net) -> dict[str, list[str]]:
     }
 
 
-def _resolve(net: Net, snapshot: Snapshot, saved: Mapping[str, Any]) -> dict[str, set[str]]:
+def sources_of(net: Net, snapshot: Snapshot, saved: Mapping[str, Any]) -> dict[str, set[str]]:
     """Give for each parameter of a net the names under which the snapshot has it: several if it was not shared then."""
     aliases: dict[str, str] = snapshot.state.get("aliases", {})
     return {
@@ -112,10 +112,10 @@ def _resolve(net: Net, snapshot: Snapshot, saved: Mapping[str, Any]) -> dict[str
     }
 
 
-def _check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
+def check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
     """Give the value of each parameter of a net, by its name there."""
     saved = below(snapshot, PARAMETERS)
-    sources = _resolve(net, snapshot, saved)
+    sources = sources_of(net, snapshot, saved)
     complaints: list[str] = []
     for name, handle in net.parameters.items():
         if not sources[name]:

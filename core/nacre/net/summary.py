@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..fields.tables import type_name
 from ..protocols.layer import is_identity
-from ..text import _some, align, size
+from ..text import align, listed, size
 
 if TYPE_CHECKING:
     from ..discovery.kernels import Choice
@@ -83,10 +83,10 @@ def first_line(net: Net) -> str:
     own = [op.name for op in work if not op.kernel]
     parts = [f"{len(work) - len(own)} of {len(work)} layers run through kernels made for it"]
     if own:
-        parts.append(f"{_some(own)} through {'its' if len(own) == 1 else 'their'} general code")
+        parts.append(f"{listed(own)} through {'its' if len(own) == 1 else 'their'} general code")
     copies = len(net.schedule.copies)
     if copies:
-        parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'} a step for {_some(_copied_for(net))}")
+        parts.append(f"{'1 copy' if copies == 1 else f'{copies} copies'} a step for {listed(_copied_for(net))}")
     narrow = f" in {net.compute_dtype}" if net.compute_dtype != net.dtype else ""
     return f"backend {net.backend.name}{narrow}: {'; '.join(parts)}"
 
@@ -97,7 +97,7 @@ def not_enabled(choices: Iterable[Choice]) -> str:
     for choice in choices:
         for offer, _ in choice.not_enabled:
             things.setdefault(str(offer.provenance), {})[choice.thing] = None
-    told = "; ".join(f"{whose} for {_some(list(names))}" for whose, names in things.items())
+    told = "; ".join(f"{whose} for {listed(list(names))}" for whose, names in things.items())
     return f"kernels that are installed but not enabled: {told} (nacre plugins enable NAME)" if told else ""
 
 

@@ -21,7 +21,7 @@ from ..discovery.offers import FIRST_PARTY
 from ..errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
 from ..fields.outputs import MARK, claim_folder, output_place
 from ..files.durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
-from .snapshot import _check_state
+from .snapshot import check_state
 
 if TYPE_CHECKING:
     from .snapshot import Snapshot, Store
@@ -338,7 +338,7 @@ def _load_file(path: Path, store: Store) -> Snapshot:
 
 
 def _json(name: str, content: dict[str, Any]) -> bytes:
-    _check_state(content, name)
+    check_state(content, name)
     return json.dumps(content, indent=2).encode() + b"\n"
 
 

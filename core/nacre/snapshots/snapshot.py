@@ -68,7 +68,7 @@ class Snapshot:
                 raise SnapshotError(f"array {name!r} holds {array.dtype}, but a snapshot holds numbers and booleans")
             if name.startswith(("parameters/", "history/")) and array.dtype.kind == "c":
                 raise SnapshotError(f"array {name!r} holds {array.dtype}, but a parameter and its history are real")
-        _check_state(self.state, "state")
+        check_state(self.state, "state")
         for key, form in FORMS.items():
             if key in self.state:
                 _check_form(self.state[key], form, f"state/{key}")
@@ -99,16 +99,16 @@ def _check_names(names: Iterable[str]) -> None:
                 raise SnapshotError(f"array {folder!r} is in the way of array {name!r}", "rename one of the two")
 
 
-def _check_state(value: object, where: str) -> None:
+def check_state(value: object, where: str) -> None:
     """Refuse what JSON would refuse, and what it would silently bring back as something else."""
     if isinstance(value, dict):
         for key, entry in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
                 raise SnapshotError(f"{where}: key {key!r} is no text", "JSON would bring it back as text")
-            _check_state(entry, f"{where}/{key}")
+            check_state(entry, f"{where}/{key}")
     elif isinstance(value, list | tuple):
         for position, entry in enumerate(cast("list[object]", value)):
-            _check_state(entry, f"{where}/{position}")
+            check_state(entry, f"{where}/{position}")
     elif not (value is None or isinstance(value, str | int | float)):
         raise SnapshotError(f"{where}: {type(value).__name__} cannot be said in JSON", "make it an array or a number")
 

@@ -618,4 +618,4 @@ def run_strategy(suite: Suite, check: Callable[[Example], None]) -> None:
     once(hypothesis.given(strategy)(check))()
 
 
-__all__ = ["NAME", "LayerTests", "Suite", "check_kernel", "run_strategy"]
+__all__ = ["LayerTests", "Suite", "check_kernel", "run_strategy"]

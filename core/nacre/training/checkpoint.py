@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import NacreError, SnapshotError
 from ..fields.tables import table_of
-from ..net.parameters import _check_parameters, _resolve, load_parameters, names_of_parameters
+from ..net.parameters import check_parameters, load_parameters, names_of_parameters, sources_of
 from ..protocols.array import Array
 from ..protocols.parameter import fits
 from ..snapshots.differences import bit_differences, field_differences
@@ -104,7 +104,7 @@ def restore(training: Training, snapshot: Snapshot, *, reset_solver: bool = Fals
         different, fields = bit_differences(training, state), list(field_differences(training, state))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot describes its training in no form that is known here: {error!r}") from error
-    _check_parameters(training.net, snapshot)
+    check_parameters(training.net, snapshot)
     if not reset_solver:
         _load_history(training, snapshot)
     load_parameters(training.net, snapshot)
@@ -143,7 +143,7 @@ def _history(training: Training) -> Iterator[_Piece]:
 
 def _load_history(training: Training, snapshot: Snapshot) -> None:
     pieces = list(_history(training))
-    sources = _resolve(training.net, snapshot, below(snapshot, PARAMETERS))
+    sources = sources_of(training.net, snapshot, below(snapshot, PARAMETERS))
     keys = [f"{HISTORY}{piece.history}/{min(sources[piece.parameter])}" for piece in pieces]
     missing = [piece.key for piece, key in zip(pieces, keys, strict=True) if key not in snapshot.arrays]
     if missing:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..protocols.array import Array
 from ..protocols.backend import Step
 from ..protocols.view import View
-from .penalties import _constrain, _regularise
+from .penalties import constrain_steps, regularise_steps
 
 if TYPE_CHECKING:
     from .spans import Span
@@ -25,9 +25,9 @@ def batch_and_update_steps(training: Training, batch: Sequence[Step]) -> list[li
     net, count = training.net, training.solver.n_accumulate
     update = [
         *_clip(training),
-        *_regularise(training),
+        *regularise_steps(training),
         Step("update", type(training.solver.method).__name__, training.method.update, training.method_backend),
-        *_constrain(training),
+        *constrain_steps(training),
     ]
     if count == 1:
         return [[*batch, *update]]

@@ -44,7 +44,8 @@ def component_choices(net: Net, slots: Iterable[Slot], solver: Solver) -> Choice
     return chosen
 
 
-def _regularise(training: Training) -> Iterator[Step]:
+def regularise_steps(training: Training) -> Iterator[Step]:
+    """Return the steps that add the penalties' gradients."""
     for slot, component, view, own in _workers(training, "regularizer"):
         coefficient = training.solver.regu_coef * getattr(slot.parameters[0].regu, "coef", 1.0)
         shape = (slot.storage.size,)
@@ -64,7 +65,8 @@ def _shrink(component: Any, view: View, value: Array, coefficient: float) -> Non
     view.xp.add(value, part, out=value)
 
 
-def _constrain(training: Training) -> Iterator[Step]:
+def constrain_steps(training: Training) -> Iterator[Step]:
+    """Return the steps that move parameters back to where they may be."""
     for slot, component, view, own in _workers(training, "constraint"):
         call = partial(component.constrain, view, slot.storage.array)
         every = slot.parameters[0].cons.every_n_iter if slot.parameters[0].cons else 1

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _signals(training: Training) -> Generator[None]:
+def signals_stop(training: Training) -> Generator[None]:
     """Let SIGINT, SIGTERM and SIGHUP end a training after its iteration; a second one ends what is being done at once.
 
     SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so its second does not,

@@ -19,7 +19,7 @@ from .checkpoint import make_snapshot, restore
 from .gradients import batch_and_update_steps
 from .method import MethodState
 from .penalties import component_choices
-from .signals import _signals
+from .signals import signals_stop
 from .spans import make_spans
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Training:
         # NumPy's warnings say less than our own check, and earlier
         quiet = np.errstate(all="ignore" if self.solver.check_finite else None)
         try:
-            with _signals(self), quiet:
+            with signals_stop(self), quiet:
                 self.report("start", max_iter=max_iter)
                 self.net.reset_statistics()
                 self._taken = self.iteration

@@ -86,7 +86,7 @@ def demo_folder() -> Path:
     """Give the folder with the demo's files: in an installed nacre its own, in a checkout examples/digits."""
     from ...errors import DataError
 
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     for folder in (package / "demo", package.parents[1] / "examples" / "digits"):
         if all((folder / name).is_file() for name in FILES):
             return folder
