@@ -7,9 +7,10 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from ..errors import ConfigError, ContractError, RegistryError
 from .configured import Configured
+from .types import Reading
 
 
-class Component(Configured):
+class Component(Configured, Reading):
     """A part of one kind, known by its class's name: `class Neuron(Component, kind="neuron")` makes a kind.
 
     A field typed by the kind's base class takes an object; in a net file a name, or a table with `type`.
@@ -21,11 +22,17 @@ class Component(Configured):
         super().__init_subclass__()
         if kind is not None:
             cls.nacre_kind = kind
+            cls.wants = f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}: an object, a name, or a table with 'type'"
             Component.kinds.setdefault(kind, cls)
         elif not cls.nacre_kind:
             raise ContractError(
                 f"{cls.__name__}: a component needs a kind: class {cls.__name__}(Component, kind='...')"
             )
+
+    @classmethod
+    def convert(cls, value: Any) -> Component:
+        """Return the component that a field holds: `value` itself, or what a name, a table or a number describes."""
+        return value if isinstance(value, cls) else make_component(cls, value)
 
     @classmethod
     def from_number(cls, number: float) -> Component:

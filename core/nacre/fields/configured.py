@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_tran
 
 from ..errors import ConfigError, ContractError, brief, nearest
 from .checks import Check
-from .types import Converted, whole
+from .types import Reading, whole
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,6 @@ class Field:
         """Say what the field is, and what it must be."""
         demands = ", ".join(check.words for check in self.checks if check.words)
         return f"{self.doc} ({demands})" if demands else self.doc
-
-
-def _component_converter(kind: Any) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
-        if isinstance(value, kind):
-            return value
-        from .component import make_component
-
-        return make_component(kind, value)
-
-    return convert
 
 
 def _float(value: Any) -> float:
@@ -126,14 +115,8 @@ def _types(hint: Any) -> tuple[type, ...]:
 
 
 def _class_reader(cls: type[Any]) -> Reader:
-    from .component import Component
-
-    if issubclass(cls, Converted):
+    if issubclass(cls, Reading):
         return cls.convert, cls.wants, cls.__name__
-    if issubclass(cls, Component):
-        article = "an" if cls.nacre_kind[:1] in "aeiou" else "a"
-        words = f"{article} {cls.nacre_kind}: an object, a name, or a table with 'type'"
-        return _component_converter(cls), words, cls.__name__
     return _PLAIN.get(cls) or (_same(cls), f"a {cls.__name__}", cls.__name__)
 
 

@@ -58,13 +58,18 @@ def place(path: str, permission: Permission | None) -> Place:
     return made
 
 
-class Converted(Generic[Given, Read]):
-    """A field type that is written in one form and read in another: `Pair` takes 3 and gives (3, 3).
+class Reading:
+    """A class that reads the values of the fields typed by it.
 
     A subclass says what it `wants`, in words, and how to `convert`; `convert` raises ValueError where it cannot.
     """
 
     wants: ClassVar[str] = "another value"
+    convert: ClassVar[Callable[[Any], Any]]
+
+
+class Converted(Reading, Generic[Given, Read]):
+    """A field type that is written in one form and read in another: `Pair` takes 3 and gives (3, 3)."""
 
     @staticmethod
     def convert(value: Any) -> Any:
