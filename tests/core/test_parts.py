@@ -32,7 +32,7 @@ def training(net: Any, **fields: Any) -> Training:
 
 def test_every_part_has_its_type_and_its_distribution() -> None:
     with training(toy_net(dtype="float32"), regu_coef=0.1, callbacks=[TrainingSummary()]) as one:
-        parts = parts_of(one)
+        parts = parts_of(one.members().working)
     names = {"layer.train", "layer.ip1", "neuron.ip1", "layer.norm", "layer.loss", "regularizer.ip1/weight"}
     assert names | {"solver", "algorithm", "lr_policy", "momentum_policy", "callback.TrainingSummary"} <= set(parts)
     assert [parts[name]["type"] for name in ("layer.ip1", "neuron.ip1", "lr_policy")] == [
@@ -61,7 +61,7 @@ def test_a_neuron_that_its_layers_kernel_applies_names_that_kernel() -> None:
         SoftmaxLossLayer(name="loss", bottoms=["z", "label"]),
     ]
     with training(Net("conv", layers, backend="numpy")) as one:
-        parts = parts_of(one)
+        parts = parts_of(one.members().working)
     assert parts["neuron.conv"]["type"] == "ReLU"
     assert "kernel" in parts["neuron.conv"]
 
@@ -72,15 +72,15 @@ def test_the_kernels_of_regularisers_are_parts() -> None:
             gradient += 2 * coefficient * value
 
     with training(pulled_net(), regu_coef=0.1) as one:
-        before = parts_of(one)
+        before = parts_of(one.members().working)
     register_kernel(Doubled, "regularizer/L2", "numpy")
     pins = {"kernel:regularizer/L2@numpy": "local"}
     with training(pulled_net(regu=L1()), regu_coef=0.1) as one:
-        assert parts_of(one)["regularizer.pull/w"]["type"] == "L1"
+        assert parts_of(one.members().working)["regularizer.pull/w"]["type"] == "L1"
     net = pulled_net()
     net.pins.update(pins)
     with training(net, regu_coef=0.1) as one:
-        after = parts_of(one)
+        after = parts_of(one.members().working)
     assert after["regularizer.pull/w"]["kernel_distribution"] == "local"
     assert part_differences(before, before) == []
     (told,) = part_differences(before, after)
@@ -90,7 +90,7 @@ def test_the_kernels_of_regularisers_are_parts() -> None:
 
 def test_a_regulariser_that_does_not_work_is_no_part() -> None:
     with training(pulled_net()) as one:
-        assert "regularizer.pull/w" not in parts_of(one)
+        assert "regularizer.pull/w" not in parts_of(one.members().working)
 
 
 def test_a_version_is_told_once_however_many_parts_have_it() -> None:

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
+from ..discovery.kernels import Choice
 from ..discovery.settings import held_settings, settings
 from ..engine.memory import settle
 from ..engine.ops import HOST, Op, Value, plain_space
@@ -26,7 +27,7 @@ from ..graph.wiring import Wiring, sort, wire
 from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory, Step, open_backend
 from ..protocols.graph import Graph
-from ..protocols.layer import PHASES, Layer, check_outputs
+from ..protocols.layer import PHASES, Layer, check_outputs, is_identity
 from ..protocols.parameter import Parameter, fits
 from ..protocols.state import SourceState
 from ..protocols.view import Scalars, View
@@ -675,6 +676,29 @@ class Net:
 
         self._need_memory()
         return load_weights(self, path, strict=strict, rename=rename)
+
+    # What snapshots record
+
+    def backends(self) -> list[Backend]:
+        """Return the backends that compute in this net: its own, and those of its kernels."""
+        return list(dict.fromkeys([self.backend, *(op.backend for op in self.ops)]))
+
+    def owners(self) -> dict[str, Any]:
+        """Return the states of the layers, which may have a memory, by the names that snapshots give them."""
+        return {f"layer.{op.name}": op.state for op in self.node_ops.values()}
+
+    def working(self) -> dict[str, tuple[Any, Choice | None]]:
+        """Return the layers and neurons at work, and the choice of a kernel for each; a neuron's may be its layer's."""
+        found: dict[str, tuple[Any, Choice | None]] = {}
+        for op in self.ops:
+            if op.neuron is not None:
+                found[f"neuron.{op.name.rpartition('/')[0]}"] = (op.neuron, op.choice)
+                continue
+            found[f"layer.{op.name}"] = (op.layer, op.choice)
+            layer = op.state.layer  # after a rewrite
+            if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
+                found[f"neuron.{op.name}"] = (layer.neuron, op.choice)
+        return found
 
     # Derived nets
 

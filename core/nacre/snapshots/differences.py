@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..fields.configured import Configured
 from ..fields.tables import plain, table_of
 from ..fields.types import Paths, Place, change_paths
-from .environment import environment_of, flat_environment
-from .provenance import part_differences, parts_of
-
-if TYPE_CHECKING:
-    from ..training.training import Training
-
+from ..protocols.layer import Layer
+from .environment import flat_environment
+from .provenance import part_differences
 
 FREE = ("callbacks", "max_iter", "check_finite")
 """Fields of a solver that change no number of an iteration."""
 
+CHOSEN = ("backend", "seed", "dtype", "compute")
 
-def bit_differences(training: Training, state: Mapping[str, Any]) -> list[str]:
-    """Say what was different when a snapshot was made, of all that decides the bits but is not chosen."""
-    net = training.net
-    chosen = {"backend": net.backend.name, "seed": net.seed, "dtype": net.dtype, "compute": net.compute_dtype}
-    now = {**flat_environment(environment_of(net)), **chosen}
-    then = {**flat_environment(state.get("environment", {})), **{key: state[key] for key in chosen if key in state}}
-    different = [f"{key} was {then[key]}, is {now[key]}" for key in now if key in then and then[key] != now[key]]
-    different += part_differences(state.get("parts", {}), parts_of(training))
-    if _decided(plan := state.get("plan", net.plan)) != _decided(net.plan):
-        if _decided(plan) == _decided(net.given_plan):
+
+def bit_differences(then: Mapping[str, Any], now: Mapping[str, Any], given_plan: Mapping[str, Any]) -> list[str]:
+    """Return sentences on all that decides the bits and was different: two snapshots' states are compared.
+
+    `given_plan` is the plan that the net of today was told to follow.
+    """
+    was = {**flat_environment(then.get("environment", {})), **{key: then[key] for key in CHOSEN if key in then}}
+    here = {**flat_environment(now["environment"]), **{key: now[key] for key in CHOSEN}}
+    different = [f"{key} was {was[key]}, is {here[key]}" for key in here if key in was and was[key] != here[key]]
+    different += part_differences(then.get("parts", {}), now["parts"])
+    if _decided(plan := then.get("plan", now["plan"])) != _decided(now["plan"]):
+        if _decided(plan) == _decided(given_plan):
             different.append("the backend could not follow the plan of the snapshot, and made another")
         else:
             different.append("the plan is another: the net was not made with plan=snapshot.state['plan']")
@@ -47,21 +47,22 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def field_differences(training: Training, state: Mapping[str, Any]) -> Iterator[str]:
-    """Say which layers there were not the same, and which fields of them and of the solver."""
-    net = training.net
-    saved = {table["name"]: table for table in state.get("layers", ()) if net.phase not in table.get("exclude", ())}
-    layers = {layer.name: layer for layer in net.layers if net.phase not in layer.exclude}
-    for name, layer in layers.items():
+def field_differences(
+    state: Mapping[str, Any], layers: Iterable[Layer], frozen: Collection[str], solver: Configured, phase: str
+) -> Iterator[str]:
+    """Return sentences on the layers that were not the same in a snapshot, and on their fields and the solver's."""
+    saved = {table["name"]: table for table in state.get("layers", ()) if phase not in table.get("exclude", ())}
+    here = {layer.name: layer for layer in layers if phase not in layer.exclude}
+    for name, layer in here.items():
         if name in saved:
             yield from _of_thing(f" of layer '{name}'", saved[name], layer)
         elif saved:
             yield f"layer '{name}' was not there"
-    yield from (f"layer '{name}' is no longer there" for name in saved if name not in layers)
-    if (then := state.get("freeze", (now := sorted(net.frozen)))) != now:
+    yield from (f"layer '{name}' is no longer there" for name in saved if name not in here)
+    if (then := state.get("freeze", (now := sorted(frozen)))) != now:
         yield f"trained with freeze={_short(then)}, now {_short(now)}"
     if "settings" in state:
-        yield from _of_thing("", state["settings"], training.solver)
+        yield from _of_thing("", state["settings"], solver)
 
 
 def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterator[str]:

@@ -10,17 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from ..net.net import Net
     from ..protocols.backend import Backend
 
 
 FOR_PEOPLE = ("platform", "cpu_count", "thread_variables")
 """What an environment tells beside what the bits depend on."""
-
-
-def environment_of(net: Net) -> dict[str, Any]:
-    """Say on what a net computes, the backends that run its layers included."""
-    return environment([net.backend, *(op.backend for op in net.ops)])
 
 
 def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..fields.configured import inside
 from ..fields.tables import type_name
-from ..protocols.layer import is_identity
-
-if TYPE_CHECKING:
-    from ..net.net import Net
-    from ..training.training import Training
-
 
 Part = dict[str, str]
 """`type`, `distribution` and `version` of a thing, `file` where it has no version; of its kernel `kernel` (the class),
@@ -25,31 +19,16 @@ Part = dict[str, str]
 _NAME, _VERSION = re.compile(r"[a-z0-9][a-z0-9-]*"), re.compile(r"[A-Za-z0-9.!+-]*")
 
 
-def parts_of(training: Training) -> dict[str, Part]:
-    """Give all that works in a training: "layer.ip1", "neuron.ip1", "regularizer.ip1/weight", "constraint.ip1/weight",
-    "solver", "algorithm", "lr_policy", "momentum_policy" and "callback.Snapshot".
-    """
-    solver, part = training.solver, _Parts()
-    parts = net_parts(training.net)
-    parts |= {name: part(component, choice) for name, (component, choice) in training.choices.items()}
-    parts["solver"] = part(solver.method, training.choice)
-    for name in ("algorithm", "lr_policy", "momentum_policy"):
-        parts[name] = part(getattr(solver, name))
-    return parts | {f"callback.{type(one).__name__}": part(one) for one in solver.callbacks}
+Working = Mapping[str, tuple[Any, Choice | None]]
+"""What works in a net or a training, by name, with the choice of its kernel where there was one to make: "layer.ip1",
+"neuron.ip1", "regularizer.ip1/weight", "constraint.ip1/weight", "solver", "algorithm", "lr_policy", "momentum_policy"
+and "callback.Snapshot"."""
 
 
-def net_parts(net: Net) -> dict[str, Part]:
-    """Give the layers and neurons that work in a net; the kernel of a neuron may be that of its layer."""
-    parts, part = dict[str, Part](), _Parts()
-    for op in net.ops:
-        if op.neuron is not None:
-            parts[f"neuron.{op.name.rpartition('/')[0]}"] = part(op.neuron, op.choice)
-            continue
-        parts[f"layer.{op.name}"] = part(op.layer, op.choice)
-        layer = op.state.layer  # after a rewrite
-        if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
-            parts[f"neuron.{op.name}"] = part(layer.neuron, op.choice)
-    return parts
+def parts_of(working: Working) -> dict[str, Part]:
+    """Return for all that works whose code it is, and whose its kernel."""
+    part = _Parts()
+    return {name: part(thing, choice) for name, (thing, choice) in working.items()}
 
 
 class _Parts:
@@ -58,7 +37,7 @@ class _Parts:
     def __init__(self) -> None:
         self.known: dict[type, Part] = {}
 
-    def __call__(self, thing: Any, choice: Choice | None = None) -> Part:
+    def __call__(self, thing: Any, choice: Choice | None) -> Part:
         cls = cast("type[Any]", type(thing))
         if cls not in self.known:
             self.known[cls] = {"type": type_name(cls), **_origin(cls)}

@@ -15,8 +15,9 @@ from ..net.finite import first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.backend import open_backend
 from .callback import CallbackState, Score
-from .checkpoint import make_snapshot, restore
+from .checkpoint import first_not_finite, make_snapshot, restore
 from .gradients import batch_and_update_steps
+from .members import Members, Remembers
 from .method import MethodState
 from .penalties import component_choices
 from .signals import signals_stop
@@ -307,7 +308,32 @@ class Training:
     @in_turn("whole")
     def snapshot(self) -> Snapshot:
         """Give all that a restart needs, as of the last batch consumed."""
-        return make_snapshot(self)
+        snapshot = make_snapshot(self.members(), self.iteration, self.epochs)
+        if where := first_not_finite(snapshot):
+            what = f"after {self.iteration} iterations: a number is not finite, so no snapshot is saved"
+            raise self.not_finite(what, where)
+        return snapshot
+
+    def members(self) -> Members:
+        """Return what works in this training, as snapshots see it."""
+        solver = self.solver
+        configured = {name: getattr(solver, name) for name in ("algorithm", "lr_policy", "momentum_policy")}
+        owners: dict[str, Remembers] = self.net.owners()
+        owners |= {"solver": self.method, "algorithm": solver.algorithm}
+        owners |= {"lr_policy": self.lr, "momentum_policy": self.momentum}
+        seen: dict[str, int] = {}
+        for state in self.callbacks:
+            kind = type(state.callback).__name__
+            seen[kind] = seen.get(kind, 0) + 1
+            owners[f"callback.{kind}" if seen[kind] == 1 else f"callback.{kind}.{seen[kind]}"] = state
+        working = {
+            **self.net.working(),
+            **self.choices,
+            "solver": (solver.method, self.choice),
+            **{name: (one, None) for name, one in configured.items()},
+            **{f"callback.{type(one).__name__}": (one, None) for one in solver.callbacks},
+        }
+        return Members(self.net, solver, self.method, self.spans, owners, working)
 
     @in_turn("training")
     def restore(self, snapshot: Snapshot, *, reset_solver: bool = False) -> None:
@@ -319,7 +345,8 @@ class Training:
         Raises:
             SnapshotError: it belongs to another net, or to another solver.
         """
-        restore(self, snapshot, reset_solver=reset_solver)
+        for warning in restore(self.members(), snapshot, reset_solver=reset_solver):
+            self.warn(warning)
         self.iteration = self.resumed_from = snapshot.iteration
         self.epochs = snapshot.state.get("epochs", 0)
         self._epoch = self.net.epoch

@@ -10,9 +10,7 @@ from typing import Annotated, Any
 
 from nacre import Callback, CallbackState, OutputPath, Training, default, positive, registry
 from nacre.fields.tables import table_of
-from nacre.snapshots.environment import environment_of
 from nacre.snapshots.folder import SnapshotFolder, open_store
-from nacre.snapshots.provenance import origins_of, parts_of
 
 
 class Snapshot(Callback):
@@ -110,13 +108,11 @@ def describe(training: Training) -> dict[str, Any]:
             "layers": [table_of(layer) for layer in net.layers],
         },
         "solver": table_of(training.solver),
-        "parts": parts_of(training),
-        "origins": origins_of([*net.layers, training.solver]),
+        **training.members().provenance(),
         "plugins": [
             {"name": plugin.name, "version": plugin.provenance.version, "status": plugin.status}
             for plugin in registry().plugins()
         ],
-        "environment": environment_of(net),
     }
 
 
