@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from ..fields.checks import positive
+from ..fields.checks import non_negative, positive
 from ..fields.component import Component, make_component
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Initializer(Component, kind="initializer"):
 
 class Regularizer(Component, kind="regularizer"):
     """Adds the gradient of a penalty on a parameter."""
+
+    coef: Annotated[float, non_negative, "multiplies the solver's regu_coef"] = 1.0
 
     def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
         """Add `coefficient` times the penalty's gradient at `value` to `gradient`, both flat arrays."""

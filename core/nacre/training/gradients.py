@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..protocols.array import Array
 from ..protocols.backend import Step
 from ..protocols.view import View
-from .penalties import constrain_steps, regularise_steps
-
-if TYPE_CHECKING:
-    from .spans import Span
-    from .training import Training
+from .spans import Span
 
 
-def batch_and_update_steps(training: Training, batch: Sequence[Step]) -> list[list[Step]]:
-    """Give the lists of steps that an iteration is made of: for the first batch, for each in between, and for the last.
+def iteration_steps(
+    batch: Sequence[Step], update: Sequence[Step], view: View, spans: Sequence[Span], count: int
+) -> list[list[Step]]:
+    """Return the lists of steps of an iteration of `count` batches: for the first, for each in between, for the last.
 
     The last one updates, too; of one batch there is only that. Of several batches each adds its gradients to a sum,
     whose mean is what the update sees.
     """
-    net, count = training.net, training.solver.n_accumulate
-    update = [
-        *_clip(training),
-        *regularise_steps(training),
-        Step("update", type(training.solver.method).__name__, training.method.update, training.method_backend),
-        *constrain_steps(training),
-    ]
     if count == 1:
         return [[*batch, *update]]
-    work = Accumulator(net.view(net.backend), training.spans, count)
+    work = Accumulator(view, spans, count)
     first, more, last = (Step("accumulate", "gradients", call) for call in (work.keep, work.add, work.mean))
     return [[*batch, first], *([[*batch, more]] if count > 2 else []), [*batch, last, *update]]
 
@@ -58,17 +48,11 @@ class Accumulator:
             self.xp.multiply(gradient, self.share, out=gradient)
 
 
-def _clip(training: Training) -> list[Step]:
-    """Give the steps that clip the gradients: first every number, then the norm of all together."""
-    solver, view = training.solver, training.net.view(training.net.backend)
-    gradients = [span.gradient for span in training.spans]
-    steps: list[Step] = []
-    if solver.clip_value:
-        call = partial(clip_value, view, gradients, solver.clip_value)
-        steps.append(Step("clip", "gradients", call))
-    if solver.clip_norm:
-        steps.append(Step("clip", "gradients", partial(clip_norm, view, gradients, solver.clip_norm)))
-    return steps
+def clip_steps(view: View, spans: Sequence[Span], value: float, norm: float) -> list[Step]:
+    """Return the steps that clip the gradients: first every number, then the norm of all together; 0 clips nothing."""
+    gradients = [span.gradient for span in spans]
+    limits = [(clip_value, value), (clip_norm, norm)]
+    return [Step("clip", "gradients", partial(clip, view, gradients, limit)) for clip, limit in limits if limit]
 
 
 def clip_value(view: View, gradients: Sequence[Array], limit: float) -> None:

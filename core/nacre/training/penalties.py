@@ -1,39 +1,35 @@
-"""Regularisers and constraints of a training: their kernels and their steps."""
+"""Regularisers and constraints of a training: the choice of their kernels, and their steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..discovery.kernels import Choice
+from ..engine.parameters import Slot
 from ..engine.target import choose_kernel
 from ..fields.component import Component
+from ..net.net import Net
 from ..protocols.array import Array
 from ..protocols.backend import Backend, Step, open_backend
 from ..protocols.view import View
 
-if TYPE_CHECKING:
-    from ..engine.parameters import Slot
-    from ..net.net import Net
-    from .solver import Solver
-    from .training import Training
-
-
 Choices = dict[str, tuple[Component, Choice]]
+"""Regularisers and constraints at work, with the choice of their kernels: {"regularizer.ip1/weight": (it, choice)}."""
 
 
-def component_choices(net: Net, slots: Iterable[Slot], solver: Solver) -> Choices:
-    """Choose the kernels of the parameters' regularisers and constraints: {"regularizer.ip1/weight": (it, choice)}.
+def choose_penalties(net: Net, slots: Iterable[Slot], regu_coef: float, *, decoupled: bool) -> Choices:
+    """Choose the kernels of the parameters' regularisers and constraints.
 
     A regulariser whose coefficient is zero does not work, so it is left out.
     """
     chosen: Choices = {}
     for slot in slots:
         regularizer, constraint = slot.parameters[0].regu, slot.parameters[0].cons
-        if regularizer is not None and solver.regu_coef * getattr(regularizer, "coef", 1.0) != 0:
+        if regularizer is not None and regu_coef * regularizer.coef != 0:
             choice = choose_kernel(net, regularizer, [slot.storage])
-            if solver.method.decoupled:
+            if decoupled:
                 choice = Choice(choice.thing, net.backend.name, "its coefficient is another in every iteration")
             chosen[f"regularizer.{slot.name}"] = (regularizer, choice)
         if constraint is not None:
@@ -44,14 +40,17 @@ def component_choices(net: Net, slots: Iterable[Slot], solver: Solver) -> Choice
     return chosen
 
 
-def regularise_steps(training: Training) -> Iterator[Step]:
-    """Return the steps that add the penalties' gradients."""
-    for slot, component, view, own in _workers(training, "regularizer"):
-        coefficient = training.solver.regu_coef * getattr(slot.parameters[0].regu, "coef", 1.0)
-        shape = (slot.storage.size,)
+def regularise_steps(
+    net: Net, slots: Sequence[Slot], choices: Choices, regu_coef: float, *, decoupled: bool
+) -> Iterator[Step]:
+    """Return the steps that add the penalties' gradients; a `decoupled` method goes down these by themselves."""
+    for slot, component, view, own in _workers(net, slots, choices, "regularizer"):
+        parameter = slot.parameters[0]
+        assert parameter.regu is not None
+        coefficient, shape = regu_coef * parameter.regu.coef, (slot.storage.size,)
         value, gradient = view.backend.view(slot.storage.array, shape), view.backend.view(slot.gradient, shape)
-        if training.solver.method.decoupled:
-            call = partial(_shrink, component, view, value, slot.parameters[0].lr * coefficient)
+        if decoupled:
+            call = partial(_shrink, component, view, value, parameter.lr * coefficient)
         else:
             call = partial(component.add_gradient, view, value, gradient, coefficient)
         yield Step("regularise", slot.name, call, own)
@@ -65,25 +64,29 @@ def _shrink(component: Any, view: View, value: Array, coefficient: float) -> Non
     view.xp.add(value, part, out=value)
 
 
-def constrain_steps(training: Training) -> Iterator[Step]:
-    """Return the steps that move parameters back to where they may be."""
-    for slot, component, view, own in _workers(training, "constraint"):
+def constrain_steps(net: Net, slots: Sequence[Slot], choices: Choices, iteration: Callable[[], int]) -> Iterator[Step]:
+    """Return the steps that move parameters back to where they may be; `iteration` tells how many are done."""
+    for slot, component, view, own in _workers(net, slots, choices, "constraint"):
         call = partial(component.constrain, view, slot.storage.array)
-        every = slot.parameters[0].cons.every_n_iter if slot.parameters[0].cons else 1
-        yield Step("constrain", slot.name, partial(_now_and_then, training, every, call) if every > 1 else call, own)
+        constraint = slot.parameters[0].cons
+        assert constraint is not None
+        if (every := constraint.every_n_iter) > 1:
+            call = partial(_now_and_then, iteration, every, call)
+        yield Step("constrain", slot.name, call, own)
 
 
-def _now_and_then(training: Training, every: int, call: Any) -> None:
-    if (training.iteration + 1) % every == 0:
+def _now_and_then(iteration: Callable[[], int], every: int, call: Callable[[], None]) -> None:
+    if (iteration() + 1) % every == 0:
         call()
 
 
-def _workers(training: Training, kind: str) -> Iterator[tuple[Slot, Any, View, Backend | None]]:
-    """Give the parameters with a regulariser or a constraint: its kernel or itself, its view, and whose step it is."""
-    net = training.net
-    for slot in training.slots:
-        if (name := f"{kind}.{slot.name}") in training.choices:
-            component, choice = training.choices[name]
+def _workers(
+    net: Net, slots: Sequence[Slot], choices: Mapping[str, tuple[Component, Choice]], kind: str
+) -> Iterator[tuple[Slot, Any, View, Backend | None]]:
+    """Return the parameters with a regulariser or constraint: its kernel or itself, its view, and whose step it is."""
+    for slot in slots:
+        if (name := f"{kind}.{slot.name}") in choices:
+            component, choice = choices[name]
             if choice.kernel is None:
                 yield slot, component, net.view(net.backend), None
             else:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .training import Training
+from typing import Any
 
 
 @contextmanager
-def signals_stop(training: Training) -> Generator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP end a training after its iteration; a second one ends what is being done at once.
+def on_signals(interrupt: Callable[[str], None]) -> Generator[None]:
+    """Call `interrupt` with the name of the first SIGINT, SIGTERM or SIGHUP; a second one ends what is being done.
 
     SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so its second does not,
     and where it is ignored (nohup) it stays so.
     """
+    interrupted = False
 
     def stop(number: int, _: object) -> None:
-        if training.interrupted and number == hang_up:
+        nonlocal interrupted
+        if interrupted and number == hang_up:
             return
-        if training.interrupted:
+        if interrupted:
             raise KeyboardInterrupt
-        training.interrupted = True
-        training.stopped = signal.Signals(number).name
+        interrupted = True
+        interrupt(signal.Signals(number).name)
 
     hang_up: int | None = getattr(signal, "SIGHUP", None)  # Windows has none
     numbers = [signal.SIGINT, signal.SIGTERM]

@@ -13,14 +13,14 @@ from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
 from ..net.finite import first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
-from ..protocols.backend import open_backend
+from ..protocols.backend import Step, open_backend
 from .callback import CallbackState, Score
 from .checkpoint import first_not_finite, make_snapshot, restore
-from .gradients import batch_and_update_steps
+from .gradients import clip_steps, iteration_steps
 from .members import Members, Remembers
 from .method import MethodState
-from .penalties import component_choices
-from .signals import signals_stop
+from .penalties import choose_penalties, constrain_steps, regularise_steps
+from .signals import on_signals
 from .spans import make_spans
 
 if TYPE_CHECKING:
@@ -97,8 +97,16 @@ class Training:
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)
         self.momentum = solver.momentum_policy.start(self)
-        self.choices = component_choices(net, self.slots, solver)
-        self._calls = [net.compile(steps) for steps in batch_and_update_steps(self, batch)]
+        decoupled, view = solver.method.decoupled, net.view(net.backend)
+        self.choices = choose_penalties(net, self.slots, solver.regu_coef, decoupled=decoupled)
+        update = [
+            *clip_steps(view, self.spans, solver.clip_value, solver.clip_norm),
+            *regularise_steps(net, self.slots, self.choices, solver.regu_coef, decoupled=decoupled),
+            Step("update", type(solver.method).__name__, self.method.update, self.method_backend),
+            *constrain_steps(net, self.slots, self.choices, lambda: self.iteration),
+        ]
+        lists = iteration_steps(batch, update, view, self.spans, solver.n_accumulate)
+        self._calls = [net.compile(steps) for steps in lists]
         net.trainings.add(self)
         constrained = [slot.storage for slot in self.slots if f"constraint.{slot.name}" in self.choices]
         self._buffers = [slot for slot in net.slots if not slot.trainable]
@@ -222,7 +230,7 @@ class Training:
         # NumPy's warnings say less than our own check, and earlier
         quiet = np.errstate(all="ignore" if self.solver.check_finite else None)
         try:
-            with signals_stop(self), quiet:
+            with on_signals(self._interrupt), quiet:
                 self.report("start", max_iter=max_iter)
                 self.net.reset_statistics()
                 self._taken = self.iteration
@@ -246,6 +254,9 @@ class Training:
             self.report("end", seconds=self.seconds, stopped=self.stopped)
         finally:
             self.shutdown()
+
+    def _interrupt(self, name: str) -> None:
+        self.interrupted, self.stopped = True, name
 
     def _run_callback(self, state: CallbackState) -> None:
         """Run a callback; where it fails, the iteration before it was well: let the others save that."""

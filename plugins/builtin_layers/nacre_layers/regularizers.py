@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from nacre import Array, Regularizer, non_negative
+from nacre import Array, Regularizer
 
 
 class L2(Regularizer):
@@ -12,8 +12,6 @@ class L2(Regularizer):
 
     As in Caffe and PyTorch; Mocha.jl adds 2·coef·W.
     """
-
-    coef: Annotated[float, non_negative, "multiplies the solver's regu_coef"] = 1.0
 
     def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
         part = backend.scratch(value.shape, str(value.dtype))
@@ -23,8 +21,6 @@ class L2(Regularizer):
 
 class L1(Regularizer):
     """Adds coef·sign(W) to the gradient: the penalty is coef·Σ|W|."""
-
-    coef: Annotated[float, non_negative, "multiplies the solver's regu_coef"] = 1.0
 
     def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
         part = backend.scratch(value.shape, str(value.dtype))

@@ -49,7 +49,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
     from ...discovery.registry import registry
     from ...engine.target import choose_kernel
     from ...fields.tables import type_name
-    from ...training.penalties import component_choices
+    from ...training.penalties import choose_penalties
 
     def entry(name: str, thing: object, choice: Any) -> dict[str, Any]:
         kind = type(thing)
@@ -72,7 +72,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         made = file.solver()
         solver = entry("solver", made.method, choose_kernel(net, made.method, _spans(net)))
         slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
-        chosen = component_choices(net, slots, made)
+        chosen = choose_penalties(net, slots, made.regu_coef, decoupled=made.method.decoupled)
         components = [entry(name, component, choice) for name, (component, choice) in chosen.items()]
     return {
         "net": net.name,
