@@ -231,7 +231,8 @@ class Net:
             ParameterHandle(slot, self._read, self._write_array)
             for slot in sorted(self.slots, key=lambda one: one.order)
         ]
-        self.parameters = Parameters(handles, {name: slot.name for name, slot in names_of(self, self.slots).items()})
+        names = {name: slot.name for name, slot in names_of(self, self.slots).items()}
+        self.parameters = Parameters(handles, names, self.name)
         self._make_steps()
         if self._fallback == "error":
             self._refuse_fallback()
@@ -672,10 +673,14 @@ class Net:
         Raises:
             SnapshotError: nothing fits, or with `strict` not all; the net is as it was then. Or a file cannot be read.
         """
-        from ..snapshots.weights import load_weights
+        from ..snapshots.weights import match_weights
 
         self._need_memory()
-        return load_weights(self, path, strict=strict, rename=rename)
+        shapes, sharers = self.parameters.shapes(), self.parameters.sharers()
+        loaded, values = match_weights(self.name, shapes, sharers, path, strict=strict, rename=rename)
+        for name, value in values.items():
+            self.parameters[name].value = value
+        return loaded
 
     # What snapshots record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import BlobError, SnapshotError, nearest
 from ..protocols.array import Array
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
     from ..engine.parameters import Slot
     from ..snapshots.snapshot import Snapshot
-    from .net import Net
 
 
 class Parameters(Mapping[str, "ParameterHandle"]):
     """The parameters of a net by name, in its order; one that several layers share is found by the name in each.
 
-    `names` gives the first sharer's name for every name.
+    `names` gives the first sharer's name for every name, `net` is the net's own.
     """
 
-    def __init__(self, handles: Iterable[ParameterHandle], names: Mapping[str, str]) -> None:
+    def __init__(self, handles: Iterable[ParameterHandle], names: Mapping[str, str], net: str) -> None:
         self._handles = {handle.name: handle for handle in handles}
         self.names = dict(names)
+        self.net = net
 
     def __getitem__(self, name: str) -> ParameterHandle:
         found = self._handles.get(self.names.get(name, name))
@@ -39,6 +39,60 @@ class Parameters(Mapping[str, "ParameterHandle"]):
 
     def __len__(self) -> int:
         return len(self._handles)
+
+    def sharers(self) -> dict[str, list[str]]:
+        """Return every parameter's name, and behind it those that it has in the other layers that share it."""
+        found = {name: [name] for name in self._handles}
+        for name, first in self.names.items():
+            if name != first:
+                found[first].append(name)
+        return found
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every parameter."""
+        return {name: handle.shape for name, handle in self._handles.items()}
+
+    def load(self, snapshot: Snapshot, *, strict: bool = True) -> None:
+        """Take parameters and buffers from a snapshot, also from one of a net in another phase.
+
+        With `strict=False` those that the net lacks are passed over: layers may exclude its phase.
+
+        Raises:
+            SnapshotError: names the parameters that are missing, left over (if `strict`), or of another shape.
+        """
+        for name, value in self.check(snapshot, strict=strict).items():
+            self[name].value = value
+
+    def names_in(self, snapshot: Snapshot) -> dict[str, set[str]]:
+        """Return for each parameter the names that it has in a snapshot: several if it was not shared then."""
+        saved, aliases = below(snapshot, PARAMETERS), snapshot.state.get("aliases", {})
+        return {
+            name: {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
+            for name, names in self.sharers().items()
+        }
+
+    def check(self, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the value that a snapshot has for each parameter. Raises SnapshotError as `load` does."""
+        saved, sources = below(snapshot, PARAMETERS), self.names_in(snapshot)
+        complaints: list[str] = []
+        for name, handle in self.items():
+            if not sources[name]:
+                complaints.append(f"'{name}' is missing in it")
+            elif len(sources[name]) > 1:
+                complaints.append(f"'{name}' is shared here, but was not there: {', '.join(sorted(sources[name]))}")
+            elif not fits(shape := saved[min(sources[name])].shape, handle.shape):
+                complaints.append(f"'{name}' has the shape {shape} there, but {handle.shape} here")
+        used = {name for names in sources.values() for name in names}
+        complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]
+        if complaints:
+            theirs = snapshot.state.get("net")
+            what = f"belongs to another net ('{theirs}') than '{self.net}'" if theirs else "belongs to another net"
+            what = f"does not fit net '{self.net}'" if theirs == self.net else what
+            raise SnapshotError(
+                f"the snapshot {what}: parameter {'; '.join(complaints)}",
+                "take the net file that it was trained with",
+            )
+        return {name: saved[min(names)] for name, names in sources.items()}
 
 
 class ParameterHandle:
@@ -82,56 +136,11 @@ class ParameterHandle:
         return f"<{kind} {self.name} {' x '.join(map(str, self.shape))}>"
 
 
-def load_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> None:
-    """Put a snapshot's parameters and buffers into a net, also one of another phase.
-
-    With `strict=False` those that the net lacks are passed over: layers may exclude its phase.
-
-    Raises:
-        SnapshotError: names the parameters that are missing, left over (if `strict`), or of another shape.
-    """
-    for name, value in check_parameters(net, snapshot, strict=strict).items():
-        net.parameters[name].value = value
+class _HasParameters(Protocol):
+    @property
+    def parameters(self) -> Parameters: ...
 
 
-def names_of_parameters(net: Net) -> dict[str, list[str]]:
-    """Give every parameter's name, and behind it those that it has in the other layers that share it."""
-    return {
-        slot.name: [slot.name, *(name for name in names if name != slot.name)]
-        for slot in net.slots
-        for names in [[f"{net.ops[one.order].name}/{one.name}" for one in slot.parameters if not one.tied]]
-    }
-
-
-def sources_of(net: Net, snapshot: Snapshot, saved: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Give for each parameter of a net the names under which the snapshot has it: several if it was not shared then."""
-    aliases: dict[str, str] = snapshot.state.get("aliases", {})
-    return {
-        name: {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
-        for name, names in names_of_parameters(net).items()
-    }
-
-
-def check_parameters(net: Net, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
-    """Give the value of each parameter of a net, by its name there."""
-    saved = below(snapshot, PARAMETERS)
-    sources = sources_of(net, snapshot, saved)
-    complaints: list[str] = []
-    for name, handle in net.parameters.items():
-        if not sources[name]:
-            complaints.append(f"'{name}' is missing in it")
-        elif len(sources[name]) > 1:
-            complaints.append(f"'{name}' is shared here, but was not there: {', '.join(sorted(sources[name]))}")
-        elif not fits(shape := saved[min(sources[name])].shape, handle.shape):
-            complaints.append(f"'{name}' has the shape {shape} there, but {handle.shape} here")
-    used = {name for names in sources.values() for name in names}
-    complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]
-    if complaints:
-        theirs = snapshot.state.get("net")
-        what = f"belongs to another net ('{theirs}') than '{net.name}'" if theirs else "belongs to another net"
-        what = f"does not fit net '{net.name}'" if theirs == net.name else what
-        raise SnapshotError(
-            f"the snapshot {what}: parameter {'; '.join(complaints)}",
-            "take the net file that it was trained with",
-        )
-    return {name: saved[min(names)] for name, names in sources.items()}
+def load_parameters(net: _HasParameters, snapshot: Snapshot, *, strict: bool = True) -> None:
+    """Put a snapshot's parameters and buffers into a net: `net.parameters.load`."""
+    net.parameters.load(snapshot, strict=strict)

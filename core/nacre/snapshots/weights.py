@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, SnapshotError, nearest
-from ..net.parameters import names_of_parameters
 from ..protocols.parameter import fits
 from .snapshot import PARAMETERS, below
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from ..net.net import Net
 
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -55,8 +52,22 @@ class Loaded:
         return "\n".join(align(("parameter", ""), self.rows()))
 
 
-def load_weights(net: Net, paths: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
-    """Put parameters and buffers from snapshots into a net; see `Net.load`."""
+Arrays = dict[str, "np.ndarray[Any, Any]"]
+
+
+def match_weights(
+    net: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    sharers: Mapping[str, Sequence[str]],
+    paths: Paths,
+    *,
+    strict: bool = True,
+    rename: Mapping[str, str] | None = None,
+) -> tuple[Loaded, Arrays]:
+    """Return which values from snapshots a net's parameters and buffers take, and the values; see `Net.load`.
+
+    `shapes` are those of the net's parameters, by name; `sharers` gives for each all names by which it goes.
+    """
     from .folder import load_snapshot
 
     try:
@@ -65,69 +76,65 @@ def load_weights(net: Net, paths: Paths, *, strict: bool = True, rename: Mapping
     except (TypeError, ValueError) as error:
         told = "a path must be a snapshot's file or folder, or a list of them, and rename must be {there: here}"
         raise ConfigError(f"net.load: path={paths!r}, rename={rename!r}: {told}") from error
-    _check_names(net, rename)
-    done = Loaded()
-    values: dict[str, np.ndarray[Any, Any]] = {}
+    _check_names(net, sharers, rename)
+    done, values = Loaded(), Arrays()
     for file in files:
         snapshot = load_snapshot(file)
         saved = below(snapshot, PARAMETERS)
         aliases = {alias: name for alias, name in snapshot.state.get("aliases", {}).items() if name in saved}
-        known = {**{name: name for name in saved}, **aliases}
-        _take(net, done, values, Path(snapshot.path or file), saved, _renamed(known, rename, file))
-    done.missing = [name for name in net.parameters if name not in done.loaded and name not in done.unfit]
+        names = _renamed({**{name: name for name in saved}, **aliases}, rename, file)
+        used: set[str] = set()
+        for name, shape in shapes.items():
+            found = sorted({names[one] for one in sharers[name] if one in names})
+            used.update(found)
+            _take(done, values, Path(snapshot.path or file), saved, name, shape, found)
+        asked_for = set(names.values())
+        done.left_over += [name for name in saved if name in asked_for and name not in used]
+    done.missing = [name for name in shapes if name not in done.loaded and name not in done.unfit]
     if not done.loaded or (strict and not done.complete):
         raise SnapshotError(
-            f"{', '.join(map(str, files))} does not fit net '{net.name}':\n{done}",
+            f"{', '.join(map(str, files))} does not fit net '{net}':\n{done}",
             "rename layers or parameters (rename={'there': 'here'}), or take what fits (strict=False)",
         )
-    for name, value in values.items():
-        net.parameters[name].value = value
-    return done
+    return done, values
 
 
-def _check_names(net: Net, rename: Mapping[str, str]) -> None:
+def _check_names(net: str, sharers: Mapping[str, Sequence[str]], rename: Mapping[str, str]) -> None:
     """Check that what is renamed gets names that the net has."""
-    known = {one for names in names_of_parameters(net).values() for one in names}
+    known = {one for names in sharers.values() for one in names}
     known |= {name.rpartition("/")[0] for name in known}
     for there, here in rename.items():
         if here and here not in known:
             raise SnapshotError(
-                f"rename: '{there}' cannot become '{here}': net '{net.name}' has no such layer or parameter"
+                f"rename: '{there}' cannot become '{here}': net '{net}' has no such layer or parameter"
                 f"{nearest(here, known)}",
                 f"those with values to load are {', '.join(sorted(known)) or 'none'}",
             )
 
 
 def _take(
-    net: Net,
     done: Loaded,
-    values: dict[str, np.ndarray[Any, Any]],
+    values: Arrays,
     file: Path,
     saved: Mapping[str, np.ndarray[Any, Any]],
-    known: Mapping[str, str],
+    name: str,
+    shape: tuple[int, ...],
+    found: Sequence[str],
 ) -> None:
-    """Take what one file has for a net; `known` gives the name in the file for each name that may be asked for."""
-    used: set[str] = set()
-    here = names_of_parameters(net)
-    for name, handle in net.parameters.items():
-        found = sorted({known[one] for one in here[name] if one in known})
-        if not found:
-            continue
-        used.update(found)
-        shape = saved[found[0]].shape
-        if len(found) > 1:
-            reason = f"shared here, but not in {file}: {', '.join(found)}"
-        elif not fits(shape, handle.shape):
-            reason = f"of the shape {shape} in {file}, but {handle.shape} here"
-        else:
-            values[name] = saved[found[0]]
-            done.loaded[name] = str(file) if found[0] == name else f"{file}, where it is {found[0]}"
-            done.unfit.pop(name, None)
-            continue
-        if name not in done.loaded:
-            done.unfit[name] = reason
-    asked_for = set(known.values())
-    done.left_over += [name for name in saved if name in asked_for and name not in used]
+    """Take what one file has for a parameter; `found` are the names under which it may be there."""
+    if not found:
+        return
+    if len(found) > 1:
+        reason = f"shared here, but not in {file}: {', '.join(found)}"
+    elif not fits(there := saved[found[0]].shape, shape):
+        reason = f"of the shape {there} in {file}, but {shape} here"
+    else:
+        values[name] = saved[found[0]]
+        done.loaded[name] = str(file) if found[0] == name else f"{file}, where it is {found[0]}"
+        done.unfit.pop(name, None)
+        return
+    if name not in done.loaded:
+        done.unfit[name] = reason
 
 
 def _renamed(known: Mapping[str, str], rename: Mapping[str, str], file: Path) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import NacreError, SnapshotError
 from ..fields.tables import table_of
-from ..net.parameters import check_parameters, load_parameters, names_of_parameters, sources_of
 from ..protocols.array import Array
 from ..protocols.parameter import fits
 from ..snapshots.differences import bit_differences, field_differences
@@ -42,7 +41,7 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
         **_state(members),
         "epochs": epochs,
         "memory": memory,
-        "aliases": {alias: name for name, names in names_of_parameters(net).items() for alias in names[1:]},
+        "aliases": {alias: name for name, names in net.parameters.sharers().items() for alias in names[1:]},
     }
     return Snapshot(iteration, arrays, state)
 
@@ -102,10 +101,10 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
         fields = list(field_differences(state, net.layers, net.frozen, members.settings, net.phase))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot describes its training in no form that is known here: {error!r}") from error
-    check_parameters(net, snapshot)
+    net.parameters.check(snapshot)
     if not reset_solver:
         _load_history(members, snapshot)
-    load_parameters(net, snapshot)
+    net.parameters.load(snapshot)
     passed_over = SOLVERS_OWN if reset_solver else ()
     different += [f"it remembers nothing of {name}" for name in _load_memory(members, snapshot, passed_over)]
     warnings = {
@@ -142,7 +141,7 @@ def _history(members: Members) -> Iterator[_Piece]:
 
 def _load_history(members: Members, snapshot: Snapshot) -> None:
     pieces = list(_history(members))
-    sources = sources_of(members.net, snapshot, below(snapshot, PARAMETERS))
+    sources = members.net.parameters.names_in(snapshot)
     keys = [f"{HISTORY}{piece.history}/{min(sources[piece.parameter])}" for piece in pieces]
     missing = [piece.key for piece, key in zip(pieces, keys, strict=True) if key not in snapshot.arrays]
     if missing:

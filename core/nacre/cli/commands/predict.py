@@ -145,7 +145,6 @@ def run_predict(
         DataError: the parameters are of other shapes than records of this shape make them.
         SnapshotError: the snapshot belongs to another net.
     """
-    from ...net.parameters import load_parameters
     from ...net.predict import layers_for, run
 
     (blob,) = want.needed
@@ -155,7 +154,7 @@ def run_predict(
     with present.net("predict", backend=backend, **options) as made:
         if not sure:
             _check_shape(made, saved, records.shape[1:])
-        load_parameters(made, saved, strict=False)
+        made.parameters.load(saved, strict=False)
         return run(made, want, {blob: records})
 
 

@@ -57,10 +57,9 @@ def run_test(file: NetFile, saved: Snapshot, phase: str, backend: str | None) ->
         SnapshotError: the snapshot belongs to another net.
         DataError: the net has no source in this phase.
     """
-    from ...net.parameters import load_parameters
     from ..screen import warn
 
     with file.net(phase, backend=backend, initialise=False) as made:
-        load_parameters(made, saved, strict=False)
+        made.parameters.load(saved, strict=False)
         loss = made.forward_epoch(warn)
         return {"phase": phase, "iterations": saved.iteration, "loss": loss, "statistics": made.statistics()}
