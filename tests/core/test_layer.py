@@ -203,7 +203,7 @@ def test_setup_must_be_defined() -> None:
         bottoms: Names
         tops: Names
 
-    with pytest.raises(ContractError, match="Bare does not define setup"):
+    with pytest.raises(ContractError, match="Bare has no state"):
         Net("net", [data(2), Bare(bottoms="data", tops="y")], backend="numpy")
 
 
@@ -375,6 +375,35 @@ def test_a_class_of_a_light_module_imports_its_own_file_only() -> None:
     own = {name for name in modules if name.startswith("nacre_layers.")}
     assert own == {"nacre_layers.elementwise", "nacre_layers.elementwise.dropout"}
     assert not modules & (HEAVY - {"pluggy"})
+
+
+def test_a_state_says_whose_it_is_and_the_layer_makes_it() -> None:
+    class PlainLayer(Layer):
+        bottoms: Annotated[Names, exactly(1), "read"]
+        tops: Annotated[Names, exactly(1), "written"]
+
+    class HeirLayer(PlainLayer):
+        """A layer without a state of its own."""
+
+    class PlainState(LayerState, of=PlainLayer):
+        """The state of both."""
+
+    class FasterState(PlainState):
+        """A kernel, say: it is nobody's state."""
+
+    view: Any = None
+    for cls in (PlainLayer, HeirLayer):
+        assert type(cls(bottoms="x", tops="y").setup(view, [], [])) is PlainState
+
+    with pytest.raises(ContractError, match="PlainState and OtherState both say that they are the state of PlainLayer"):
+
+        class OtherState(LayerState, of=PlainLayer):
+            """One too many."""
+
+    again = type(
+        "PlainState", (LayerState,), {"__qualname__": PlainState.__qualname__, "__module__": __name__}, of=PlainLayer
+    )
+    assert type(PlainLayer(bottoms="x", tops="y").setup(view, [], [])) is again, "as where a notebook's cell runs again"
 
 
 def test_registry_is_a_function_whatever_was_imported_before() -> None:

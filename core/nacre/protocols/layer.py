@@ -90,13 +90,34 @@ class Layer(Configured):
         if cls.has_neuron and "neuron" not in fields and not hasattr(cls, "neuron"):  # or a property
             raise ContractError(f"{cls.__name__} says has_neuron, so it must have a field 'neuron'")
 
+    _state: ClassVar[type[LayerState] | None] = None
+
+    @classmethod
+    def works_as(cls, state: type[LayerState]) -> None:
+        """Let `setup` make states of this class: what `class XState(LayerState, of=XLayer)` does.
+
+        Raises:
+            ContractError: another class is the layer's state already.
+        """
+        other = vars(cls).get("_state")
+        # a class of the same name is the same one, defined again, as in a notebook
+        if other is not None and (other.__module__, other.__qualname__) != (state.__module__, state.__qualname__):
+            raise ContractError(
+                f"{other.__name__} and {state.__name__} both say that they are the state of {cls.__name__}"
+            )
+        cls._state = state
+
     def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> LayerState:
-        """Make the state: declare its blobs and parameters from the shapes and types of `inputs`.
+        """Make the state, which declares its blobs and parameters from the shapes and types of `inputs`.
 
         `inputs` and `diffs` have one entry for each bottom. An entry of `diffs` is None where nobody wants that
         gradient. Nothing has memory yet.
         """
-        raise ContractError(f"{type(self).__name__} does not define setup")
+        if self._state is None:
+            name = type(self).__name__
+            told = f"{name} has no state: no class says of={name} on its class line, and {name} does not define setup"
+            raise ContractError(told)
+        return self._state(self, backend, inputs, diffs)
 
     def tops_without_gradient(self) -> tuple[str, ...]:
         """Return the names of the tops that `backward` ignores, such as places: their entries of `blobs_diff` are None.

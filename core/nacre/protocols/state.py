@@ -24,6 +24,7 @@ class LayerState:
 
     The class line says what else the net must know:
 
+    * `of`: the layer whose state this is, so that the layer needs no `setup`.
     * `reads`: what `backward` reads, of "inputs" and "blobs"; "inputs blobs" unless said.
     * `elementwise`: the code treats every element alike, in any order and shape.
     * `host_only`: the code wants NumPy arrays; on a device the net moves them there and back.
@@ -46,6 +47,7 @@ class LayerState:
     def __init_subclass__(
         cls,
         *,
+        of: type[Any] | None = None,
         reads: str | None = None,
         elementwise: bool | None = None,
         host_only: bool | None = None,
@@ -71,6 +73,8 @@ class LayerState:
                 setattr(cls, name, value)
         if not set(cls.reads.split()) <= {"inputs", "blobs"}:
             raise ContractError(f"{cls.__name__}: reads={cls.reads!r}, but it names only 'inputs' and 'blobs'")
+        if of is not None:
+            of.works_as(cls)
 
     loss: Any
     """The weighted loss of the last batch, a number or an array of the backend with one (`has_loss`)."""
@@ -121,8 +125,7 @@ class LayerState:
         raise ContractError(f"{type(self).__name__} does not define backward")
 
     def shutdown(self) -> None:
-        """Give back what `setup` took from the outside world; may be called twice."""
-        raise ContractError(f"{type(self).__name__} does not define shutdown")
+        """Give back what was taken from the outside world, if anything was; may be called twice."""
 
     def memory(self) -> Mapping[str, Any]:
         """Give what must survive a restart beside the parameters, as arrays and numbers."""
