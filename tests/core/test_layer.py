@@ -221,7 +221,7 @@ def test_the_life_cycle_must_be_defined(missing: str) -> None:
         self.blobs = [backend.blob((3, 2))]
 
     Partial = type("Partial", (LayerState,), methods | {"__init__": init})
-    refuse(f"Partial does not define {missing}; all of forward, backward and shutdown are needed", Partial)
+    refuse(f"Partial does not define {missing}, but needs both forward and backward", Partial)
 
 
 def test_a_state_must_call_the_constructor_of_its_base() -> None:

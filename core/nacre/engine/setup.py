@@ -133,9 +133,9 @@ def check_state(node: Node, state: Any) -> None:
     if not hasattr(state, "blobs") or not hasattr(state, "parameters"):
         raise ContractError(f"{kind} does not call super().__init__(layer, backend, inputs, diffs)")
     base: type = SourceState if isinstance(state, SourceState) else LayerState
-    for method in ("forward", "backward", "shutdown"):
+    for method in ("forward", "backward"):
         if getattr(type(state), method) is getattr(LayerState, method):
-            raise ContractError(f"{kind} does not define {method}; all of forward, backward and shutdown are needed")
+            raise ContractError(f"{kind} does not define {method}, but needs both forward and backward")
     if layer.is_source and base is not SourceState:
         raise ContractError(f"{node.name}: {kind} belongs to a source, so it must be a SourceState")
     if len(state.blobs) != len(node.tops):
