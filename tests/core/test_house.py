@@ -1,0 +1,121 @@
+"""The rooms of the core: what each may import stands in CONTRIBUTING.md, and each import of every file is held to it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "core" / "nacre"
+GROUND = "(ground)"
+UPWARD: set[tuple[str, str]] = set()
+"""(room, room above): calls of one line, imported inside the function that makes them."""
+
+CIRCLES = [
+    # a backend compiles steps of states, whose view is that of a backend
+    {"protocols.backend", "protocols.layer", "protocols.state", "protocols.view"},
+    # Net.predict makes another net
+    {"net.net", "net.predict"},
+    # callbacks and policies are started with the training, which a solver makes of them
+    {"training.callback", "training.policies", "training.solver", "training.training"},
+]
+"""Files that may name each other; no others do."""
+
+
+def rooms() -> dict[str, set[str]]:
+    """Return for each room of the table in CONTRIBUTING.md the rooms that it may import, in the table's order."""
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("### The rooms of the core\n")[2]
+    rows = re.findall(
+        r"^\| (?:`(\w+)`|(\(ground\))) \|[^|\n]*\| ([^|\n]*) \|$", section.partition("\n## ")[0], re.MULTILINE
+    )
+    table: dict[str, set[str]] = {}
+    for name, ground, may in rows:
+        words = re.findall(r"[a-z]+", may)
+        above = set(table) if words[:2] == ["all", "above"] else set[str]()
+        but = {word for word in words[2:] if word in table or word == "ground"}
+        named = {GROUND if word == "ground" else word for word in words if word in table or word == "ground"}
+        table[name or ground] = above - {GROUND if word == "ground" else word for word in but} if above else named
+    return table
+
+
+def modules() -> dict[str, Path]:
+    """Return every file of the core by its name below `nacre`; a package stands for its `__init__`."""
+    return {
+        ".".join(path.relative_to(CORE).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in CORE.rglob("*.py")
+    }
+
+
+def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """Return the modules of the core that a file imports, wherever in it, for type checkers too."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    package = [] if name == "__init__" else package
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").partition(".")[0] == "nacre"):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            module = (node.module or "").split(".") if node.level else (node.module or "").split(".")[1:]
+            base = ".".join([*start, *filter(None, module)])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".removeprefix(".")
+                yield inner if inner in known else base or "__init__"
+        elif isinstance(node, ast.Import):
+            yield from (
+                alias.name.partition(".")[2] or "__init__"
+                for alias in node.names
+                if alias.name.partition(".")[0] == "nacre"
+            )
+
+
+def room_of(module: str) -> str:
+    first, dot, _ = module.partition(".")
+    return first if dot or (CORE / first).is_dir() else GROUND
+
+
+def arrows() -> dict[str, set[str]]:
+    known = modules()
+    return {name: set(imports(name, path, known)) - {name} for name, path in known.items() if name != "__init__"}
+
+
+def test_the_table_has_every_room() -> None:
+    folders = {path.name for path in CORE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert set(rooms()) - {GROUND} == folders
+    assert len(folders) >= 10
+
+
+def test_a_room_imports_only_what_the_table_says() -> None:
+    table = rooms()
+    for name, targets in arrows().items():
+        here = room_of(name)
+        for target in targets:
+            there = room_of(target)
+            assert target != "__init__", f"{name} imports the door of the core"
+            assert there == here or there in table[here] or (here, there) in UPWARD, f"{name} imports {target}"
+
+
+def test_files_name_each_other_only_where_that_is_justified() -> None:
+    graph = arrows()
+    reach: dict[str, set[str]] = {}
+    for name in graph:
+        seen: set[str] = set()
+        todo = [name]
+        while todo:
+            new = graph.get(todo.pop(), set()) - seen
+            seen |= new
+            todo += new
+        reach[name] = seen
+    circles = {
+        frozenset(other for other in reach[name] if name in reach.get(other, ()))
+        for name in graph
+        if name in reach[name]
+    }
+    assert circles == {frozenset(one) for one in CIRCLES}
+
+
+def test_a_room_says_what_it_is_in_one_sentence_and_nothing_else() -> None:
+    doors = {"config", "files", "testing", "cli"}
+    for room in set(rooms()) - {GROUND}:
+        body = ast.parse((CORE / room / "__init__.py").read_text(encoding="utf-8")).body
+        assert isinstance(body[0], ast.Expr)
+        assert room in doors or len(body) == 1, room
