@@ -133,9 +133,6 @@ class BlockedInnerProduct(LayerState, reads="inputs"):
         if dx is not None:
             put(dx, (dy @ self.parameters[0].blob).reshape(dx.shape))
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 class BlockedReLU(LayerState, reads="blobs"):
     """A kernel of a neuron."""
@@ -151,9 +148,6 @@ class BlockedReLU(LayerState, reads="blobs"):
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         y, dy, dx = self.blobs[0], self.blobs_diff[0], diffs[0]
         self.backend.backend.enqueue(lambda: np.multiply(dy.memory, y.memory > 0, out=dx.memory))
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 class BlockedSGD(MethodState):

@@ -33,9 +33,6 @@ class PlainBackend(HostMemory):
 class State(LayerState):
     """A state that holds nothing."""
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 class SquareLossLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
     """weight / 2 · Σ (x - cos 0, 1, 2 ...)²: a gradient for every element, each another."""
@@ -43,11 +40,8 @@ class SquareLossLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
     bottoms: Annotated[Names, exactly(1)]
     weight: float = 1.0
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SquareLossState:
-        return SquareLossState(self, backend, inputs, diffs)
 
-
-class SquareLossState(State, reads="inputs"):
+class SquareLossState(State, of=SquareLossLayer, reads="inputs"):
     loss = 0.0
 
     def ready(self) -> None:
@@ -81,11 +75,8 @@ class MatrixLayer(Layer, has_param=True, can_do_bp=True):
     transposed: bool = False
     trainable: bool = True
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> MatrixState:
-        return MatrixState(self, backend, inputs, diffs)
 
-
-class MatrixState(State, reads="inputs"):
+class MatrixState(State, of=MatrixLayer, reads="inputs"):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         said = {"tied": layer.tied, "transposed": layer.transposed} if layer.tied else {"init": Normal()}
@@ -112,11 +103,8 @@ class AddLayer(Layer, can_do_bp=True):
     bottoms: Annotated[Names, at_least(1)]
     tops: Annotated[Names, exactly(1)]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AddState:
-        return AddState(self, backend, inputs, diffs)
 
-
-class AddState(State, reads=""):
+class AddState(State, of=AddLayer, reads=""):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(inputs[0].shape)]
@@ -136,11 +124,8 @@ class ProductLayer(Layer, can_do_bp=True):
     bottoms: Annotated[Names, exactly(2)]
     tops: Annotated[Names, exactly(1)]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ProductState:
-        return ProductState(self, backend, inputs, diffs)
 
-
-class ProductState(AddState, reads="inputs"):
+class ProductState(AddState, of=ProductLayer, reads="inputs"):
     def forward(self, inputs: list[Any]) -> None:
         np.multiply(*inputs, out=self.blobs[0])
 
@@ -157,11 +142,8 @@ class ExponentialLayer(Layer, has_neuron=True, can_do_bp=True):
     tops: Annotated[Names, exactly(1)]
     neuron: Neuron
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ExponentialState:
-        return ExponentialState(self, backend, inputs, diffs)
 
-
-class ExponentialState(AddState, reads="blobs"):
+class ExponentialState(AddState, of=ExponentialLayer, reads="blobs"):
     def forward(self, inputs: list[Any]) -> None:
         np.exp(inputs[0] / 4, out=self.blobs[0])
 
@@ -175,11 +157,8 @@ class HalveLayer(Layer, can_do_bp=True, is_inplace=True):
 
     bottoms: Annotated[Names, at_least(1)]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HalveState:
-        return HalveState(self, backend, inputs, diffs)
 
-
-class HalveState(State, reads=""):
+class HalveState(State, of=HalveLayer, reads=""):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(one.shape) for one in inputs]
@@ -215,11 +194,8 @@ class CountLayer(Layer, is_source=True):
     batch_size: int
     width: int = 2
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CountState:
-        return CountState(self, backend, inputs, diffs)
 
-
-class CountState(SourceState):
+class CountState(SourceState, of=CountLayer):
     closed = 0
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -70,11 +70,8 @@ class PulledLayer(Layer, is_sink=True, has_loss=True, has_param=True, can_do_bp=
     rate: float = 1.0
     regu: Regularizer | None = L2()
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerState:
-        return PulledState(self, backend, inputs, diffs)
 
-
-class PulledState(LayerState, reads=""):
+class PulledState(LayerState, of=PulledLayer, reads=""):
     loss = 0.0
 
     def __init__(self, layer: PulledLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -88,9 +85,6 @@ class PulledState(LayerState, reads=""):
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         given = self.layer.gradients
         self.parameters[0].gradient[...] = given[self.backend.step] if given else self.parameters[0].blob
-
-    def shutdown(self) -> None:
-        pass
 
 
 def pulled_net(*, dtype: str = "float64", backend: Any = "numpy", **fields: Any) -> Net:

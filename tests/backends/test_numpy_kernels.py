@@ -94,11 +94,8 @@ class NegateLayer(Layer, can_do_bp=True):
     bottoms: Names
     tops: Names
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> NegateState:
-        return NegateState(self, backend, inputs, diffs)
 
-
-class NegateState(LayerState, reads=""):
+class NegateState(LayerState, of=NegateLayer, reads=""):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(inputs[0].shape)]
@@ -109,9 +106,6 @@ class NegateState(LayerState, reads=""):
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         self.backend.xp.negative(self.blobs_diff[0], out=diffs[0])
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 def chain() -> list[Layer]:

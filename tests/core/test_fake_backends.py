@@ -216,11 +216,8 @@ class HostScaleLayer(Layer, has_param=True, can_do_bp=True):
     tops: Names
     name: str = "host"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HostScaleState:
-        return HostScaleState(self, backend, inputs, diffs)
 
-
-class HostScaleState(LayerState, host_only=True):
+class HostScaleState(LayerState, of=HostScaleLayer, host_only=True):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.parameters = [Parameter("w", (inputs[0].shape[1],), init=Gaussian())]
@@ -234,9 +231,6 @@ class HostScaleState(LayerState, host_only=True):
         np.sum(inputs[0] * self.blobs_diff[0], axis=0, out=self.parameters[0].gradient)
         if diffs[0] is not None:
             diffs[0][...] = self.blobs_diff[0] * self.parameters[0].blob
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 def host_only_layers() -> list[Layer]:

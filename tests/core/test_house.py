@@ -1,4 +1,4 @@
-"""The rooms of the core: what each may import stands in CONTRIBUTING.md, and each import of every file is held to it."""
+"""The rooms of the core: what each may import stands in CONTRIBUTING.md, and every import is held to it."""
 
 from __future__ import annotations
 

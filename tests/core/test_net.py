@@ -667,11 +667,8 @@ class PhaseLayer(Layer):
     bottoms: Names
     tops: Names
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> PhaseState:
-        return PhaseState(self, backend, inputs, diffs)
 
-
-class PhaseState(LayerState):
+class PhaseState(LayerState, of=PhaseLayer):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.alias(inputs[0])]
@@ -682,9 +679,6 @@ class PhaseState(LayerState):
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         """Nothing flows down."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 def test_an_algorithm_runs_passes_in_phases_of_its_own() -> None:

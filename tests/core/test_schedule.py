@@ -345,11 +345,8 @@ class OwnLayer(Layer, can_do_bp=True):
     bottoms: Names
     tops: Names
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> OwnState:
-        return OwnState(self, backend, inputs, diffs)
 
-
-class OwnState(State, reads=""):
+class OwnState(State, of=OwnLayer, reads=""):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.own = backend.empty(inputs[0].shape)

@@ -391,11 +391,8 @@ class RunningLayer(Layer, has_param=True):
     bottoms: Names
     tops: Names
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RunningState:
-        return RunningState(self, backend, inputs, diffs)
 
-
-class RunningState(State, host_only=True):
+class RunningState(State, of=RunningLayer, host_only=True):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.parameters = [Parameter("calls", (1,), init=Constant(), trainable=False)]

@@ -403,11 +403,8 @@ class Poisoned(Layer, can_do_bp=True):
     where: str = "top"
     number: float = float("nan")
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerState:
-        return PoisonedState(self, backend, inputs, diffs)
 
-
-class PoisonedState(LayerState, reads=""):
+class PoisonedState(LayerState, of=Poisoned, reads=""):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(inputs[0].shape)]
@@ -422,9 +419,6 @@ class PoisonedState(LayerState, reads=""):
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         self.pass_on("gradient", self.blobs_diff[0], diffs[0])
-
-    def shutdown(self) -> None:
-        pass
 
 
 def poisoned_net(**fields: Any) -> Net:

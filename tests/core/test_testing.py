@@ -62,9 +62,6 @@ class ScaledState(LayerState, reads="inputs"):
             if dx is not None:
                 self.backend.xp.multiply(dy, weight.blob, out=dx)
 
-    def shutdown(self):
-        pass
-
 
 class ScaledLayer(Layer, has_param=True, can_do_bp=True):
     """Scale every feature."""
@@ -112,9 +109,6 @@ class MeanState(LayerState, reads=""):
 
     def reset_statistics(self):
         self.sum, self.count = 0.0, 0
-
-    def shutdown(self):
-        pass
 
 
 class MeanLayer(Layer, is_sink=True, has_loss=True, has_stats=True, can_do_bp=True):
@@ -382,11 +376,8 @@ def test_broken_promises_are_found(name):
 class NoParameterLayer(ScaledLayer):
     """It says has_param, and has none."""
 
-    def setup(self, backend, inputs, diffs):
-        return NoParameterState(self, backend, inputs, diffs)
 
-
-class NoParameterState(LayerState):
+class NoParameterState(LayerState, of=NoParameterLayer):
     def __init__(self, layer, backend, inputs, diffs):
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.alias(one) for one in inputs]
@@ -395,9 +386,6 @@ class NoParameterState(LayerState):
         pass
 
     def backward(self, inputs, diffs):
-        pass
-
-    def shutdown(self):
         pass
 
 

@@ -41,11 +41,8 @@ class GateLayer(Layer, is_inplace=True):
     bottoms: Names
     pass_by: Any = None
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> GateState:
-        return GateState(self, backend, inputs, diffs)
 
-
-class GateState(State, reads=""):
+class GateState(State, of=GateLayer, reads=""):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.alias(inputs[0])]

@@ -117,9 +117,6 @@ class NeuronState(LayerState, reads="blobs", elementwise=True):
         x = inputs[0] if self.layer.needs_input else None
         self.layer.backward(self.backend, x, self.blobs[0], self.blobs_diff[0], diffs[0])
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 def check_state(node: Node, state: Any) -> None:
     """Check what the traits of a layer demand of its state.

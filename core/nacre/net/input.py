@@ -30,11 +30,8 @@ class InputLayer(Layer, is_source=True):
     batch_size: Annotated[int, positive, "records in a batch"] = 1
     dtype: Annotated[str, one_of("", *TYPES), "type of the blobs; the net's floating type unless given"] = ""
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InputState:
-        return InputState(self, backend, inputs, diffs)
 
-
-class InputState(SourceState):
+class InputState(SourceState, of=InputLayer):
     """The state of `InputLayer`: it leaves its blobs as they are."""
 
     endless = True
@@ -49,6 +46,3 @@ class InputState(SourceState):
 
     def rewind(self) -> None:
         """What was written has no beginning."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

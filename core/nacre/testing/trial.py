@@ -90,11 +90,8 @@ class ThroughLayer(Layer, can_do_bp=True):
     bottoms: Names
     tops: Names
 
-    def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> ThroughState:
-        return ThroughState(self, backend, inputs, diffs)
 
-
-class ThroughState(LayerState, reads=""):
+class ThroughState(LayerState, of=ThroughLayer, reads=""):
     """The state of `ThroughLayer`."""
 
     def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
@@ -110,20 +107,14 @@ class ThroughState(LayerState, reads=""):
             if dx is not None:
                 self.backend.xp.copyto(dx, dy)
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 class ProbeLayer(Layer, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = Σ bottoms · weights, with fixed random weights: a linear function that sees every number."""
 
     bottoms: Names
 
-    def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> ProbeState:
-        return ProbeState(self, backend, inputs, diffs)
 
-
-class ProbeState(LayerState, reads=""):
+class ProbeState(LayerState, of=ProbeLayer, reads=""):
     """The state of `ProbeLayer`."""
 
     def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
@@ -146,9 +137,6 @@ class ProbeState(LayerState, reads=""):
         for weight, dx in zip(self.weights, diffs, strict=True):
             if dx is not None:
                 self.backend.xp.copyto(dx, weight)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 # Which kernel serves

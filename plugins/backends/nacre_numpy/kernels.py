@@ -58,9 +58,6 @@ class OneBottom(LayerState, reads="inputs"):
     def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
         return None if len(inputs) == 1 else "serves one bottom"
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 class Product(OneBottom):
     """A kernel with a weight and perhaps a bias, which applies ReLU itself."""

@@ -58,11 +58,8 @@ class HDF5OutputLayer(Layer, is_sink=True):
         if len(set(self.datasets)) != len(self.datasets):
             yield f"datasets={self.datasets}, but each must have a name of its own"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HDF5OutputState:
-        return HDF5OutputState(self, backend, inputs, diffs)
 
-
-class HDF5OutputState(LayerState, reads="", host_only=True):
+class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
     """`HDF5OutputLayer` on any backend."""
 
     def __init__(self, layer: HDF5OutputLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

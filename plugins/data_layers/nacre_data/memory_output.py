@@ -24,11 +24,8 @@ class MemoryOutputLayer(Layer, is_sink=True):
 
     bottoms: Annotated[Names, at_least(1), "what is kept"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> MemoryOutputState:
-        return MemoryOutputState(self, backend, inputs, diffs)
 
-
-class MemoryOutputState(LayerState, reads="", host_only=True):
+class MemoryOutputState(LayerState, of=MemoryOutputLayer, reads="", host_only=True):
     """`MemoryOutputLayer` on any backend."""
 
     outputs: list[list[np.ndarray]]
@@ -47,6 +44,3 @@ class MemoryOutputState(LayerState, reads="", host_only=True):
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         """What is kept has no gradient."""
-
-    def shutdown(self) -> None:
-        """What was kept stays for whoever reads it."""

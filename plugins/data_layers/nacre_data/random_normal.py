@@ -78,6 +78,3 @@ class RandomNormalState(SourceState, host_only=True):
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self.batches = int(memory.get("batches", 0))
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -49,9 +49,6 @@ class SwirlKernel(LayerState, reads="blobs", dtypes=("float32", "float64")):
             if dx is not None:
                 np.multiply(pairs(dy), self.back, out=pairs(dx))
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 def pairs(blob: Own) -> Array:
     """Read a blob as (pixels of all images, pairs of channels), complex, without a copy.

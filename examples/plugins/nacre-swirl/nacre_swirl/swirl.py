@@ -37,12 +37,8 @@ class SwirlLayer(Layer, has_param=True, can_do_bp=True):
     angle_cons: Annotated[Constraint | None, "constraint of the angles"] = None
     angle_lr: Annotated[float, non_negative, "multiplies the learning rate of the angles"] = 1.0
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SwirlState:
-        """Make the state."""
-        return SwirlState(self, backend, inputs, diffs)
 
-
-class SwirlState(LayerState, reads="blobs"):
+class SwirlState(LayerState, of=SwirlLayer, reads="blobs"):
     """`SwirlLayer` on any backend."""
 
     def __init__(self, layer: SwirlLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -90,9 +86,6 @@ class SwirlState(LayerState, reads="blobs"):
 
     def _scratch(self, x: Array) -> Array:
         return self.backend.scratch((x.shape[0], x.shape[1] // 2, *x.shape[2:]))
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 def pair_count(layer: SwirlLayer, inputs: list[Any]) -> int:

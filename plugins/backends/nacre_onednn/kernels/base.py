@@ -203,9 +203,6 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         recorder(self.backend).enqueue(self.calls["backward"], {**self.buffers(), **self.own})
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 def gate(desc: Desc, into: str) -> list[Call]:
     """Give the gradient below a ReLU: `into` is dy where y is above 0, else 0."""

@@ -48,6 +48,3 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
         scalars, record = self.backend.scalars, recorder(self.backend).record
         pointers = [source.memory, target.memory, self.kept, record.read(scalars), self.key]
         record.add(kind, pointers, [source.size, scalars.place("step")], [self.layer.ratio, self.scale])
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

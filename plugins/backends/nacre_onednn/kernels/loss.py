@@ -64,6 +64,3 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         pointers = [array, labels, self.probability, record.read(scalars), self._loss, self.chosen]
         numbers = [self.images, self.classes, self.type, scalars.place("rows")]
         record.add(kind, pointers, numbers, [self.layer.weight], refuse)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -29,11 +29,8 @@ class ConvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=T
         neuron = "ReLU"
     """
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ConvolutionState:
-        return ConvolutionState(self, backend, inputs, diffs)
 
-
-class ConvolutionState(FilterState, reads="inputs"):
+class ConvolutionState(FilterState, of=ConvolutionLayer, reads="inputs"):
     """`ConvolutionLayer` on any backend."""
 
     def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -36,11 +36,8 @@ class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp
 
     extra: Annotated[Sizes, non_negative, "pixels added behind the last ones, fewer than stride"] = default((0,))
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> DeconvolutionState:
-        return DeconvolutionState(self, backend, inputs, diffs)
 
-
-class DeconvolutionState(FilterState, reads="inputs"):
+class DeconvolutionState(FilterState, of=DeconvolutionLayer, reads="inputs"):
     """`DeconvolutionLayer` on any backend: forward is a convolution's way back, and backward its way forward."""
 
     def __init__(self, layer: DeconvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

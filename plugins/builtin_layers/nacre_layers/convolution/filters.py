@@ -96,6 +96,3 @@ class FilterState(LayerState, reads="inputs"):
     def add_gradient(self, x: Array, dy: Array, gradient: Array) -> None:
         """Add the gradient of the weights."""
         raise NotImplementedError
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -45,9 +45,6 @@ class Im2colLayer(Layer, can_do_bp=True):
     pad: Annotated[Sizes, non_negative, "border of zeros on each side, in pixels"] = default((0,))
     dilation: Annotated[Sizes, positive, "step between the cells of a window, in pixels"] = default((1,))
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> Im2colState:
-        return Im2colState(self, backend, inputs, diffs)
-
 
 class Patches:
     """The windows of bottoms of one shape: `cells[i]` is where cell i of every window lies in the padded bottom."""
@@ -64,7 +61,7 @@ class Patches:
         self.top = (images, channels * len(self.cells), *windows)
 
 
-class Im2colState(LayerState, reads=""):
+class Im2colState(LayerState, of=Im2colLayer, reads=""):
     """`Im2colLayer` on any backend: one strided copy for each cell of the window."""
 
     def __init__(self, layer: Im2colLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -94,6 +91,3 @@ class Im2colState(LayerState, reads=""):
         padded = self.backend.scratch(patches.padded)
         padded[...] = 0
         return padded
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

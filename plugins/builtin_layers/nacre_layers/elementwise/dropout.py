@@ -27,11 +27,8 @@ class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
     ratio: Annotated[float, fraction, "probability to become 0"] = 0.5
     auto_scale: Annotated[bool, "divide the rest by 1 - ratio"] = True
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> DropoutState:
-        return DropoutState(self, backend, inputs, diffs)
 
-
-class DropoutState(LayerState, reads=""):
+class DropoutState(LayerState, of=DropoutLayer, reads=""):
     """`DropoutLayer`, and every layer with its `ratio` and `auto_scale`, of any number of bottoms, on any backend."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -63,6 +60,3 @@ class DropoutState(LayerState, reads=""):
         for mask, dy, dx in zip(self.masks, self.blobs_diff, diffs, strict=True):
             if dx is not None:
                 self.backend.xp.multiply(dy, mask, out=dx)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

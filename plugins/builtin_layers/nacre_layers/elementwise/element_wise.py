@@ -213,11 +213,8 @@ class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
         if complaint := self.operation.complaint(len(self.bottoms)):
             yield f"operation={self.operation!r}, but {complaint}"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ElementWiseState:
-        return ElementWiseState(self, backend, inputs, diffs)
 
-
-class ElementWiseState(LayerState, elementwise=True):
+class ElementWiseState(LayerState, of=ElementWiseLayer, elementwise=True):
     """`ElementWiseLayer` on any backend."""
 
     def __init__(self, layer: ElementWiseLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -238,6 +235,3 @@ class ElementWiseState(LayerState, elementwise=True):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         self.layer.operation.backward(self.backend, inputs, self.blobs[0], self.blobs_diff[0], diffs)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

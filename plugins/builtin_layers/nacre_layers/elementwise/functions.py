@@ -20,9 +20,6 @@ class FunctionLayer(Layer):
     bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> FunctionState:
-        return FunctionState(self, backend, inputs, diffs)
-
     def compute(self, backend: Any, x: Array, y: Array) -> None:
         """Write f(x) into y."""
         raise NotImplementedError
@@ -32,7 +29,7 @@ class FunctionLayer(Layer):
         raise NotImplementedError
 
 
-class FunctionState(LayerState, elementwise=True):
+class FunctionState(LayerState, of=FunctionLayer, elementwise=True):
     """A `FunctionLayer` on any backend."""
 
     def __init__(self, layer: FunctionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -48,9 +45,6 @@ class FunctionState(LayerState, elementwise=True):
         for x, y, dy, dx in zip(inputs, self.blobs, self.blobs_diff, diffs, strict=True):
             if dx is not None:
                 self.layer.differentiate(self.backend, x, y, dy, dx)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 class AbsValLayer(FunctionLayer, can_do_bp=True):

@@ -26,11 +26,8 @@ class SoftmaxLayer(Layer, can_do_bp=True):
     tops: Annotated[Names, as_many_as("bottoms"), "the probabilities"]
     axis: Annotated[int, "axis over which the probabilities add up to 1"] = 1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SoftmaxState:
-        return SoftmaxState(self, backend, inputs, diffs)
 
-
-class SoftmaxState(LayerState, reads="blobs"):
+class SoftmaxState(LayerState, of=SoftmaxLayer, reads="blobs"):
     """`SoftmaxLayer` on any backend."""
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -57,9 +54,6 @@ class SoftmaxState(LayerState, reads="blobs"):
             xp.sum(product, axis=1, keepdims=True, out=total)
             xp.subtract(dy, total, out=product)
             xp.multiply(product, y, out=dx)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
 
 def softmax(backend: Any, x: Array, y: Array) -> None:

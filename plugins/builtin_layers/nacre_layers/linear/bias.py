@@ -23,11 +23,8 @@ class BiasLayer(OperandLayer):
         tops = ["shifted1"]  # (8, 20, 12, 12)
     """
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BiasState:
-        return BiasState(self, backend, inputs, diffs)
 
-
-class BiasState(OperandState, reads=""):
+class BiasState(OperandState, of=BiasLayer, reads=""):
     """`BiasLayer` on any backend."""
 
     def __init__(self, layer: BiasLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -33,11 +33,8 @@ class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
     input_dim: Annotated[int, positive, "how many different numbers there are"]
     output_dim: Annotated[int, positive, "length of a vector"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> EmbeddingState:
-        return EmbeddingState(self, backend, inputs, diffs)
 
-
-class EmbeddingState(LayerState, reads=""):
+class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):
     """`EmbeddingLayer` on any backend."""
 
     def __init__(self, layer: EmbeddingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -102,6 +99,3 @@ class EmbeddingState(LayerState, reads=""):
         if len(self.numbers) > 1:
             xp.add(part, total[ranked[starts]], out=part)
         total[ranked[starts]] = part
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -38,11 +38,8 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
     transpose: Annotated[bool, "whether the weight lies as (features, output_dim)"] = False
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InnerProductState:
-        return InnerProductState(self, backend, inputs, diffs)
 
-
-class InnerProductState(ProductState, reads="inputs"):
+class InnerProductState(ProductState, of=InnerProductLayer, reads="inputs"):
     """`InnerProductLayer` on any backend."""
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -67,6 +67,3 @@ class OperandState(LayerState):
     def add_up(self, array: Array, gradient: Array) -> None:
         """Write into an operand's gradient the sum over all numbers that one of its numbers meets."""
         self.backend.xp.sum(array, axis=self.repeated, keepdims=True, out=gradient.reshape(self.wide))
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -32,11 +32,8 @@ class ParameterLayer(WeightFields, has_param=True, can_do_bp=True):
         if not self.shape:
             yield "shape=(), but a blob has a first axis: shape = 1 makes a single number"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ParameterState:
-        return ParameterState(self, backend, inputs, diffs)
 
-
-class ParameterState(LayerState, reads=""):
+class ParameterState(LayerState, of=ParameterLayer, reads=""):
     """`ParameterLayer` on any backend."""
 
     def __init__(self, layer: ParameterLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -50,6 +47,3 @@ class ParameterState(LayerState, reads=""):
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         if self.parameters[0].gradient is not None:
             self.backend.xp.copyto(self.parameters[0].gradient, self.blobs_diff[0])
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -46,11 +46,8 @@ class PReLULayer(Learning, has_param=True, can_do_bp=True):
     slope_cons: Annotated[Constraint | None, "constraint of the slope"] = None
     slope_lr: Annotated[float, non_negative, "multiplies the learning rate of the slope"] = 1.0
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> PReLUState:
-        return PReLUState(self, backend, inputs, diffs)
 
-
-class PReLUState(LayerState, reads="inputs"):
+class PReLUState(LayerState, of=PReLULayer, reads="inputs"):
     """`PReLULayer` on any backend; arrays are read as (before the channels, channels, behind them)."""
 
     def __init__(self, layer: PReLULayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -95,6 +92,3 @@ class PReLUState(LayerState, reads="inputs"):
                 xp.multiply(below, slope.blob.reshape(1, -1, 1), out=part)
                 xp.add(part, above, out=part)
                 xp.multiply(dy, part, out=diff.reshape(shape))
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

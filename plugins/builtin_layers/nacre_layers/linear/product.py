@@ -93,9 +93,6 @@ class ProductState(LayerState, reads="inputs"):
         compute(part)
         self.backend.xp.add(total, part, out=total)
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 def not_plain(layer: InnerProductLayer, inputs: list[Any]) -> str | None:
     """Say why a layer is no product of (images, features) by a weight that lies as (output_dim, features), or None."""

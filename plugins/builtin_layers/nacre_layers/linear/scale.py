@@ -34,11 +34,8 @@ class ScaleLayer(OperandLayer, ScaleFields):
         if self.bias and len(self.bottoms) > 1:
             yield "bias=True, but the scale is a second bottom: put a Bias layer behind"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ScaleState:
-        return ScaleState(self, backend, inputs, diffs)
 
-
-class ScaleState(OperandState, reads="inputs"):
+class ScaleState(OperandState, of=ScaleLayer, reads="inputs"):
     """`ScaleLayer` on any backend."""
 
     def __init__(self, layer: ScaleLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -44,9 +44,6 @@ class TiedInnerProductLayer(Biased, has_param=True, has_neuron=True, can_do_bp=T
     learns: Annotated[bool, "whether the weight learns from this layer too"] = True
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> TiedInnerProductState:
-        return TiedInnerProductState(self, backend, inputs, diffs)
-
 
 class Turned(Initializer):
     """The transpose of what `init` gives, so that its fans are those of the weight as it is used."""
@@ -57,7 +54,7 @@ class Turned(Initializer):
         return self.init.values(random, shape[::-1]).T
 
 
-class TiedInnerProductState(ProductState, reads="inputs"):
+class TiedInnerProductState(ProductState, of=TiedInnerProductLayer, reads="inputs"):
     """`TiedInnerProductLayer` on any backend."""
 
     def declare_weight(self) -> Parameter:

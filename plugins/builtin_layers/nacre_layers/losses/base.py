@@ -104,6 +104,3 @@ class PairLossState(LayerState, reads="inputs"):
             self.slope(place, a, b, gradient[:rows])
             self.backend.xp.multiply(gradient[:rows], self.factor, out=gradient[:rows])
             gradient[rows:] = 0
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

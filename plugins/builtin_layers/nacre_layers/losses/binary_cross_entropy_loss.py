@@ -31,11 +31,8 @@ class BinaryCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=T
 
     bottoms: Annotated[Names, exactly(2), "the probabilities and the targets"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BinaryCrossEntropyLossState:
-        return BinaryCrossEntropyLossState(self, backend, inputs, diffs)
 
-
-class BinaryCrossEntropyLossState(PairLossState, reads="inputs"):
+class BinaryCrossEntropyLossState(PairLossState, of=BinaryCrossEntropyLossLayer, reads="inputs"):
     """`BinaryCrossEntropyLossLayer` on any backend."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -149,6 +149,3 @@ class ClassLossState(LayerState, reads=""):
     def gradient(self, dx: Array) -> None:
         """Write the gradient of the bottom; rows that do not count do not matter."""
         raise NotImplementedError
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

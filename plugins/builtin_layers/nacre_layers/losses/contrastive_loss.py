@@ -30,11 +30,8 @@ class ContrastiveLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     margin: Annotated[float, positive, "distance from which on dissimilar ones are let alone"] = 1.0
     legacy: Annotated[bool, "whether the margin is that of the squared distance, as in old versions of Caffe"] = False
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ContrastiveLossState:
-        return ContrastiveLossState(self, backend, inputs, diffs)
 
-
-class ContrastiveLossState(LayerState, reads=""):
+class ContrastiveLossState(LayerState, of=ContrastiveLossLayer, reads=""):
     """`ContrastiveLossLayer` on any backend."""
 
     def __init__(self, layer: ContrastiveLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -110,6 +107,3 @@ class ContrastiveLossState(LayerState, reads=""):
     def _parts(self) -> list[Array]:
         """Give differences, labels, squared distances and what is missing to the margin, of the rows that count."""
         return [one[: self.rows] for one in (self.difference, self.similar, self.square, self.missing)]
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

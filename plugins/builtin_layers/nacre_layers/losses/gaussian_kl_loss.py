@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Array, DataError, Names, default, exactly
 
@@ -26,11 +26,8 @@ class GaussianKLLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
 
     bottoms: Annotated[Names, exactly(2), "the means and the standard deviations"] = default(("mu", "sigma"))
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> GaussianKLLossState:
-        return GaussianKLLossState(self, backend, inputs, diffs)
 
-
-class GaussianKLLossState(PairLossState, reads="inputs"):
+class GaussianKLLossState(PairLossState, of=GaussianKLLossLayer, reads="inputs"):
     """`GaussianKLLossLayer` on any backend."""
 
     def terms(self, a: Array, b: Array, out: Array) -> None:

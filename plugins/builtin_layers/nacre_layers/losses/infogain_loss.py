@@ -46,17 +46,8 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
         elif len(self.bottoms) - 2 + len(self.source) + bool(self.matrix) != 1:
             yield "one matrix is needed: give `matrix`, one file as `source`, or a third bottom"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> InfogainLossState:
-        """Read the matrix.
 
-        Raises:
-            ConfigError: it has not one row and one column for each class.
-            DataError: the file cannot be read.
-        """
-        return InfogainLossState(self, backend, inputs, diffs)
-
-
-class InfogainLossState(SoftlabelSoftmaxLossState, reads=""):
+class InfogainLossState(SoftlabelSoftmaxLossState, of=InfogainLossLayer, reads=""):
     """`InfogainLossLayer` on any backend: the distributions are rows of the matrix."""
 
     def __init__(self, layer: InfogainLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Array, Names, exactly
 
@@ -26,11 +26,8 @@ class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=Tru
 
     bottoms: Annotated[Names, exactly(2), "the probabilities and the labels"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> MultinomialLogisticLossState:
-        return MultinomialLogisticLossState(self, backend, inputs, diffs)
 
-
-class MultinomialLogisticLossState(ClassLossState, reads=""):
+class MultinomialLogisticLossState(ClassLossState, of=MultinomialLogisticLossLayer, reads=""):
     """`MultinomialLogisticLossLayer` on any backend."""
 
     def logarithms(self, x: Array, log: Array) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Array, Names, exactly
 
@@ -28,11 +28,8 @@ class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=
     normalize: Annotated[str, NORMALIZERS, "what the sum is divided by"] = "batch"
     ignore_label: Annotated[int | None, "targets of this value count for nothing"] = None
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SigmoidCrossEntropyLossState:
-        return SigmoidCrossEntropyLossState(self, backend, inputs, diffs)
 
-
-class SigmoidCrossEntropyLossState(PairLossState, reads="inputs"):
+class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLayer, reads="inputs"):
     """`SigmoidCrossEntropyLossLayer` on any backend."""
 
     def terms(self, a: Array, b: Array, out: Array) -> None:

@@ -88,6 +88,3 @@ class SoftlabelSoftmaxLossState(LayerState, reads="inputs"):
         dq = diff.reshape(self.shape)
         self.backend.xp.multiply(log, -self.factor, out=dq[: self.real])
         dq[self.real :] = 0
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

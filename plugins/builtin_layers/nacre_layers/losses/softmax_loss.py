@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Array, Names, exactly
 
@@ -29,11 +29,8 @@ class SoftmaxLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SoftmaxLossState:
-        return SoftmaxLossState(self, backend, inputs, diffs)
 
-
-class SoftmaxLossState(ClassLossState, reads=""):
+class SoftmaxLossState(ClassLossState, of=SoftmaxLossLayer, reads=""):
     """`SoftmaxLossLayer` on any backend."""
 
     def ready(self) -> None:

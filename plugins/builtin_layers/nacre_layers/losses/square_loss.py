@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Array, Names, exactly
 
@@ -23,11 +23,8 @@ class SquareLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
 
     bottoms: Annotated[Names, exactly(2), "the prediction and the target"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SquareLossState:
-        return SquareLossState(self, backend, inputs, diffs)
 
-
-class SquareLossState(PairLossState, reads="inputs"):
+class SquareLossState(PairLossState, of=SquareLossLayer, reads="inputs"):
     """`SquareLossLayer` on any backend."""
 
     def terms(self, a: Array, b: Array, out: Array) -> None:

@@ -24,11 +24,8 @@ class SumLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
 
     bottoms: Annotated[Names, exactly(1), "what is added up"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SumLossState:
-        return SumLossState(self, backend, inputs, diffs)
 
-
-class SumLossState(LayerState, reads=""):
+class SumLossState(LayerState, of=SumLossLayer, reads=""):
     """`SumLossLayer` on any backend."""
 
     loss: Any = 0.0
@@ -42,6 +39,3 @@ class SumLossState(LayerState, reads=""):
         if dx is not None:
             dx[: self.rows] = self.layer.weight
             dx[self.rows :] = 0
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -48,11 +48,8 @@ class WassersteinLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     sharpness: Annotated[float, positive, "how little the plans are smoothed"]
     sinkhorn_iter: Annotated[int, positive, "how often the iteration is run"] = 50
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> WassersteinLossState:
-        return WassersteinLossState(self, backend, inputs, diffs)
 
-
-class WassersteinLossState(LayerState, reads="inputs"):
+class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
     """`WassersteinLossLayer` on any backend: arrays are (rows, a, b), or with one of both of length 1."""
 
     def __init__(self, layer: WassersteinLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -145,6 +142,3 @@ class WassersteinLossState(LayerState, reads="inputs"):
                 xp.subtract(gradient, divisor[: self.rows].reshape(gradient.shape), out=gradient)
                 xp.multiply(gradient, self.factor / self.layer.sharpness, out=gradient)
                 diff[self.rows :] = 0
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -35,9 +35,6 @@ class AccuracyLayer(Layer, is_sink=True, has_stats=True):
     report_error: Annotated[bool, "give the statistic `error` too"] = False
     per_class: Annotated[bool, "give the accuracy of each class too"] = False
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AccuracyState:
-        return AccuracyState(self, backend, inputs, diffs)
-
 
 class ShareState(LayerState, reads=""):
     """Counts hits: what layers that report an accuracy have in common."""
@@ -58,11 +55,8 @@ class ShareState(LayerState, reads=""):
         self.hits: Any = 0
         self.total = 0
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
 
-
-class AccuracyState(ShareState, reads=""):
+class AccuracyState(ShareState, of=AccuracyLayer, reads=""):
     """`AccuracyLayer` on any backend."""
 
     def __init__(self, layer: AccuracyLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

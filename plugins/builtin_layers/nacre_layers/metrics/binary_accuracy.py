@@ -31,11 +31,8 @@ class BinaryAccuracyLayer(Layer, is_sink=True, has_stats=True):
     threshold: Annotated[float, finite, "what divides scores and labels"] = 0.0
     report_error: Annotated[bool, "give the statistic `error` too"] = False
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BinaryAccuracyState:
-        return BinaryAccuracyState(self, backend, inputs, diffs)
 
-
-class BinaryAccuracyState(ShareState, reads=""):
+class BinaryAccuracyState(ShareState, of=BinaryAccuracyLayer, reads=""):
     """`BinaryAccuracyLayer` on any backend."""
 
     def __init__(self, layer: BinaryAccuracyLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -180,6 +180,3 @@ class NormalisingState(LayerState, reads=""):
     def normal_backward(self, dy: Array, dx: Array) -> None:
         """Write the gradient of the bottom into dx, which may be dy, the gradient of what is scaled and shifted."""
         self.standard.backward(self.normal, dy, dx)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -44,9 +44,6 @@ class BatchNormLayer(Normalising):
         if self.use_running and self.use_batch:
             yield "use_running=True and use_batch=True, but they are either the running values or the batch's"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> BatchNormState:
-        return BatchNormState(self, backend, inputs, diffs)
-
 
 def batch_norm_buffers(channels: int) -> list[Parameter]:
     """Declare the running mean and variance."""
@@ -56,7 +53,7 @@ def batch_norm_buffers(channels: int) -> list[Parameter]:
     ]
 
 
-class BatchNormState(NormalisingState, reads=""):
+class BatchNormState(NormalisingState, of=BatchNormLayer, reads=""):
     """`BatchNormLayer` on any backend; arrays are read as (before the channels, channels, behind them)."""
 
     def __init__(self, layer: BatchNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -28,11 +28,8 @@ class GroupNormLayer(Normalising):
 
     n_group: Annotated[int, positive, "number of groups of channels"] = 32
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> GroupNormState:
-        return GroupNormState(self, backend, inputs, diffs)
 
-
-class GroupNormState(NormalisingState, reads=""):
+class GroupNormState(NormalisingState, of=GroupNormLayer, reads=""):
     """`GroupNormLayer` on any backend; arrays are read as (1, records and groups, numbers of a group)."""
 
     def __init__(self, layer: GroupNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

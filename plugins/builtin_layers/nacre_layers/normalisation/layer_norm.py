@@ -26,11 +26,8 @@ class LayerNormLayer(Normalising):
 
     axis: Annotated[int, non_zero, "first of the axes that are normalised together"] = 1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerNormState:
-        return LayerNormState(self, backend, inputs, diffs)
 
-
-class LayerNormState(NormalisingState, reads=""):
+class LayerNormState(NormalisingState, of=LayerNormLayer, reads=""):
     """`LayerNormLayer` on any backend; arrays are read as (1, before the axis, from it on)."""
 
     def __init__(self, layer: LayerNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -53,9 +53,6 @@ class LRNLayer(Layer, can_do_bp=True):
     mode: Annotated[str, one_of("across", "within"), "windows across channels, or within each channel"] = "across"
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LRNState:
-        return LRNState(self, backend, inputs, diffs)
-
 
 def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Give the axes along which the windows of a bottom reach.
@@ -74,7 +71,7 @@ def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis for axis in range(1, len(shape)) if axis != channels)
 
 
-class LRNState(LayerState, reads="inputs"):
+class LRNState(LayerState, of=LRNLayer, reads="inputs"):
     """`LRNLayer` on any backend; `norms` are what is raised to the power."""
 
     def __init__(self, layer: LRNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -140,6 +137,3 @@ class LRNState(LayerState, reads="inputs"):
         xp.sqrt(norm, out=root)
         xp.sqrt(root, out=out)
         xp.multiply(root, out, out=out)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -30,11 +30,8 @@ class MVNLayer(Layer, can_do_bp=True):
     across_channels: Annotated[bool, "take all channels of a record together"] = False
     epsilon: Annotated[float, positive, "added to the variance"] = 1e-9
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> MVNState:
-        return MVNState(self, backend, inputs, diffs)
 
-
-class MVNState(LayerState, reads="blobs"):
+class MVNState(LayerState, of=MVNLayer, reads="blobs"):
     """`MVNLayer` on any backend; arrays are read as (1, records and channels, numbers of each)."""
 
     def __init__(self, layer: MVNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -61,6 +58,3 @@ class MVNState(LayerState, reads="blobs"):
         for y, dy, dx, standard in zip(self.blobs, self.blobs_diff, diffs, self.standards, strict=True):
             if dx is not None:
                 standard.backward(*(one.reshape(standard.shape) for one in (y, dy, dx)))
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

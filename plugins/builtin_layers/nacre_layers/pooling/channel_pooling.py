@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from nacre import Layer, Names, Pair, as_many_as, at_least, default, non_negative, non_zero, positive
 
@@ -46,11 +46,8 @@ class ChannelPoolingLayer(Layer, can_do_bp=True):
     axis: Annotated[int, non_zero, "the axis that is pooled; -1 is the last"] = 1
     pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ChannelPoolingState:
-        return ChannelPoolingState(self, backend, inputs, diffs)
 
-
-class ChannelPoolingState(Pools, reads="inputs blobs"):
+class ChannelPoolingState(Pools, of=ChannelPoolingLayer, reads="inputs blobs"):
     """`ChannelPoolingLayer` on any backend."""
 
     @staticmethod

@@ -92,11 +92,8 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     def tops_without_gradient(self) -> tuple[str, ...]:
         return self.masks
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> PoolingState:
-        return PoolingState(self, backend, inputs, diffs)
 
-
-class PoolingState(Pools, reads="inputs blobs"):
+class PoolingState(Pools, of=PoolingLayer, reads="inputs blobs"):
     """`PoolingLayer` on any backend."""
 
     def __init__(self, layer: PoolingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least, positive
 
@@ -37,11 +37,8 @@ class SPPLayer(Layer, can_do_bp=True):
     pyramid_height: Annotated[int, positive, "levels of the pyramid"]
     pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SPPState:
-        return SPPState(self, backend, inputs, diffs)
 
-
-class SPPState(Pools, reads="inputs blobs"):
+class SPPState(Pools, of=SPPLayer, reads="inputs blobs"):
     """`SPPLayer` on any backend."""
 
     @staticmethod

@@ -139,9 +139,6 @@ class Pools(LayerState, reads="inputs blobs"):
                 else:
                     self.backend.xp.add(dx, gradient, out=dx)
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 def pooled_shape(shape: Sequence[int], axes: list[Axis]) -> tuple[int, ...]:
     """Give the shape of the summaries of a bottom's windows."""

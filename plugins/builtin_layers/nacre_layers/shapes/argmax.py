@@ -31,11 +31,8 @@ class ArgmaxLayer(Layer):
     top_k: Annotated[int, positive, "how many of the largest"] = 1
     values: Annotated[bool, "give the numbers instead of their places"] = False
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ArgmaxState:
-        return ArgmaxState(self, backend, inputs, diffs)
 
-
-class ArgmaxState(LayerState, reads=""):
+class ArgmaxState(LayerState, of=ArgmaxLayer, reads=""):
     """`ArgmaxLayer` on any backend; bottoms are read as (before the axis, axis, behind it)."""
 
     def __init__(self, layer: ArgmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -68,6 +65,3 @@ class ArgmaxState(LayerState, reads=""):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """A place has no gradient."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -29,11 +29,8 @@ class ConcatLayer(Layer, can_do_bp=True):
     tops: Annotated[Names, exactly(1), "the whole"]
     axis: Annotated[int, "axis along which they are joined"] = 1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ConcatState:
-        return ConcatState(self, backend, inputs, diffs)
 
-
-class ConcatState(LayerState, reads=""):
+class ConcatState(LayerState, of=ConcatLayer, reads=""):
     """`ConcatLayer` on any backend."""
 
     def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -63,6 +60,3 @@ class ConcatState(LayerState, reads=""):
         for dx, part in zip(diffs, self.parts, strict=True):
             if dx is not None:
                 self.backend.xp.copyto(dx, self.blobs_diff[0][part])
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

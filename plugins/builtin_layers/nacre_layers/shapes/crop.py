@@ -84,9 +84,6 @@ class CropState(LayerState, reads=""):
             if dx is not None:
                 self.backend.xp.copyto(dx[cut], dy)
 
-    def shutdown(self) -> None:
-        """Nothing is held."""
-
 
 class RandomCropState(CropState, reads=""):
     """`CropLayer` with a window of its own for every image: `drawn` holds those of each bottom."""

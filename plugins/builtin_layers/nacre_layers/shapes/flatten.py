@@ -31,11 +31,8 @@ class FlattenLayer(Layer, can_do_bp=True):
     axis: Annotated[int, "first of the axes that become one"] = 1
     end_axis: Annotated[int, "last of them"] = -1
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> FlattenState:
-        return FlattenState(self, backend, inputs, diffs)
 
-
-class FlattenState(AliasState, reads=""):
+class FlattenState(AliasState, of=FlattenLayer, reads=""):
     """`FlattenLayer` on any backend."""
 
     def __init__(self, layer: FlattenLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

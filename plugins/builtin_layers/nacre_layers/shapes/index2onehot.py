@@ -30,11 +30,8 @@ class Index2OnehotLayer(Layer):
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
     n_class: Annotated[int, positive, "how many classes there are"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> Index2OnehotState:
-        return Index2OnehotState(self, backend, inputs, diffs)
 
-
-class Index2OnehotState(LayerState, reads=""):
+class Index2OnehotState(LayerState, of=Index2OnehotLayer, reads=""):
     """`Index2OnehotLayer` on any backend; tops are read as (before the axis, classes, behind it)."""
 
     def __init__(self, layer: Index2OnehotLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -65,6 +62,3 @@ class Index2OnehotState(LayerState, reads=""):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """A class number has no gradient."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -28,6 +28,3 @@ class AliasState(LayerState, reads=""):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """The gradients are those of the tops, where the layer gives any."""
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

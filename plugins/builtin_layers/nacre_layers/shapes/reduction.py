@@ -32,11 +32,8 @@ class ReductionLayer(Layer, can_do_bp=True):
     axis: Annotated[int, non_zero, "first of the axes that become one number"] = 1
     coefficient: Annotated[float, finite, "multiplies the result"] = 1.0
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ReductionState:
-        return ReductionState(self, backend, inputs, diffs)
 
-
-class ReductionState(LayerState, reads="inputs"):
+class ReductionState(LayerState, of=ReductionLayer, reads="inputs"):
     """`ReductionLayer` on any backend; bottoms are read as (results, numbers)."""
 
     def __init__(self, layer: ReductionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -74,6 +71,3 @@ class ReductionState(LayerState, reads="inputs"):
 
     def _factor(self, shape: tuple[int, int]) -> float:
         return self.layer.coefficient / (shape[1] if self.layer.operation == "mean" else 1)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Array, Layer, LayerState, Names, at_least
 
@@ -20,11 +20,8 @@ class SilenceLayer(Layer, is_sink=True, can_do_bp=True):
 
     bottoms: Annotated[Names, at_least(1), "what nobody reads"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SilenceState:
-        return SilenceState(self, backend, inputs, diffs)
 
-
-class SilenceState(LayerState, reads="", elementwise=True):
+class SilenceState(LayerState, of=SilenceLayer, reads="", elementwise=True):
     """`SilenceLayer` on any backend."""
 
     def forward(self, inputs: list[Array]) -> None:
@@ -34,6 +31,3 @@ class SilenceState(LayerState, reads="", elementwise=True):
         for dx in diffs:
             if dx is not None:
                 dx[...] = 0
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -38,11 +38,8 @@ class SliceLayer(Layer, can_do_bp=True):
         if any(one >= other for one, other in itertools.pairwise(self.points)):
             yield f"points={self.points}, but each must be above the one before it"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SliceState:
-        return SliceState(self, backend, inputs, diffs)
 
-
-class SliceState(LayerState, reads=""):
+class SliceState(LayerState, of=SliceLayer, reads=""):
     """`SliceLayer` on any backend."""
 
     def __init__(self, layer: SliceLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -77,6 +74,3 @@ class SliceState(LayerState, reads=""):
             return
         for dy, part in zip(self.blobs_diff, self.parts, strict=True):
             self.backend.xp.copyto(diffs[0][part], dy)
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

@@ -22,11 +22,8 @@ class SplitLayer(Layer, can_do_bp=True):
     bottoms: Annotated[Names, exactly(1), "what is split"]
     tops: Annotated[Names, at_least(1), "its other names"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SplitState:
-        return SplitState(self, backend, inputs, diffs)
 
-
-class SplitState(LayerState, reads="", elementwise=True):
+class SplitState(LayerState, of=SplitLayer, reads="", elementwise=True):
     """`SplitLayer` on any backend."""
 
     def __init__(self, layer: SplitLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -43,6 +40,3 @@ class SplitState(LayerState, reads="", elementwise=True):
         self.backend.xp.add(wanted[0], wanted[1], out=diffs[0])
         for dy in wanted[2:]:
             self.backend.xp.add(diffs[0], dy, out=diffs[0])
-
-    def shutdown(self) -> None:
-        """Nothing is held."""

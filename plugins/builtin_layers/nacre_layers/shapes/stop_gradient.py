@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from nacre import Layer, Names, as_many_as, at_least
 
@@ -26,9 +26,6 @@ class StopGradientLayer(Layer):
     bottoms: Annotated[Names, at_least(1), "what is passed on"]
     tops: Annotated[Names, as_many_as("bottoms"), "the same blobs"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> StopGradientState:
-        return StopGradientState(self, backend, inputs, diffs)
 
-
-class StopGradientState(AliasState, reads="", elementwise=True):
+class StopGradientState(AliasState, of=StopGradientLayer, reads="", elementwise=True):
     """`StopGradientLayer` on any backend."""

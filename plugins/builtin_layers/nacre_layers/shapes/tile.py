@@ -30,11 +30,8 @@ class TileLayer(Layer, can_do_bp=True):
     axis: Annotated[int, non_zero, "axis along which it is repeated"] = 1
     tiles: Annotated[int, positive, "how many times"]
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> TileState:
-        return TileState(self, backend, inputs, diffs)
 
-
-class TileState(LayerState, reads=""):
+class TileState(LayerState, of=TileLayer, reads=""):
     """`TileLayer` on any backend: a tile is all from `axis` on, and tops are read as (before, tiles, tile)."""
 
     def __init__(self, layer: TileLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
@@ -56,6 +53,3 @@ class TileState(LayerState, reads=""):
             if dx is not None:
                 before, _, tile = shape
                 self.backend.xp.sum(dy.reshape(shape), axis=1, out=dx.reshape(before, tile))
-
-    def shutdown(self) -> None:
-        """Nothing is held."""
