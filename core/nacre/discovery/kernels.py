@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import PluginError, RegistryError
 from .offers import Offer
 from .pins import enabling, pin_line
 
-if TYPE_CHECKING:
-    from .registry import Registry
-
-
 Accept = Callable[[Any, Offer], str | None]
 """Gives the reason why a kernel class cannot serve here, or None."""
 
 Reasons = list[tuple[Offer, str]]
+
+
+class Offers(Protocol):
+    """What the choice of a kernel asks of the registry."""
+
+    def offers(self, kind: str, name: str | None = None) -> list[Offer]: ...
+    def offers_of(self, cls: type, kind: str) -> list[Offer]: ...
+    def meant(self, kind: str, name: str, pins: Mapping[str, str] | None = None, *, first: str = "") -> list[Offer]: ...
+    def name_of(self, offer: Offer, pins: Mapping[str, str] | None = None) -> str: ...
+    def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str: ...
+    def is_enabled(self, offer: Offer, kernels: Collection[str] = ()) -> bool: ...
+    def open_offer(self, offer: Offer) -> Any: ...
 
 
 @dataclass
@@ -65,7 +73,7 @@ class Choice:
 
 
 def choose(
-    registry: Registry,
+    registry: Offers,
     cls: type,
     kind: str,
     lineage: Sequence[str],
@@ -115,7 +123,7 @@ def choose(
 
 
 def _candidates(
-    registry: Registry,
+    registry: Offers,
     things: list[Offer],
     ancestor: str,
     hosts: list[Offer],
@@ -142,7 +150,7 @@ def _candidates(
 
 
 def _ranks(
-    registry: Registry,
+    registry: Offers,
     things: list[Offer],
     ancestor: str,
     hosts: list[Offer],
@@ -167,7 +175,7 @@ def _ranks(
     return ranks
 
 
-def _willing(registry: Registry, offers: list[Offer], accept: Accept | None, choice: Choice) -> list[tuple[Offer, Any]]:
+def _willing(registry: Offers, offers: list[Offer], accept: Accept | None, choice: Choice) -> list[tuple[Offer, Any]]:
     willing: list[tuple[Offer, Any]] = []
     for offer in offers:
         try:
