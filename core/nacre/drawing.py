@@ -193,7 +193,9 @@ def _colour(layer: dict[str, object], traits: object) -> str:
 
 
 def _shape(net: Net, number: int) -> str:
-    return " × ".join(map(str, net.wires[number].shape))
+    wire = net.wiring.wires[number]
+    producer = net.node_ops[net.wiring.nodes[wire.producer].name]
+    return " × ".join(map(str, producer.outputs[wire.top].shape))
 
 
 # Order and position

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, SnapshotError, TopologyError, nearest
 from ..protocols.array import Array
@@ -13,9 +12,8 @@ from ..protocols.backend import Backend, HostMemory
 from ..protocols.parameter import Parameter, Storage
 from ..random import Random
 from .arena import ALIGNMENT
-
-if TYPE_CHECKING:
-    from ..net.net import Net
+from .ops import Op
+from .target import Target
 
 
 @dataclass
@@ -87,95 +85,100 @@ def backward_order(slot: Slot) -> list[Parameter]:
     return sorted((one for one in slot.parameters if one.backward), key=lambda parameter: -parameter.order)
 
 
-def place_parameters(net: Net, share: Net | None, *, allocate: bool) -> list[Slot]:
+def place_parameters(
+    target: Target,
+    ops: Sequence[Op],
+    given: Mapping[str, Storage],
+    *,
+    trains: bool,
+    initialise: bool = True,
+    allocate: bool = True,
+) -> list[Slot]:
     """Give every parameter of a net its memory, in the order in which the backward pass completes the gradients.
 
+    `given` is memory of another net's parameters that those of the same names take.
+
     Raises:
-        TopologyError: sharers differ in shape, type or backend, or a tied parameter names nothing.
+        TopologyError: sharers differ in shape or type, or a tied parameter names nothing.
     """
-    if share is not None and share.backend is not net.backend:
-        raise TopologyError(
-            f"net '{net.name}' on backend '{net.backend.name}' cannot share the parameters of net '{share.name}', "
-            f"which is on backend '{share.backend.name}'"
-        )
-    slots = _slots(net, share)
-    _tie(net, slots)
+    backend = target.backend
+    slots = _slots(target, ops, given)
+    _tie(ops, slots)
     ordered = sorted(slots, key=lambda slot: -slot.order)
     if not allocate:
         return ordered
     fresh = [slot for slot in ordered if slot.storage.array is None]
-    _lay_out(net, [slot for slot in fresh if slot.trainable], "value")
+    _lay_out(target, [slot for slot in fresh if slot.trainable], "value")
     for slot in fresh:
         if not slot.trainable:
-            slot.storage.array = net.backend.empty(slot.storage.shape, slot.storage.dtype)
-        if net.initialise:  # on the threads of a pass: those of a library's products may change their bits
-            net.backend.wrap(partial(_initialise, net, slot))()
-    if net.trains:
-        _lay_out(net, [slot for slot in ordered if slot.trainable], "gradient")
+            slot.storage.array = backend.empty(slot.storage.shape, slot.storage.dtype)
+        if initialise:  # on the threads of a pass: those of a library's products may change their bits
+            backend.wrap(partial(_initialise, target, slot))()
+    if trains:
+        _lay_out(target, [slot for slot in ordered if slot.trainable], "gradient")
     for slot in slots:
-        _hand_out(net, slot)
-    for op in net.ops:
+        _hand_out(target, ops, slot)
+    for op in ops:
         for parameter in op.state.parameters:
             if not parameter.tied and parameter.storage is not None:
-                kept = net.backend.parameters.setdefault(op.layer, {})
+                kept = backend.parameters.setdefault(op.layer, {})
                 kept.setdefault(parameter.name, parameter.storage)
     return ordered
 
 
-def _slots(net: Net, share: Net | None) -> list[Slot]:
-    """Give one slot for each parameter, or for all that share it.
+def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> list[Slot]:
+    """Return one slot for each parameter, or for all that share it.
 
-    Its memory is that of the net `share`, else that which one of the layers has in another net, else new.
+    Its memory is the one given for it, else that which one of the layers has in another net, else new.
     """
     groups: dict[str, list[Parameter]] = {}
-    for order, op in enumerate(net.ops):
+    for order, op in enumerate(ops):
         key = getattr(op.layer, "param_key", "") or op.name
         for parameter in op.state.parameters:
             parameter.order, parameter.backward = order, op.backward
             if not parameter.tied:
                 groups.setdefault(f"{key}/{parameter.name}", []).append(parameter)
-    given = {} if share is None else names_of(share, share.slots)
     slots: list[Slot] = []
     for sharers in groups.values():
-        names = [f"{net.ops[one.order].name}/{one.name}" for one in sharers]
-        shared = [given[name].storage for name in names if name in given][:1] or _kept(net, sharers)
-        storage = shared[0] if shared else Storage(names[0], sharers[0].shape, net.dtype)
+        names = [f"{ops[one.order].name}/{one.name}" for one in sharers]
+        shared = [given[name] for name in names if name in given][:1] or _kept(target.backend, ops, sharers)
+        storage = shared[0] if shared else Storage(names[0], sharers[0].shape, target.dtype)
         if any(one is not storage for one in shared):
             raise TopologyError(
                 f"parameters {' and '.join(names)} are to be one, but the layers have different ones in other nets",
                 "make new layers, or give them one param_key from the first net on",
             )
         for name, parameter in zip(names, sharers, strict=True):
-            if storage.dtype != net.dtype and storage.name == name:
+            if storage.dtype != target.dtype and storage.name == name:
                 raise TopologyError(
-                    f"layer '{net.ops[parameter.order].name}' has {storage.dtype} parameters from another net, "
-                    f"but this net computes in {net.dtype}",
+                    f"layer '{ops[parameter.order].name}' has {storage.dtype} parameters from another net, "
+                    f"but this net computes in {target.dtype}",
                     "make a copy of the layer for it: dataclasses.replace(layer)",
                 )
-            if (storage.shape, storage.dtype) != (parameter.shape, net.dtype):
+            if (storage.shape, storage.dtype) != (parameter.shape, target.dtype):
                 raise TopologyError(
-                    f"parameter '{name}' has the shape {parameter.shape} and type {net.dtype}, but '{storage.name}', "
-                    f"which it shares, has {storage.shape} and {storage.dtype}"
+                    f"parameter '{name}' has the shape {parameter.shape} and type {target.dtype}, but "
+                    f"'{storage.name}', which it shares, has {storage.shape} and {storage.dtype}"
                 )
             parameter.storage = storage
-        slots.append(Slot(names[0], net.ops[sharers[0].order].name, storage, len(slots), sharers))
+        slots.append(Slot(names[0], ops[sharers[0].order].name, storage, len(slots), sharers))
     return slots
 
 
-def _kept(net: Net, sharers: list[Parameter]) -> list[Storage]:
+def _kept(backend: Backend, ops: Sequence[Op], sharers: list[Parameter]) -> list[Storage]:
     """Give the memory that the sharers' layers have in other nets."""
-    kept = [net.backend.parameters.get(net.ops[one.order].layer, {}).get(one.name) for one in sharers]
+    kept = [backend.parameters.get(ops[one.order].layer, {}).get(one.name) for one in sharers]
     return [storage for storage in kept if storage is not None]
 
 
-def names_of(net: Net, slots: list[Slot]) -> dict[str, Slot]:
+def names_of(ops: Sequence[Op], slots: Sequence[Slot]) -> dict[str, Slot]:
     """Give the slots by the names that their parameters have in each of the layers that share them."""
-    return {f"{net.ops[one.order].name}/{one.name}": slot for slot in slots for one in slot.parameters if not one.tied}
+    return {f"{ops[one.order].name}/{one.name}": slot for slot in slots for one in slot.parameters if not one.tied}
 
 
-def _tie(net: Net, slots: list[Slot]) -> None:
-    by_name = names_of(net, slots)
-    for op in net.ops:
+def _tie(ops: Sequence[Op], slots: list[Slot]) -> None:
+    by_name = names_of(ops, slots)
+    for op in ops:
         for parameter in op.state.parameters:
             if not parameter.tied:
                 continue
@@ -199,9 +202,9 @@ def _padded(size: int, itemsize: int) -> int:
     return -(-size // step) * step
 
 
-def _lay_out(net: Net, slots: list[Slot], what: str) -> None:
+def _lay_out(target: Target, slots: list[Slot], what: str) -> None:
     """Put the values, or the gradients, of parameters one behind the other into a new arena."""
-    itemsize = 8 if net.dtype == "float64" else 4
+    itemsize = 8 if target.dtype == "float64" else 4
     offsets: list[int] = []
     total = 0
     for slot in slots:
@@ -209,29 +212,29 @@ def _lay_out(net: Net, slots: list[Slot], what: str) -> None:
         total += _padded(slot.storage.size, itemsize)
     if not slots:
         return
-    arena = net.backend.empty((total,), net.dtype)
+    arena = target.backend.empty((total,), target.dtype)
     for slot, offset in zip(slots, offsets, strict=True):
-        array = net.backend.view(arena[offset : offset + slot.storage.size], slot.storage.shape)
+        array = target.backend.view(arena[offset : offset + slot.storage.size], slot.storage.shape)
         if what == "value":
             slot.storage.array, slot.storage.arena, slot.storage.offset = array, arena, offset
         else:
             slot.gradient, slot.arena, slot.offset = array, arena, offset
 
 
-def _initialise(net: Net, slot: Slot) -> None:
+def _initialise(target: Target, slot: Slot) -> None:
     import numpy as np
 
     init = slot.parameters[0].init
     assert init is not None
     try:
-        values = init.values(Random(net.seed, slot.name, lambda: 0), slot.storage.shape)
+        values = init.values(Random(target.seed, slot.name, lambda: 0), slot.storage.shape)
     except (ConfigError, SnapshotError) as error:
         raise type(error)(f"parameter '{slot.name}': {error.args[0]}", error.remedy) from error
     host = np.ascontiguousarray(np.broadcast_to(values, slot.storage.shape), dtype=slot.storage.dtype)
-    net.backend.from_host(host, slot.storage.array)
+    target.backend.from_host(host, slot.storage.array)
 
 
-def _hand_out(net: Net, slot: Slot) -> None:
+def _hand_out(target: Target, ops: Sequence[Op], slot: Slot) -> None:
     """Give the layers' parameters their arrays; all but the first to run backward write into scratch of their own."""
     array = slot.storage.array
     for parameter in slot.parameters:
@@ -241,11 +244,11 @@ def _hand_out(net: Net, slot: Slot) -> None:
         if number == 0 and not parameter.tied:
             parameter.gradient = slot.gradient
         else:
-            parameter.gradient = net.backend.empty(parameter.shape, net.dtype)
+            parameter.gradient = target.backend.empty(parameter.shape, target.dtype)
             slot.parts[parameter] = parameter.gradient
-    if not net.backend.on_host:
+    if not target.backend.on_host:
         for parameter in slot.parameters:
-            if type(net.ops[parameter.order].state).host_only:
+            if type(ops[parameter.order].state).host_only:
                 _move_to_host(slot, parameter)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import Any
 
 from ..errors import ContractError
 from ..graph.gradients import back_propagates
+from ..graph.wiring import Wiring
 from ..protocols.backend import HostMemory, open_backend
 from ..protocols.blob import Blob
 from ..protocols.components import Neuron
@@ -16,55 +18,55 @@ from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
 from ..protocols.view import View
 from .ops import Op, Value, plain_space
-from .target import choose_kernel
-
-if TYPE_CHECKING:
-    from ..net.net import Net
+from .target import Target
 
 
-def set_up(net: Net, wanted: Sequence[bool]) -> list[Value]:
-    """Make the state of every layer, and of every neuron that no kernel applies, in order; give the value of each wire.
+def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitStack, *, trains: bool) -> list[Op]:
+    """Make the state of every layer, and of every neuron that no kernel applies, in order; return their ops.
 
-    The ops go to `net.ops` as they come, so that a net that fails half-way can shut them down. `wanted` says of each
-    wire whether its gradient is wanted.
+    `wanted` says of each wire whether its gradient is wanted. What shuts a state down is pushed on the `stack` as soon
+    as it is there: whoever fails half-way closes it.
     """
-    wiring, values = net.wiring, list[Value]()
+    ops, values = list[Op](), list[Value]()
     for index, node in enumerate(wiring.nodes):
-        op = _layer_op(net, node, [values[number] for number in wiring.inputs[index]])
-        op.backward = net.trains and back_propagates(wiring, wanted, index)
-        for place, number in enumerate(wiring.outputs[index]):
-            value = op.outputs[place]
-            if wanted[number]:
+        op = _layer_op(target, node, [values[number] for number in wiring.inputs[index]], stack)
+        op.backward = trains and back_propagates(wiring, wanted, index)
+        ops.append(op)
+        for position, number in enumerate(wiring.outputs[index]):
+            value = op.outputs[position]
+            if trains and wanted[number]:
                 value.gradient = Value(value.name, value.shape, value.dtype, value.space)
-            values.append(_behind_neuron(net, node, op, value))
-    return values
+            after = _neuron_op(target, node, op, value, stack)
+            ops += [after] if after else []
+            values.append(after.outputs[0] if after else value)
+    return ops
 
 
-def _layer_op(net: Net, node: Node, inputs: list[Value]) -> Op:
+def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack) -> Op:
     layer = node.layer
     blobs: list[Any] = [Blob(value.shape, value.dtype) for value in inputs]
     diffs: list[Any] = [None if value.gradient is None else Blob(value.shape, value.dtype) for value in inputs]
-    choice = choose_kernel(net, layer, blobs)
+    choice = target.choose_kernel(layer, blobs)
     if choice.kernel is not None:
         backend = open_backend(choice.ancestor)
-        state = choice.kernel(layer, net.view(backend), blobs, diffs)
+        state = choice.kernel(layer, target.view(backend), blobs, diffs)
     else:
-        backend = net.backend
-        state = layer.setup(net.view(backend), blobs, diffs)
+        backend = target.backend
+        state = layer.setup(target.view(), blobs, diffs)
         if getattr(type(state), "host_only", False) and not backend.on_host:
-            state.backend = net.view(HostMemory.shared())
+            state.backend = target.view(HostMemory.shared())
     check_state(node, state)
+    stack.callback(state.shutdown)
     op = Op(node.name, node.user, state, backend, choice, inputs, blobs, diffs)
     op.in_place, op.is_source = layer.is_inplace, layer.is_source
-    op.outputs = [_declare(net, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
-    net.ops.append(op)
+    op.outputs = [_declare(target, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
     return op
 
 
-def _declare(net: Net, op: Op, name: str, blob: Any) -> Value:
+def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
     """Make the value of a top: of a declared blob, or of a plain array that the state brought itself."""
     if not isinstance(blob, Blob):
-        value = Value(name, tuple(blob.shape), str(blob.dtype), plain_space(net.backend))
+        value = Value(name, tuple(blob.shape), str(blob.dtype), plain_space(target.backend))
         value.group.fixed = blob
         return value
     value = Value(name, blob.shape, blob.dtype, ("", ""))
@@ -77,28 +79,28 @@ def _declare(net: Net, op: Op, name: str, blob: Any) -> Value:
     return value
 
 
-def _behind_neuron(net: Net, node: Node, op: Op, value: Value) -> Value:
-    """Put the neuron of a layer behind one of its tops, unless there is none or a kernel applies it; give the top."""
+def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStack) -> Op | None:
+    """Return the op of a layer's neuron behind one of its tops, or None where there is none or a kernel applies it."""
     if not node.layer.has_neuron:
-        return value
+        return None
     neuron: Neuron = node.layer.neuron
     if is_identity(neuron) or (op.kernel and op.state.fuses_neuron(neuron)):
-        return value
+        return None
     wanted = value.gradient is not None
     blobs: list[Any] = [Blob(value.shape, value.dtype)]
     diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
-    choice = choose_kernel(net, neuron, blobs)
-    backend = net.backend if choice.kernel is None else open_backend(choice.ancestor)
-    state: LayerState = (choice.kernel or NeuronState)(neuron, net.view(backend), blobs, diffs)
+    choice = target.choose_kernel(neuron, blobs)
+    backend = target.backend if choice.kernel is None else open_backend(choice.ancestor)
+    state: LayerState = (choice.kernel or NeuronState)(neuron, target.view(backend), blobs, diffs)
+    stack.callback(state.shutdown)
     name = f"{node.name}/{type(neuron).__name__}"
     after = Op(name, node.user, state, backend, choice, [value], blobs, diffs)
     after.in_place, after.backward, after.neuron = True, wanted, neuron
-    top = _declare(net, after, value.name, state.blobs[0])
+    top = _declare(target, after, value.name, state.blobs[0])
     if wanted:
         top.gradient = Value(top.name, top.shape, top.dtype, top.space)
     after.outputs = [top]
-    net.ops.append(after)
-    return top
+    return after
 
 
 class NeuronState(LayerState, reads="blobs", elementwise=True):

@@ -1,26 +1,61 @@
-"""The choice of a kernel for a layer or a component of a net."""
+"""Target: what a net is made for, from which its states get their view and their kernels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..discovery.kernels import Choice
+from ..discovery.registry import registry
+from ..protocols.backend import Backend
+from ..protocols.view import Scalars, View
 
-if TYPE_CHECKING:
-    from ..net.net import Net
 
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Where a net computes, in which phase and in which types, and whose kernels may serve.
 
-def choose_kernel(net: Net, thing: Any, inputs: Any) -> Choice:
-    """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""
-    from ..discovery.registry import registry
+    `compute` is the narrower type in which kernels compute that can, or `dtype`; `pins` and `kernels` are those of the
+    net and of the settings together.
+    """
 
-    def accept(kernel: Any, offer: Any) -> str | None:
-        if kernel.dtypes and net.dtype not in kernel.dtypes:
-            return f"computes in {', '.join(kernel.dtypes)}, not {net.dtype}"
-        if net.deterministic and not getattr(kernel, "deterministic", True):
-            return "gives other bits from run to run, and the net is deterministic"
-        return kernel.supports(thing, inputs)
+    backend: Backend
+    phase: str
+    seed: int
+    dtype: str
+    compute: str
+    deterministic: bool
+    pins: Mapping[str, str]
+    kernels: Sequence[str]
+    scalars: Scalars = field(default_factory=Scalars)
+    views: dict[str, View] = field(default_factory=dict[str, View])
 
-    lineage = net.backend.lineage or (net.backend.name,)
-    settled = (net.pins, net.kernels, type(net.backend))
-    return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, *settled)
+    def view(self, backend: Backend | None = None) -> View:
+        """Return what states may know of a backend, the net's own unless given, and of their net."""
+        backend = backend or self.backend
+        if backend.name not in self.views:
+            self.views[backend.name] = View(
+                backend,
+                phase=self.phase,
+                dtype=self.dtype,
+                compute=self.compute if self.compute in backend.computes else "",
+                deterministic=self.deterministic,
+                seed=self.seed,
+                scalars=self.scalars,
+            )
+        return self.views[backend.name]
+
+    def choose_kernel(self, thing: Any, inputs: Any) -> Choice:
+        """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""
+
+        def accept(kernel: Any, offer: Any) -> str | None:
+            if kernel.dtypes and self.dtype not in kernel.dtypes:
+                return f"computes in {', '.join(kernel.dtypes)}, not {self.dtype}"
+            if self.deterministic and not getattr(kernel, "deterministic", True):
+                return "gives other bits from run to run, and the net is deterministic"
+            return kernel.supports(thing, inputs)
+
+        lineage = self.backend.lineage or (self.backend.name,)
+        settled = (self.pins, self.kernels, type(self.backend))
+        return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, *settled)

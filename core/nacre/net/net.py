@@ -19,6 +19,7 @@ from ..engine.ops import HOST, Op, Value, plain_space
 from ..engine.parameters import Slot, names_of, place_parameters
 from ..engine.schedule import Schedule, compile_steps
 from ..engine.setup import set_up
+from ..engine.target import Target
 from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from ..fields.outputs import check_places
 from ..fields.whole import misfit, number_text
@@ -28,9 +29,9 @@ from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory, Step, open_backend
 from ..protocols.graph import Graph
 from ..protocols.layer import PHASES, Layer, check_outputs, is_identity
-from ..protocols.parameter import Parameter, fits
+from ..protocols.parameter import Parameter, Storage, fits
 from ..protocols.state import SourceState
-from ..protocols.view import Scalars, View
+from ..protocols.view import View
 from .finite import bad_records
 from .input import InputLayer, InputState
 from .parameters import ParameterHandle, Parameters
@@ -141,9 +142,17 @@ class Net:
         settled = settings()
         self.pins = {**settled.pins, **(pins or {})}
         self.kernels = tuple(dict.fromkeys([*settled.kernels, *kernels]))
+        if share is not None and share.backend is not self.backend:
+            raise TopologyError(
+                f"net '{name}' on backend '{self.backend.name}' cannot share the parameters of net '{share.name}', "
+                f"which is on backend '{share.backend.name}'"
+            )
         self.plan: dict[str, Any] = deepcopy(dict(plan or {}))
         self.given_plan = deepcopy(self.plan)
-        self.scalars = Scalars()
+        self.target = Target(
+            self.backend, phase, seed, dtype, self.compute_dtype, deterministic, self.pins, self.kernels
+        )
+        self.scalars = self.target.scalars
         self.frozen: set[str] = set()
         self.trainings: weakref.WeakSet[Any] = weakref.WeakSet()
         self.allocated = False
@@ -151,7 +160,6 @@ class Net:
         self._input_gradients = tuple(input_gradients)
         self._insert_splits = insert_splits
         self._fallback = fallback
-        self._views: dict[str, View] = {}
         self._written: set[str] = set()
         self._pending: dict[str, tuple[np.ndarray, int]] = {}
         self._predictors: dict[Any, Net] = {}
@@ -166,18 +174,16 @@ class Net:
         wanted = wanted_gradients(self.wiring, self._input_gradients)
         self._bp_problem = self._why_no_backward(wanted)
         self.trains = self._bp_problem is None
-        self.ops: list[Op] = []
+        stack = ExitStack()  # a source that is set up may hold a file when another layer fails
         try:
             with held_settings():
-                self.wires = set_up(self, wanted if self.trains else [False] * len(self.wiring.wires))
+                self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
             self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
             self._loss_ops = [op for op in self.node_ops.values() if op.layer.has_loss]
             self._loss_totals, self._loss_rows = [0.0] * len(self._loss_ops), 0
             self._schedule(share, allocate)
         except BaseException as error:
-            with ExitStack() as all_of_it:
-                for op in self.ops:  # a source that was set up before may hold a file
-                    all_of_it.callback(op.state.shutdown)
+            stack.close()
             if isinstance(error, MemoryError):
                 message = f"net '{name}' needs more memory than there is: {error}"
                 raise NacreError(message, "make the batch or the largest layer smaller") from error
@@ -205,19 +211,9 @@ class Net:
             return error
         return None
 
-    def view(self, backend: Backend) -> View:
-        """Give this net's view of a backend."""
-        if backend.name not in self._views:
-            self._views[backend.name] = View(
-                backend,
-                phase=self.phase,
-                dtype=self.dtype,
-                compute=self.compute_dtype if self.compute_dtype in backend.computes else "",
-                deterministic=self.deterministic,
-                seed=self.seed,
-                scalars=self.scalars,
-            )
-        return self._views[backend.name]
+    def view(self, backend: Backend | None = None) -> View:
+        """Return this net's view of a backend; of its own unless given."""
+        return self.target.view(backend)
 
     def _schedule(self, share: Net | None, allocate: bool) -> None:
         final = {wire.name: wire for wire in self.wiring.wires}
@@ -225,13 +221,15 @@ class Net:
         unread = {name for name, wire in final.items() if not wire.consumers}
         keep = None if self._keep == "all" else {*self._names(self._keep), *losses, *unread, *self._input_gradients}
         self.schedule = Schedule(self.ops, self.backend, keep)
-        self.slots: list[Slot] = place_parameters(self, share, allocate=allocate)
+        given = {} if share is None else share.storages()
+        options = {"trains": self.trains, "initialise": self.initialise, "allocate": allocate}
+        self.slots: list[Slot] = place_parameters(self.target, self.ops, given, **options)
         self._slot_of = {id(parameter): slot for slot in self.slots for parameter in slot.parameters}
         handles = [
             ParameterHandle(slot, self._read, self._write_array)
             for slot in sorted(self.slots, key=lambda one: one.order)
         ]
-        names = {name: slot.name for name, slot in names_of(self, self.slots).items()}
+        names = {name: slot.name for name, slot in names_of(self.ops, self.slots).items()}
         self.parameters = Parameters(handles, names, self.name)
         self._make_steps()
         if self._fallback == "error":
@@ -342,7 +340,7 @@ class Net:
 
         def turn(to: str) -> Callable[[], None]:
             def call() -> None:
-                for view in self._views.values():
+                for view in self.target.views.values():
                     view.phase = to
 
             return call
@@ -440,7 +438,7 @@ class Net:
         while sources[0].epoch == start:
             try:
                 self.feed()
-                bad.update(bad_records(self))
+                bad.update(bad_records(self.schedule))
                 self._calls["forward"]()
             except DataError as error:
                 self.tell(error, f"phase '{self.phase}', batch {batches}")
@@ -687,6 +685,10 @@ class Net:
     def backends(self) -> list[Backend]:
         """Return the backends that compute in this net: its own, and those of its kernels."""
         return list(dict.fromkeys([self.backend, *(op.backend for op in self.ops)]))
+
+    def storages(self) -> dict[str, Storage]:
+        """Return the memory of every parameter, by each name that it has."""
+        return {name: slot.storage for name, slot in names_of(self.ops, self.slots).items()}
 
     def owners(self) -> dict[str, Any]:
         """Return the states of the layers, which may have a memory, by the names that snapshots give them."""

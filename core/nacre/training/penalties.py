@@ -8,7 +8,6 @@ from typing import Any
 
 from ..discovery.kernels import Choice
 from ..engine.parameters import Slot
-from ..engine.target import choose_kernel
 from ..fields.component import Component
 from ..net.net import Net
 from ..protocols.array import Array
@@ -28,12 +27,12 @@ def choose_penalties(net: Net, slots: Iterable[Slot], regu_coef: float, *, decou
     for slot in slots:
         regularizer, constraint = slot.parameters[0].regu, slot.parameters[0].cons
         if regularizer is not None and regu_coef * regularizer.coef != 0:
-            choice = choose_kernel(net, regularizer, [slot.storage])
+            choice = net.target.choose_kernel(regularizer, [slot.storage])
             if decoupled:
                 choice = Choice(choice.thing, net.backend.name, "its coefficient is another in every iteration")
             chosen[f"regularizer.{slot.name}"] = (regularizer, choice)
         if constraint is not None:
-            choice = choose_kernel(net, constraint, [slot.storage])
+            choice = net.target.choose_kernel(constraint, [slot.storage])
             if constraint.every_n_iter > 1:
                 choice = Choice(choice.thing, net.backend.name, "it is not called in every iteration")
             chosen[f"constraint.{slot.name}"] = (constraint, choice)
@@ -88,7 +87,7 @@ def _workers(
         if (name := f"{kind}.{slot.name}") in choices:
             component, choice = choices[name]
             if choice.kernel is None:
-                yield slot, component, net.view(net.backend), None
+                yield slot, component, net.view(), None
             else:
                 backend = open_backend(choice.ancestor)
                 view = net.view(backend)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from ..engine.target import choose_kernel
 from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
-from ..net.finite import first_bad_blob, first_bad_parameter
+from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.backend import Step, open_backend
 from .callback import CallbackState, Score
@@ -97,7 +96,7 @@ class Training:
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)
         self.momentum = solver.momentum_policy.start(self)
-        decoupled, view = solver.method.decoupled, net.view(net.backend)
+        decoupled, view = solver.method.decoupled, net.view()
         self.choices = choose_penalties(net, self.slots, solver.regu_coef, decoupled=decoupled)
         update = [
             *clip_steps(view, self.spans, solver.clip_value, solver.clip_norm),
@@ -122,10 +121,10 @@ class Training:
 
     def _make_method(self) -> MethodState:
         net, method = self.net, self.solver.method
-        self.choice = choose_kernel(net, method, self.spans)
+        self.choice = net.target.choose_kernel(method, self.spans)
         if self.choice.kernel is None:
             self.method_backend = None  # plain Python, for every backend
-            return method.setup(net.view(net.backend), self.spans)
+            return method.setup(net.view(), self.spans)
         self.method_backend = open_backend(self.choice.ancestor)
         return self.choice.kernel(method, net.view(self.method_backend), self.spans)
 
@@ -294,7 +293,9 @@ class Training:
         loss = self.net.count_losses()
         if loss - loss != 0:
             self._loss = loss
-            raise self.not_finite(f"iteration {self.iteration}: the loss is {loss}", first_bad_blob(self.net))
+            raise self.not_finite(
+                f"iteration {self.iteration}: the loss is {loss}", first_bad_blob(self.net.schedule, self.net.losses())
+            )
         return loss
 
     def _check_finite(self, loss: float) -> None:
@@ -304,8 +305,19 @@ class Training:
         xp = self.net.backend.xp
         product = self.method.product() + float(sum(xp.dot(buffer, buffer) for buffer in self._flat))
         # A product of finite numbers may be too large as well.
-        if product - product != 0 and (where := first_bad_parameter(self.net, [*self.slots, *self._buffers])):
+        if product - product != 0 and (where := first_bad_parameter(self.net.schedule, [*self.slots, *self._buffers])):
             raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)
+
+    def first_bad_number(self) -> str:
+        """Say where the first parameter, buffer, gradient or history is that is not finite; "" if all are."""
+        memory = self.net.schedule
+        histories = (
+            (f"the history '{name}' of parameter '{part}'", array[start : start + size])
+            for name, arrays in self.method.histories.items()
+            for span, array in zip(self.spans, arrays, strict=True)
+            for part, start, size in span.parts
+        )
+        return first_bad_parameter(memory, self.net.slots) or first_bad_array(memory, histories)
 
     def not_finite(self, what: str, where: str) -> NotFiniteError:
         """Make the error that says what was found, and where."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from nacre import Callback, CallbackState, Training, non_negative
-from nacre.net.finite import first_bad_history, first_bad_parameter
 
 
 class FiniteCheck(Callback):
@@ -31,7 +30,5 @@ class FiniteCheckState(CallbackState):
 
     def run(self) -> None:
         training = self.training
-        where = first_bad_parameter(training.net, training.net.slots)
-        where = where or first_bad_history(training.net, training.spans, training.method.histories)
-        if where:
+        if where := training.first_bad_number():
             raise training.not_finite(f"after {training.iteration} iterations: a number is not finite", where)

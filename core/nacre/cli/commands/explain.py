@@ -47,7 +47,6 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
     """Give every choice that was made for a net, as JSON-able data."""
     from ...discovery.registry import registry
-    from ...engine.target import choose_kernel
     from ...fields.tables import type_name
     from ...training.penalties import choose_penalties
 
@@ -70,7 +69,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
     components: list[dict[str, Any]] = []
     if file.has_solver:
         made = file.solver()
-        solver = entry("solver", made.method, choose_kernel(net, made.method, _spans(net)))
+        solver = entry("solver", made.method, net.target.choose_kernel(made.method, _spans(net)))
         slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         chosen = choose_penalties(net, slots, made.regu_coef, decoupled=made.method.decoupled)
         components = [entry(name, component, choice) for name, (component, choice) in chosen.items()]
