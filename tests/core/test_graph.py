@@ -11,7 +11,7 @@ import pytest
 
 from nacre import InputLayer, Layer, Net
 from nacre.config import load
-from nacre.drawing import dot, svg
+from nacre.net.drawing import dot, svg
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -67,7 +67,7 @@ def texts(drawing: str) -> list[str]:
 
 @pytest.mark.parametrize("net", [lenet(), branching(), branching(9)], ids=["lenet", "branching", "wide"])
 def test_every_layer_has_a_box_and_none_covers_another(net: Net) -> None:
-    drawing = svg(net)
+    drawing = svg(net.summary())
     placed = boxes(drawing)
     assert list(placed) == [node.name for node in net.wiring.nodes]
     size = ET.fromstring(drawing).attrib
@@ -80,7 +80,7 @@ def test_every_layer_has_a_box_and_none_covers_another(net: Net) -> None:
 
 @pytest.mark.parametrize("net", [lenet(), branching(), branching(9)], ids=["lenet", "branching", "wide"])
 def test_blobs_run_down_from_their_layer_to_their_readers(net: Net) -> None:
-    drawing = svg(net)
+    drawing = svg(net.summary())
     placed, lines = boxes(drawing), []
     for path in ET.fromstring(drawing).iter(f"{SVG}path"):
         if path.attrib.get("marker-end"):
@@ -100,28 +100,28 @@ def test_blobs_run_down_from_their_layer_to_their_readers(net: Net) -> None:
 
 
 def test_boxes_say_types_and_lines_say_shapes() -> None:
-    found = texts(svg(lenet()))
+    found = texts(svg(lenet().summary()))
     assert {"conv1", "Convolution + ReLU", "SoftmaxLoss", "data 64 × 1 × 8 × 8", "conv2 64 × 50 × 8 × 8"} <= set(found)
     assert found.count("label 64") == 2  # the halo, and the text
 
 
 def test_what_nobody_reads_ends_in_its_name() -> None:
-    drawing = svg(branching())
+    drawing = svg(branching().summary())
     assert texts(drawing).count("prob") == 2  # the layer, and the end of the line
     assert 'font-style="italic">prob</text>' in drawing
 
 
 def test_a_drawing_is_always_the_same() -> None:
-    assert svg(branching()) == svg(branching())
+    assert svg(branching().summary()) == svg(branching().summary())
 
 
 def test_notebooks_show_the_drawing() -> None:
     net = branching()
-    assert net._repr_svg_() == svg(net)
+    assert net._repr_svg_() == svg(net.summary())
 
 
 def test_dot_names_boxes_lines_and_ends() -> None:
-    text = dot(branching())
+    text = dot(branching().summary())
     assert text.startswith('digraph "branching" {\n')
     assert text.endswith("}\n")
     assert '"conv0" [label="conv0\\nConvolution + ReLU", ' in text
@@ -134,5 +134,5 @@ def test_dot_names_boxes_lines_and_ends() -> None:
 
 def test_a_name_cannot_break_out() -> None:
     net = Net('<b>"x', [InputLayer(name="in", tops=["x"], shape=[2])], backend="numpy", allocate=False)
-    assert ET.fromstring(svg(net)).find(f"{SVG}title") is not None
-    assert dot(net).startswith('digraph "<b>\\"x" {')
+    assert ET.fromstring(svg(net.summary())).find(f"{SVG}title") is not None
+    assert dot(net.summary()).startswith('digraph "<b>\\"x" {')

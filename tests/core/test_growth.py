@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from nacre import InputLayer, Layer, Net, Solver
 from nacre.cli.commands.explain import explain
 from nacre.config import dumps, load
-from nacre.drawing import dot, svg
 from nacre.engine.arena import lay_out, most_at_once, sharers
-from nacre.net.summary import first_line
+from nacre.net.drawing import dot, svg
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer
@@ -176,11 +175,11 @@ def uses(count: int, folder: Path) -> dict[str, Callable[[], object]]:
     path = folder / "net.toml"
     net_file = [path.write_text(f'{dumps(net)}\n[solver]\ntype = "SGD"\n', encoding="utf-8"), load(path)][1]
     return {
-        "text": lambda: [str(net), first_line(net)],
-        "dot": lambda: dot(net),
-        "svg": lambda: svg(net),
-        "svg of blocks": lambda: svg(made(residual(count), allocate=False)),
-        "svg of a fan": lambda: svg(made(fan(count), allocate=False)),
+        "text": lambda: [str(net), net.summary().first_line()],
+        "dot": lambda: dot(net.summary()),
+        "svg": lambda: svg(net.summary()),
+        "svg of blocks": lambda: svg(made(residual(count), allocate=False).summary()),
+        "svg of a fan": lambda: svg(made(fan(count), allocate=False).summary()),
         "start": lambda: solver(folder / "unused", 1).start(net).shutdown(),
         "train": lambda: solver(folder / "snapshots", 1).solve(net),
         "resume": lambda: solver(folder / "snapshots", 2).solve(net, resume=folder / "snapshots"),

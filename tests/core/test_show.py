@@ -9,7 +9,6 @@ import pytest
 
 from nacre import InputLayer, Net
 from nacre.config import load
-from nacre.net.summary import describe, first_line
 from nacre.text import align, size
 from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -42,7 +41,7 @@ def net(**options: object) -> Net:
 
 
 def test_the_example_is_described() -> None:
-    described = describe(load(LENET).net(backend="numpy", allocate=False))
+    described = load(LENET).net(backend="numpy", allocate=False).summary().describe()
     assert (described["name"], described["phase"], described["backend"]) == ("lenet", "train", "numpy")
     assert named(described, "conv2") == {
         "name": "conv2",
@@ -65,7 +64,7 @@ def test_the_example_is_described() -> None:
 
 
 def test_shared_parameters_count_once_and_buffers_apart() -> None:
-    described = describe(net())
+    described = net().summary().describe()
     assert named(described, "one")["parameters"] == 42
     assert (named(described, "two")["parameters"], named(described, "two")["shared"]) == (0, ["one"])
     assert described["buffers"] > 0
@@ -73,7 +72,7 @@ def test_shared_parameters_count_once_and_buffers_apart() -> None:
 
 
 def test_a_neuron_that_is_the_layer_is_not_said_twice() -> None:
-    described = describe(net())
+    described = net().summary().describe()
     assert [(named(described, name)["type"], named(described, name)["neuron"]) for name in ("one", "act", "more")] == [
         ("InnerProduct", "Tanh"),
         ("ReLU", None),
@@ -82,7 +81,7 @@ def test_a_neuron_that_is_the_layer_is_not_said_twice() -> None:
 
 
 def test_a_net_without_a_backward_pass_has_no_gradients() -> None:
-    assert describe(net(phase="test"))["bytes"]["gradients"] == 0
+    assert net(phase="test").summary().describe()["bytes"]["gradients"] == 0
 
 
 def test_the_text_has_a_line_for_each_layer() -> None:
@@ -116,7 +115,7 @@ def test_the_first_line_names_who_has_no_kernel() -> None:
         InnerProductLayer(name="ip", bottoms=["x"], tops=["y"], output_dim=6),
         SquareLossLayer(name="loss", bottoms=["y"]),
     ]
-    assert first_line(Net("n", layers, backend="numpy", allocate=False)) == (
+    assert Net("n", layers, backend="numpy", allocate=False).summary().first_line() == (
         "backend numpy: 1 of 2 layers run through kernels made for it; loss through its general code"
     )
 
@@ -127,7 +126,7 @@ def test_the_first_line_names_who_has_no_kernel() -> None:
 def test_the_first_line_names_a_few(count: int, named: str) -> None:
     layers = [InputLayer(tops=["x"], shape=[6], batch_size=4)]
     layers += [SoftmaxLayer(name=f"m{place}", bottoms=["x"], tops=[f"m{place}"]) for place in range(count)]
-    assert f"; {named} their general code" in first_line(Net("n", layers, backend="numpy", phase="test"))
+    assert f"; {named} their general code" in Net("n", layers, backend="numpy", phase="test").summary().first_line()
 
 
 @pytest.mark.parametrize(

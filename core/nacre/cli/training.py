@@ -71,7 +71,7 @@ def train(
     callback that saves them; `reset_solver` lets the solver forget what it knew there. `weights` are for a training
     that begins anew.
     """
-    from ..net.summary import first_line, not_enabled
+    from ..net.summary import not_enabled
 
     solver = file.solver()
     snapshot = resumed(file, solver, resume)
@@ -84,7 +84,7 @@ def train(
             reports.append(stack.enter_context(_logging(log)))
         net = stack.enter_context(file.net("train", backend=backend, **begun))
         if not quiet:
-            click.echo(first_line(net))
+            click.echo(net.summary().first_line())
         if weights is not None and snapshot is None:
             loaded = net.load(weights.paths, strict=False, rename=weights.rename)
             if not quiet:

@@ -35,6 +35,7 @@ from ..protocols.view import View
 from .finite import bad_records
 from .input import InputLayer, InputState
 from .parameters import ParameterHandle, Parameters
+from .summary import NetSummary, summarise
 from .turns import Turns, in_turn
 
 if TYPE_CHECKING:
@@ -790,16 +791,18 @@ class Net:
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
-    def __str__(self) -> str:
-        from .summary import text
+    def summary(self) -> NetSummary:
+        """Return what there is to know of this net; nothing is allocated for it."""
+        return summarise(self.name, self.target, self.wiring, self.schedule, self.slots, trains=self.trains)
 
-        return text(self)
+    def __str__(self) -> str:
+        return str(self.summary())
 
     def _repr_svg_(self) -> str:
         """Give the drawing that notebooks show."""
-        from ..drawing import svg
+        from .drawing import svg
 
-        return svg(self)
+        return svg(self.summary())
 
     def __repr__(self) -> str:
         return f"<Net '{self.name}', {len(self.wiring.nodes)} layers, {self.phase}, on {self.backend.name}>"

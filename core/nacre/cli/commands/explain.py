@@ -25,7 +25,6 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     Shows for each layer the kernel or the layer's own state that was chosen, what lost or declined and why, and every
     copy between memories that the net needs.
     """
-    from ...net.summary import first_line
     from ..inputs import fed
     from ..screen import print_json
 
@@ -35,7 +34,7 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
     if as_json:
         print_json(explained)
         return
-    click.echo(first_line(made))
+    click.echo(made.summary().first_line())
     solver = [explained["solver"]] if explained["solver"] else []
     for entry in [*explained["layers"], *explained["components"], *solver]:
         _print_entry(entry)

@@ -21,9 +21,9 @@ def command(
     net: Path, phase: str, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
 ) -> None:
     """Draw a net: layers are boxes, blobs are lines."""
-    from ...drawing import dot, svg
     from ...errors import ConfigError, DataError
     from ...files.durable import atomic_write
+    from ...net.drawing import dot, svg
     from ..inputs import fed
 
     if kind is None:
@@ -32,7 +32,7 @@ def command(
         if kind not in ("svg", "dot"):
             raise ConfigError(f"{out}: a drawing is .svg or .dot", "give --format, or another name")
     made = fed(read_net(net, sets, None), phase).net(phase, backend=backend, allocate=False, fallback="warn")
-    drawing = svg(made) if kind == "svg" else dot(made)
+    drawing = svg(made.summary()) if kind == "svg" else dot(made.summary())
     if out is None:
         click.echo(drawing, nl=False)
     else:

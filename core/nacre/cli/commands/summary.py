@@ -18,15 +18,15 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
     Nothing is trained, and no memory is taken for it, however large the net is.
     """
-    from ...net.summary import HEAD, describe, head, rows, totals
+    from ...net.summary import HEAD
     from ..inputs import fed
     from ..screen import print_json, print_table
 
     made = fed(read_net(net, sets, seed), phase).net(phase, backend=backend, allocate=False, fallback="warn")
-    described = describe(made)
+    summary = made.summary()
     if as_json:
-        print_json(described)
+        print_json(summary.describe())
         return
-    click.echo(f"{head(made)}\n")
-    print_table(HEAD, rows(described), right=(3,))
-    click.echo("\n" + "\n".join(totals(described)))
+    click.echo(f"{summary.head()}\n")
+    print_table(HEAD, summary.rows(), right=(3,))
+    click.echo("\n" + "\n".join(summary.totals()))

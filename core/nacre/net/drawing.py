@@ -13,13 +13,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from .net.summary import describe
-
-if TYPE_CHECKING:
-    from .net.net import Net
-
+from .summary import BlobSummary, LayerSummary, NetSummary
 
 SWEEPS = 12
 
@@ -76,29 +71,27 @@ class Line:
     places: list[Box]
 
 
-def dot(net: Net) -> str:
-    """Give a net as GraphViz reads it."""
-    described = {layer["name"]: layer for layer in describe(net)["layers"]}
+def dot(net: NetSummary) -> str:
+    """Return a net as GraphViz reads it."""
     lines = [f"digraph {json.dumps(net.name)} {{", '  node [shape=box, style="rounded,filled", fontname="sans-serif"]']
     lines.append('  edge [fontname="sans-serif", fontsize=10]')
-    for node in net.wiring.nodes:
-        layer = described[node.name]
-        fill, edge = COLOURS[_colour(layer, node.layer)]
-        label = json.dumps(f"{node.name}\n{_subtitle(layer)}", ensure_ascii=False)
-        lines.append(f'  {json.dumps(node.name)} [label={label}, fillcolor="{fill}", color="{edge}"]')
-    for number, wire in enumerate(net.wiring.wires):
-        label = json.dumps(f"{wire.name}\n{_shape(net, number)}", ensure_ascii=False)
-        producer = json.dumps(net.wiring.nodes[wire.producer].name)
-        for consumer, _ in wire.consumers:
-            lines.append(f"  {producer} -> {json.dumps(net.wiring.nodes[consumer].name)} [label={label}]")
-        if not wire.consumers:
-            end = json.dumps(f"blob {wire.name}")
+    for layer in net.layers:
+        fill, edge = COLOURS[_colour(layer)]
+        label = json.dumps(f"{layer.name}\n{_subtitle(layer)}", ensure_ascii=False)
+        lines.append(f'  {json.dumps(layer.name)} [label={label}, fillcolor="{fill}", color="{edge}"]')
+    for blob in net.blobs:
+        label = json.dumps(f"{blob.name}\n{_shape(blob)}", ensure_ascii=False)
+        producer = json.dumps(net.layers[blob.producer].name)
+        for consumer in blob.consumers:
+            lines.append(f"  {producer} -> {json.dumps(net.layers[consumer].name)} [label={label}]")
+        if not blob.consumers:
+            end = json.dumps(f"blob {blob.name}")
             lines += [f"  {end} [shape=plaintext, style=solid, label={label}]", f"  {producer} -> {end}"]
     return "\n".join([*lines, "}", ""])
 
 
-def svg(net: Net) -> str:
-    """Give a net as SVG, in one piece that browsers and notebooks show."""
+def svg(net: NetSummary) -> str:
+    """Return a net as SVG, in one piece that browsers and notebooks show."""
     boxes, lines = _places(net)
     ranks: list[list[Box]] = [[] for _ in range(max((box.rank for box in boxes), default=0) + 1)]
     for box in boxes:
@@ -123,36 +116,38 @@ def svg(net: Net) -> str:
 # From the net to places
 
 
-def _places(net: Net) -> tuple[list[Box], list[Line]]:
-    """Give the boxes, ranked, the places where lines pass ranks, and the lines."""
-    described = {layer["name"]: layer for layer in describe(net)["layers"]}
-    wires, nodes = net.wiring.wires, net.wiring.nodes
+def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
+    """Return the boxes, ranked, the places where lines pass ranks, and the lines."""
     boxes: list[Box] = []
-    for index, node in enumerate(nodes):
-        rank = max((boxes[wires[number].producer].rank + 1 for number in net.wiring.inputs[index]), default=0)
-        layer = described[node.name]
-        box = Box(rank, node.name, _subtitle(layer), _colour(layer, node.layer))
+    producers: list[list[int]] = [[] for _ in net.layers]
+    readers: list[list[int]] = [[] for _ in net.layers]
+    for blob in net.blobs:
+        readers[blob.producer] += blob.consumers
+        for consumer in blob.consumers:
+            producers[consumer].append(blob.producer)
+    for index, layer in enumerate(net.layers):
+        rank = max((boxes[producer].rank + 1 for producer in producers[index]), default=0)
+        box = Box(rank, layer.name, _subtitle(layer), _colour(layer))
         box.width = max(len(box.title), len(box.subtitle)) * CHARACTER + 24
         box.left = box.right = box.width / 2
         boxes.append(box)
     for index, box in enumerate(boxes):
-        readers = [boxes[consumer] for number in net.wiring.outputs[index] for consumer, _ in wires[number].consumers]
-        if not net.wiring.inputs[index] and readers:
-            box.rank = min(reader.rank for reader in readers) - 1
+        if not producers[index] and readers[index]:
+            box.rank = min(boxes[reader].rank for reader in readers[index]) - 1
     lines: list[Line] = []
     passing: list[Box] = []
     joined: set[tuple[int, int]] = set()
-    for number, wire in enumerate(wires):
-        label = f"{wire.name} {_shape(net, number)}"
-        start = boxes[wire.producer]
-        ends = [boxes[consumer] for consumer, _ in wire.consumers]
+    for blob in net.blobs:
+        label = f"{blob.name} {_shape(blob)}"
+        start = boxes[blob.producer]
+        ends = [boxes[consumer] for consumer in blob.consumers]
         if not ends:  # nobody reads it: its name stands at the end of its line
-            ends = [Box(start.rank + 1, wire.name)]
+            ends = [Box(start.rank + 1, blob.name)]
             passing += ends
         trunk = [Box(rank) for rank in range(start.rank + 1, max(end.rank for end in ends))]
         passing += trunk
         for end in ends:
-            line = Line(wire.name, label, [start, *trunk[: end.rank - start.rank - 1], end])
+            line = Line(blob.name, label, [start, *trunk[: end.rank - start.rank - 1], end])
             for one, other in pairwise(line.places):
                 if (id(one), id(other)) not in joined:
                     joined.add((id(one), id(other)))
@@ -180,22 +175,16 @@ def _together(lines: Sequence[Line], end: int) -> list[list[Line]]:
     return list(found.values())
 
 
-def _subtitle(layer: dict[str, object]) -> str:
-    return f"{layer['type']} + {layer['neuron']}" if layer["neuron"] else str(layer["type"])
+def _subtitle(layer: LayerSummary) -> str:
+    return f"{layer.type} + {layer.neuron}" if layer.neuron else layer.type
 
 
-def _colour(layer: dict[str, object], traits: object) -> str:
-    if getattr(traits, "is_source", False):
-        return "source"
-    if getattr(traits, "has_loss", False):
-        return "loss"
-    return "parameters" if layer["parameters"] or layer["shared"] else "other"
+def _colour(layer: LayerSummary) -> str:
+    return layer.role or ("parameters" if layer.parameters or layer.shared else "other")
 
 
-def _shape(net: Net, number: int) -> str:
-    wire = net.wiring.wires[number]
-    producer = net.node_ops[net.wiring.nodes[wire.producer].name]
-    return " × ".join(map(str, producer.outputs[wire.top].shape))
+def _shape(blob: BlobSummary) -> str:
+    return " × ".join(map(str, blob.shape))
 
 
 # Order and position
