@@ -135,21 +135,22 @@ class ProductState(AddState, of=ProductLayer, reads="inputs"):
                 np.multiply(other, self.blobs_diff[0], out=dx)
 
 
-class ExponentialLayer(Layer, has_neuron=True, can_do_bp=True):
-    """y = exp(x / 4), with a backward that reads its own top; then the neuron."""
+class SquashLayer(Layer, has_neuron=True, can_do_bp=True):
+    """y = tanh(x), with a backward that reads its own top; then the neuron."""
 
     bottoms: Annotated[Names, exactly(1)]
     tops: Annotated[Names, exactly(1)]
     neuron: Neuron
 
 
-class ExponentialState(AddState, of=ExponentialLayer, reads="blobs"):
+
+class SquashState(AddState, of=SquashLayer, reads="blobs"):
     def forward(self, inputs: list[Any]) -> None:
-        np.exp(inputs[0] / 4, out=self.blobs[0])
+        np.tanh(inputs[0], out=self.blobs[0])  # however deep a net is, nothing overflows
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         if diffs[0] is not None:
-            np.multiply(self.blobs_diff[0], self.blobs[0] / 4, out=diffs[0])
+            np.multiply(self.blobs_diff[0], 1 - self.blobs[0] ** 2, out=diffs[0])
 
 
 class HalveLayer(Layer, can_do_bp=True, is_inplace=True):

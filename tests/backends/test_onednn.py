@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nacre_onednn
 from mixed_nets import EXAMPLES, from_file, mixed_net, trained
 from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Own, Solver, open_backend
 from nacre.config import load
@@ -322,10 +325,12 @@ def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_helper(patch: pytest.MonkeyPatch) -> None:
     """Let nobody find the helper."""
-    for module in ("record", "update", "loss", "dropout", "kernel", "element_wise", "pooling", "softmax", "lrn"):
-        patch.setattr(f"nacre_onednn.{module}.helper", lambda: None)
-    patch.setattr("nacre_onednn.lanes.has_lanes", lambda: False)
-    patch.setattr("nacre_onednn.skinny.has_lanes", lambda: False)
+    for found in pkgutil.walk_packages(nacre_onednn.__path__, "nacre_onednn."):
+        if not found.name.endswith("._helper"):
+            module = importlib.import_module(found.name)
+            for name, answer in {"helper": None, "has_lanes": False}.items():
+                if callable(getattr(module, name, None)):
+                    patch.setattr(module, name, lambda answer=answer: answer)
 
 
 @needs_onednn

@@ -24,13 +24,13 @@ from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
 from small_layers import (
     AddLayer,
-    ExponentialLayer,
     HalveLayer,
     MatrixLayer,
     PlainBackend,
     ProductLayer,
     SiLU,
     SquareLossLayer,
+    SquashLayer,
     State,
     check_gradients,
     data,
@@ -118,8 +118,8 @@ def test_dropout_over_pooling() -> None:
 
 @pytest.mark.parametrize("neuron", [Tanh(), Sigmoid(), SiLU()])
 def test_a_neuron_over_a_layer_whose_backward_reads_its_own_top(neuron: Neuron) -> None:
-    exponential = ExponentialLayer(name="e", bottoms="a", tops="e", neuron=neuron)
-    net = net_of(data(5), dense("a"), exponential, *loss("e"))
+    squash = SquashLayer(name="e", bottoms="a", tops="e", neuron=neuron)
+    net = net_of(data(5), dense("a"), squash, *loss("e"))
     assert not in_one_memory(*group(net, "e"))
     check_gradients(net)
 
@@ -431,7 +431,7 @@ def random_net(draw: st.DrawFn) -> list[Layer]:
                     dense(name, bottom, Tanh()),
                     dense(name, bottom, Sigmoid()),
                     TanhLayer(name=name, bottoms=bottom, tops=name),
-                    ExponentialLayer(name=name, bottoms=bottom, tops=name, neuron=SiLU()),
+                    SquashLayer(name=name, bottoms=bottom, tops=name, neuron=SiLU()),
                     AddLayer(name=name, bottoms=[bottom, other], tops=name),
                     ProductLayer(name=name, bottoms=[bottom, other], tops=name),
                     ReshapeLayer(name=name, bottoms=bottom, tops=name, shape=4),
