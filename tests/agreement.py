@@ -17,21 +17,21 @@ STEP = 1e-5
 
 
 class Agreement(LayerTests):
-    """`LayerTests` with one more: `cases` random examples of `strategy`, the same ones in every run.
+    """`LayerTests` with one more: random examples of `strategy`, the same ones in every run; 200 in the long tests.
 
     In float64 the results agree with `in_torch` to 1e-10 and the gradients to 1e-8, and the slope along a random
     direction to 1e-6; in float32 all of it agrees with float64 to `coarse`. A class that leaves `in_torch` as it is has
     no such operation in PyTorch: its results are compared with `reference`.
     """
 
-    cases: ClassVar[int] = 200
     coarse: ClassVar[float] = 1e-5
 
     def in_torch(self, layer: Any, inputs: list[Any], parameters: dict[str, Any]) -> Any:
         """Compute the layer in PyTorch: a list of tops, or the loss; of tensors of float64 (inputs may be whole)."""
         raise NotImplementedError
 
-    def test_agreement(self):
+    @pytest.mark.parametrize("cases", [60, pytest.param(200, marks=pytest.mark.long)])
+    def test_agreement(self, cases):
         against_torch = type(self).in_torch is not Agreement.in_torch
         if against_torch:
             pytest.importorskip("torch")
@@ -65,7 +65,7 @@ class Agreement(LayerTests):
         once = hypothesis.settings(
             derandomize=True,
             database=None,
-            max_examples=self.cases,
+            max_examples=cases,
             suppress_health_check=list(hypothesis.HealthCheck),
         )
         once(hypothesis.given(strategy, st.integers(0, 2**16))(check))()

@@ -178,11 +178,17 @@ INLINE void work_on(const struct batch *b, const struct block *k, int64_t place,
     if (pass == SPREAD_BACK && !relu) spread_back(b, k, lanes, narrow, 0);
 }
 
-INLINE void block(const struct batch *b, struct block k, int64_t place, const int pass, const int narrow) {
-    if (k.lanes == LANES)
-        work_on(b, &k, place, LANES, pass, narrow);
+/* A block of fewer lanes than a register has; a function of its own, once for all passes, or compiling takes minutes. */
+__attribute__((noinline)) static void work_on_few(const struct batch *b, const struct block *k, int64_t place, int pass,
+                                                  int narrow) {
+    work_on(b, k, place, (int)k->lanes, pass, narrow);
+}
+
+INLINE void block(const struct batch *b, const struct block *k, int64_t place, const int pass, const int narrow) {
+    if (k->lanes == LANES)
+        work_on(b, k, place, LANES, pass, narrow);
     else
-        work_on(b, &k, place, (int)k.lanes, pass, narrow);
+        work_on_few(b, k, place, pass, narrow);
 }
 
 INLINE void task(const struct batch *b, int64_t number, const int pass, const int narrow) {
@@ -191,25 +197,17 @@ INLINE void task(const struct batch *b, int64_t number, const int pass, const in
     for (int64_t at = all * group / b->groups; at < stop;) {
         int64_t pixel = at % b->pixels, run = at_most(b->pixels - pixel, stop - at);
         int64_t place = ((at / b->pixels * b->parts + part) * b->pixels + pixel) * b->width;
-        struct block k = {.channel = part * b->width, .lanes = LANES};
+        int several = LANES % b->width == 0; /* whole pixels in a register, and a rest in the last one */
+        int64_t steps = several ? run * b->width / LANES : run, rest = several ? run * b->width % LANES : 0;
+        struct block k = {.apart = several ? LANES : b->width};
         at += run;
-        if (LANES % b->width == 0) { /* whole pixels in a register */
-            int64_t steps = run * b->width / LANES, rest = run * b->width % LANES;
-            k.apart = LANES;
-            for (int64_t step = 0; step < steps; step += STEPS) {
-                k.place = place + step * LANES, k.steps = at_most(STEPS, steps - step);
-                block(b, k, number, pass, narrow);
+        for (int64_t step = 0; step < steps + (rest > 0); step += k.steps) {
+            k.steps = step < steps ? at_most(STEPS, steps - step) : 1;
+            for (int64_t chunk = 0; chunk < b->chunks; chunk++) {
+                k.place = place + step * k.apart + chunk * LANES, k.channel = part * b->width + chunk * LANES;
+                k.lanes = step == steps ? rest : several ? LANES : at_most(LANES, b->width - chunk * LANES);
+                block(b, &k, number * b->chunks + chunk, pass, narrow);
             }
-            k.place = place + steps * LANES, k.steps = 1, k.lanes = rest;
-            if (rest) block(b, k, number, pass, narrow);
-        } else {
-            k.apart = b->width;
-            for (int64_t step = 0; step < run; step += STEPS)
-                for (int64_t chunk = 0; chunk < b->chunks; chunk++) {
-                    k.place = place + step * b->width + chunk * LANES, k.steps = at_most(STEPS, run - step);
-                    k.channel = part * b->width + chunk * LANES, k.lanes = at_most(LANES, b->width - chunk * LANES);
-                    block(b, k, number * b->chunks + chunk, pass, narrow);
-                }
         }
     }
 }
