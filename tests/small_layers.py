@@ -143,7 +143,6 @@ class SquashLayer(Layer, has_neuron=True, can_do_bp=True):
     neuron: Neuron
 
 
-
 class SquashState(AddState, of=SquashLayer, reads="blobs"):
     def forward(self, inputs: list[Any]) -> None:
         np.tanh(inputs[0], out=self.blobs[0])  # however deep a net is, nothing overflows

@@ -151,7 +151,7 @@ def helper_function(made):
     """Give the neuron as the onednn backend's helper computes it, or None; skip where there is no helper."""
     if "onednn" not in backends():
         pytest.skip("oneDNN cannot be used here")
-    native = pytest.importorskip("nacre_onednn.native")
+    native = pytest.importorskip("nacre_onednn.helper.native")
     if native.helper() is None:
         pytest.skip("the helper was not compiled")
     neurons = importlib.import_module("nacre_onednn.neurons")

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 
 BEST, RUN = "best.json", "run.json"
 
-NAMED: dict[Any, Any] = {str: {str: (str, int)}}
-
-
-TABLES: list[Any] = [{"name": str, "type": str, "exclude": [str]}]
-
 
 class SnapshotFolder:
     """The snapshots of one training: the `keep` newest, the best, and `run.json`, which says how they were made.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import SnapshotError
-from .folder import NAMED, TABLES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +22,8 @@ def below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
 
 MOST = 10**18  # iterations: what a file's name can say
 
-
+NAMED: dict[Any, Any] = {str: {str: (str, int)}}
+TABLES: list[Any] = [{"name": str, "type": str, "exclude": [str]}]
 FORMS: dict[str, Any] = {
     "net": str,
     "layers": TABLES,
