@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre import Net, registry
-from nacre.config.netfile import based_on
-from nacre.files.toml import toml_text
+from nacre.config import based_on
+from nacre.files import toml_text
 
 Table = dict[str, Any]
 

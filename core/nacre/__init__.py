@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .errors import RegistryError as RegistryError
     from .errors import SnapshotError as SnapshotError
     from .errors import TopologyError as TopologyError
+    from .errors import nearest as nearest
+    from .errors import where_it_is as where_it_is
     from .fields.checks import Check as Check
     from .fields.checks import as_many_as as as_many_as
     from .fields.checks import at_least as at_least
@@ -37,22 +39,36 @@ if TYPE_CHECKING:
     from .fields.checks import one_of as one_of
     from .fields.checks import positive as positive
     from .fields.component import Component as Component
+    from .fields.component import make_component as make_component
+    from .fields.outputs import claim_folder as claim_folder
+    from .fields.outputs import open_to_append as open_to_append
+    from .fields.outputs import output_place as output_place
+    from .fields.outputs import replace_output as replace_output
+    from .fields.tables import table_of as table_of
+    from .fields.tables import type_name as type_name
     from .fields.types import Converted as Converted
     from .fields.types import Names as Names
     from .fields.types import OutputPath as OutputPath
     from .fields.types import Pair as Pair
+    from .fields.types import Paths as Paths
     from .fields.types import Shape as Shape
     from .fields.types import Sizes as Sizes
     from .fields.types import Texts as Texts
     from .fields.types import default as default
     from .fields.types import spread as spread
+    from .fields.types import whole as whole
+    from .fields.types import wholes as wholes
+    from .fields.whole import misfit as misfit
+    from .fields.whole import number_text as number_text
     from .hooks import hookimpl as hookimpl
     from .net.input import InputLayer as InputLayer
     from .net.net import Net as Net
+    from .net.parameters import load_parameters as load_parameters
     from .protocols.array import Array as Array
     from .protocols.backend import Backend as Backend
     from .protocols.backend import HostMemory as HostMemory
     from .protocols.backend import Own as Own
+    from .protocols.backend import Step as Step
     from .protocols.backend import open_backend as open_backend
     from .protocols.blob import Blob as Blob
     from .protocols.components import ComponentKernel as ComponentKernel
@@ -62,48 +78,74 @@ if TYPE_CHECKING:
     from .protocols.components import Neuron as Neuron
     from .protocols.components import Regularizer as Regularizer
     from .protocols.components import Transformer as Transformer
+    from .protocols.graph import Graph as Graph
+    from .protocols.graph import Node as Node
     from .protocols.layer import Layer as Layer
+    from .protocols.layer import is_identity as is_identity
     from .protocols.parameter import Parameter as Parameter
+    from .protocols.parameter import Storage as Storage
     from .protocols.records import OutputWriter as OutputWriter
     from .protocols.records import RecordReader as RecordReader
+    from .protocols.records import reader_of as reader_of
     from .protocols.state import LayerState as LayerState
     from .protocols.state import SourceState as SourceState
+    from .protocols.view import Scalars as Scalars
     from .protocols.view import View as View
+    from .snapshots.environment import environment as environment
+    from .snapshots.folder import SnapshotFolder as SnapshotFolder
+    from .snapshots.folder import load_snapshot as load_snapshot
+    from .snapshots.folder import open_store as open_store
+    from .snapshots.snapshot import Snapshot as Snapshot
+    from .threads import number_of_threads as number_of_threads
     from .training.algorithm import Algorithm as Algorithm
     from .training.callback import Callback as Callback
     from .training.callback import CallbackState as CallbackState
+    from .training.callback import Score as Score
     from .training.method import Method as Method
     from .training.method import MethodState as MethodState
     from .training.policies import LrPolicy as LrPolicy
+    from .training.policies import LrState as LrState
     from .training.policies import MomentumPolicy as MomentumPolicy
+    from .training.policies import MomentumState as MomentumState
     from .training.solver import Solver as Solver
+    from .training.spans import Span as Span
     from .training.training import Training as Training
 
 _PLACES = {
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
-    "SnapshotError TopologyError",
+    "SnapshotError TopologyError nearest where_it_is",
     "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
-    "fields.component": "Component",
-    "fields.types": "Converted Names OutputPath Pair Shape Sizes Texts default spread",
+    "fields.component": "Component make_component",
+    "fields.outputs": "claim_folder open_to_append output_place replace_output",
+    "fields.tables": "table_of type_name",
+    "fields.types": "Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",
+    "fields.whole": "misfit number_text",
     "hooks": "hookimpl",
     "net.input": "InputLayer",
     "net.net": "Net",
+    "net.parameters": "load_parameters",
     "protocols.array": "Array",
-    "protocols.backend": "Backend HostMemory Own open_backend",
+    "protocols.backend": "Backend HostMemory Own Step open_backend",
     "protocols.blob": "Blob",
     "protocols.components": "ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
-    "protocols.layer": "Layer",
-    "protocols.parameter": "Parameter",
-    "protocols.records": "OutputWriter RecordReader",
+    "protocols.graph": "Graph Node",
+    "protocols.layer": "Layer is_identity",
+    "protocols.parameter": "Parameter Storage",
+    "protocols.records": "OutputWriter RecordReader reader_of",
     "protocols.state": "LayerState SourceState",
-    "protocols.view": "View",
+    "protocols.view": "Scalars View",
+    "snapshots.environment": "environment",
+    "snapshots.folder": "SnapshotFolder load_snapshot open_store",
+    "snapshots.snapshot": "Snapshot",
+    "threads": "number_of_threads",
     "training.algorithm": "Algorithm",
-    "training.callback": "Callback CallbackState",
+    "training.callback": "Callback CallbackState Score",
     "training.method": "Method MethodState",
-    "training.policies": "LrPolicy MomentumPolicy",
+    "training.policies": "LrPolicy LrState MomentumPolicy MomentumState",
     "training.solver": "Solver",
+    "training.spans": "Span",
     "training.training": "Training",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}

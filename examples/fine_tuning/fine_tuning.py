@@ -16,9 +16,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from nacre import Layer, Net, Solver
+from nacre import Layer, Net, Solver, Training
 from nacre.config import load
-from nacre.training.training import Training
 from nacre_data import MemoryDataLayer, RandomShift, Scale
 from nacre_solvers import Snapshot, Step
 

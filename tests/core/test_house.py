@@ -119,3 +119,17 @@ def test_a_room_says_what_it_is_in_one_sentence_and_nothing_else() -> None:
         body = ast.parse((CORE / room / "__init__.py").read_text(encoding="utf-8")).body
         assert isinstance(body[0], ast.Expr)
         assert room in doors or len(body) == 1, room
+
+
+DOORS = {"nacre", "nacre.config", "nacre.files", "nacre.testing", "nacre.hooks", "nacre.random"}
+
+
+def test_plugins_and_examples_come_in_by_the_doors() -> None:
+    files = [*ROOT.glob("plugins/**/*.py"), *ROOT.glob("examples/**/*.py")]
+    assert len(files) > 100
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for name in names:
+                assert name.partition(".")[0] != "nacre" or name in DOORS, f"{file} imports {name}"

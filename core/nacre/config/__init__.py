@@ -1,5 +1,6 @@
 """A net as a file, and back."""
 
 from .netfile import NetFile as NetFile
+from .netfile import based_on as based_on
 from .netfile import dumps as dumps
 from .netfile import load as load

@@ -200,7 +200,7 @@ class Paths(Texts):
 class OutputPath(Converted["str | os.PathLike[str]", Place]):
     """A file or a folder that is written, relative to the working folder: not to the net file, which may be anybody's.
 
-    What a net file says here leads out of the working folder only where the person allows it: see `nacre.outputs`.
+    What a net file says here leads out of the working folder only where the person allows it: see `outputs.py`.
     """
 
     wants = "a path"

@@ -1,1 +1,12 @@
 """Bytes and tables on disk, whole or not at all."""
+
+from .durable import atomic_write as atomic_write
+from .durable import make_empty as make_empty
+from .durable import put_in_place as put_in_place
+from .durable import told as told
+from .json import event_line as event_line
+from .json import finite as finite
+from .json import is_log as is_log
+from .reading import Watched as Watched
+from .reading import unchanged as unchanged
+from .toml import toml_text as toml_text

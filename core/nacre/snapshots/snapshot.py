@@ -73,6 +73,12 @@ class Snapshot:
             if key in self.state:
                 _check_form(self.state[key], form, f"state/{key}")
 
+    def parameters(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the parameters and buffers by name; one that layers shared, by each of its names."""
+        saved = below(self, PARAMETERS)
+        aliases: dict[str, str] = self.state.get("aliases", {})
+        return {**{alias: saved[name] for alias, name in aliases.items() if name in saved}, **saved}
+
 
 class Store(Protocol):
     """One file format for snapshots."""

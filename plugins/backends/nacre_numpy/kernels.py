@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, LayerState, MethodState, Neuron, Own
-from nacre.training.spans import Span
+from nacre import Array, LayerState, MethodState, Neuron, Own, Span
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.convolution.filters import declare
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from nacre.errors import NacreError
-from nacre.threads import number_of_threads as number_of_threads
+from nacre import NacreError
+from nacre import number_of_threads as number_of_threads
 
 BUFFER = 112
 """Elements in a buffer of NumPy's iterators: 896 bytes of float64. It must be a multiple of 16."""

@@ -9,10 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
-from nacre import Array, HostMemory, LayerState, NacreError, Own, open_backend
-from nacre.protocols.backend import Step
-from nacre.protocols.parameter import Storage
-from nacre.threads import number_of_threads
+from nacre import Array, HostMemory, LayerState, NacreError, Own, Step, Storage, number_of_threads, open_backend
 
 from .dnnl.library import RUNTIMES, advice, find, library
 from .dnnl.primitives import PLAIN, TYPES, Call, describe, plain, reorder

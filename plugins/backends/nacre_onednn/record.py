@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, NacreError
-from nacre.protocols.parameter import Storage
-from nacre.protocols.view import Scalars
+from nacre import Array, NacreError, Scalars, Storage
 
 from .dnnl.library import library
 from .dnnl.primitives import Call

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nacre import Identity, Layer
-from nacre.protocols.graph import Graph, Node
-from nacre.protocols.layer import is_identity
+from nacre import Graph, Identity, Layer, Node, is_identity
 from nacre_layers.elementwise.activation import IdentityLayer, ReLULayer
 from nacre_layers.neurons import ReLU, is_relu
 from nacre_layers.pooling.functions import Max

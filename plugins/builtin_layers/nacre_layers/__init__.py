@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nacre import hookimpl, lazy
 
 if TYPE_CHECKING:
-    from nacre.protocols.components import Identity as Identity
+    from nacre import Identity as Identity
 
     from .constraints import L2Norm as L2Norm
     from .convolution.convolution import ConvolutionLayer as ConvolutionLayer

@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from math import prod, sqrt
 from typing import Annotated, Any
 
-from nacre import Array, ConfigError, Initializer, SnapshotError, exactly, finite, non_negative, one_of, positive
-from nacre.errors import nearest
-from nacre.fields.types import Paths
+from nacre import (
+    Array,
+    ConfigError,
+    Initializer,
+    Paths,
+    SnapshotError,
+    exactly,
+    finite,
+    nearest,
+    non_negative,
+    one_of,
+    positive,
+)
 
 
 class Constant(Initializer):
@@ -219,20 +229,17 @@ class Pretrained(Initializer):
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         import numpy as np
 
-        from nacre.snapshots.folder import load_snapshot
-        from nacre.snapshots.snapshot import PARAMETERS, below
+        from nacre import load_snapshot
 
-        snapshot = load_snapshot(self.snapshot[0])
-        saved = below(snapshot, PARAMETERS)
-        name = snapshot.state.get("aliases", {}).get(self.parameter, self.parameter)
+        saved, name = load_snapshot(self.snapshot[0]).parameters(), self.parameter
         if name not in saved:
             raise SnapshotError(
-                f"{self.snapshot[0]} has no parameter '{self.parameter}'{nearest(self.parameter, saved)}",
+                f"{self.snapshot[0]} has no parameter '{name}'{nearest(name, saved)}",
                 f"it has {', '.join(sorted(saved)) or 'none'}",
             )
         if saved[name].shape != shape:
             raise ConfigError(
-                f"Pretrained: parameter '{self.parameter}' of {self.snapshot[0]} has the shape {saved[name].shape}, "
+                f"Pretrained: parameter '{name}' of {self.snapshot[0]} has the shape {saved[name].shape}, "
                 f"but {shape} is wanted"
             )
         return saved[name].astype(np.float64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nacre import hookimpl, lazy
 
 if TYPE_CHECKING:
-    from nacre.net.input import InputLayer as InputLayer
+    from nacre import InputLayer as InputLayer
 
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
     from .csv_table import CsvReader as CsvReader

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import at_least, positive
-from nacre.fields.types import Paths
+from nacre import Paths, at_least, positive
 
 from .hdf5_data import HDF5Records
 from .source import ArrayRecords, Passes, Records, RecordSourceLayer, RecordSourceState

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from nacre import DataError, OutputWriter, RecordReader
-from nacre.files.durable import atomic_write
+from nacre.files import atomic_write
 
 NUMBER = r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)"
 CELL = re.compile(rf"[ \t]*({NUMBER})[ \t]*(,|$)", re.IGNORECASE | re.ASCII)

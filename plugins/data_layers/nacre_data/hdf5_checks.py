@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 import h5py
 
-from nacre.errors import DataError, nearest, where_it_is
-from nacre.files.reading import Watched
+from nacre import DataError, nearest, where_it_is
+from nacre.files import Watched
 
 MAX_BYTES = 1 << 20  # of numbers that were never written, and so are not stored
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers

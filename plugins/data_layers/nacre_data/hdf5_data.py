@@ -11,10 +11,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import DataError, at_least, non_negative
-from nacre.errors import where_it_is
-from nacre.fields.types import Paths
-from nacre.files.reading import unchanged
+from nacre import DataError, Paths, at_least, non_negative, where_it_is
+from nacre.files import unchanged
 
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries
 

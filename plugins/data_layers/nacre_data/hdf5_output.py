@@ -11,9 +11,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from nacre import DataError, Layer, LayerState, Names, OutputPath, at_least, default
-from nacre.fields.outputs import output_place
-from nacre.files.durable import make_empty, put_in_place, told
+from nacre import DataError, Layer, LayerState, Names, OutputPath, at_least, default, output_place
+from nacre.files import make_empty, put_in_place, told
 
 from .hdf5_checks import open_hdf5
 

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from nacre import DataError, OutputWriter, RecordReader
-from nacre.files.durable import atomic_write
+from nacre.files import atomic_write
 
 from .hdf5_checks import open_hdf5
 

@@ -24,8 +24,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from nacre.errors import DataError, SnapshotError
-from nacre.snapshots.snapshot import Snapshot
+from nacre import DataError, Snapshot, SnapshotError
 
 from .hdf5_checks import CheckedFile, open_hdf5, readable
 

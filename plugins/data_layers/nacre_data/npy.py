@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, read_array_header_1_0, read_array_header_2_0, read_magic, write_array
 
 from nacre import DataError, OutputWriter, RecordReader
-from nacre.files.durable import atomic_write
+from nacre.files import atomic_write
 
 HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
 """By the format's version: the third has only names of fields more, and fields are no numbers."""

@@ -18,10 +18,11 @@ from nacre import (
     Transformer,
     at_least,
     default,
+    make_component,
+    misfit,
+    number_text,
     positive,
 )
-from nacre.fields.component import make_component
-from nacre.fields.whole import misfit, number_text
 from nacre.random import Random
 
 NUMBERS = "biuf"  # NumPy's kinds: booleans, whole numbers with and without a sign, floating-point numbers

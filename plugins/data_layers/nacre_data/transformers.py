@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from nacre import ConfigError, Converted, DataError, Transformer, default, finite, non_negative
-from nacre.fields.types import Paths
+from nacre import ConfigError, Converted, DataError, Paths, Transformer, default, finite, non_negative
 
 
 class Scale(Transformer):

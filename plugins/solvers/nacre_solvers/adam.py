@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Annotated, Any, ClassVar
 
-from nacre import Array, Method, MethodState, fraction, one_of, positive
-from nacre.training.spans import Span
+from nacre import Array, Method, MethodState, Span, fraction, one_of, positive
 
 from .elementwise import ElementwiseState
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from nacre import Array, Method, MethodState, fraction, positive
-from nacre.training.spans import Span
+from nacre import Array, Method, MethodState, Span, fraction, positive
 
 from .elementwise import ElementwiseState, Rooted
 

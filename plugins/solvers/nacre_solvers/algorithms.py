@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nacre import Algorithm, Net
 
 if TYPE_CHECKING:
-    from nacre.protocols.backend import Step
+    from nacre import Step
 
 
 class BP(Algorithm):

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Annotated, Any
 
-from nacre import LrPolicy, Training, fraction, non_negative
-from nacre.snapshots.snapshot import Snapshot
-from nacre.training.policies import LrState
+from nacre import LrPolicy, LrState, Snapshot, Training, fraction, non_negative
 
 from .statistic import HIGHER, PHASE, STATISTIC, Judge, direction_complaints
 

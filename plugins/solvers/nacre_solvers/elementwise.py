@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from nacre import Array, Method, MethodState, one_of, positive
-from nacre.training.spans import Span
+from nacre import Array, Method, MethodState, Span, one_of, positive
 
 CHUNK = 1 << 15
 """Numbers worked on at a time in the machine's own memory: parameters, gradients and histories stay in its cache."""

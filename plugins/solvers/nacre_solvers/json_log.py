@@ -6,9 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any, BinaryIO
 
-from nacre import CallbackState, OutputPath, Training, default
-from nacre.fields.outputs import open_to_append
-from nacre.files.json import event_line, is_log
+from nacre import CallbackState, OutputPath, Training, default, open_to_append
+from nacre.files import event_line, is_log
 
 from .told import Listener, ListenerState
 

@@ -10,9 +10,7 @@ from os import SEEK_END
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from nacre import Callback, CallbackState, OutputPath, Training, default
-from nacre.errors import NacreError
-from nacre.fields.outputs import output_place, replace_output
+from nacre import Callback, CallbackState, NacreError, OutputPath, Training, default, output_place, replace_output
 
 from .summary import MeanLoss
 

@@ -6,9 +6,7 @@ from itertools import accumulate
 from math import cos, pi, tanh
 from typing import Annotated, Any
 
-from nacre import Converted, LrPolicy, Training, finite, fraction, non_negative, positive
-from nacre.fields.types import wholes
-from nacre.training.policies import LrState
+from nacre import Converted, LrPolicy, LrState, Training, finite, fraction, non_negative, positive, wholes
 
 from .stages import InnerStates, LrStages, StagedState
 

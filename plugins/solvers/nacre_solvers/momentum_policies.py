@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import MomentumPolicy, Training, fraction, non_negative, positive
-from nacre.training.policies import MomentumState
+from nacre import MomentumPolicy, MomentumState, Training, fraction, non_negative, positive
 
 from .stages import MomentumStages, StagedState
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nacre import Array, Method, MethodState
-from nacre.training.spans import Span
+from nacre import Array, Method, MethodState, Span
 
 from .elementwise import ElementwiseState
 

@@ -8,9 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from nacre import Callback, CallbackState, OutputPath, Training, default, positive, registry
-from nacre.fields.tables import table_of
-from nacre.snapshots.folder import SnapshotFolder, open_store
+from nacre import (
+    Callback,
+    CallbackState,
+    OutputPath,
+    SnapshotFolder,
+    Training,
+    default,
+    open_store,
+    positive,
+    registry,
+    table_of,
+)
 
 
 class Snapshot(Callback):

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from nacre import Component, Converted, LrPolicy, MomentumPolicy, Training
-from nacre.fields.component import make_component
-from nacre.fields.types import whole
+from nacre import Component, Converted, LrPolicy, MomentumPolicy, Training, make_component, whole
 
 
 def _stages(kind: type[Component], value: Any) -> tuple[tuple[int, Any], ...]:

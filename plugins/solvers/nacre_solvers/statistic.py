@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nacre import Check, ConfigError, Training, one_of
-from nacre.errors import nearest
+from nacre import Check, ConfigError, Training, nearest, one_of
 
 
 def _complain(name: str, _: Any) -> str | None:

@@ -7,10 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from nacre import Callback, CallbackState, ConfigError, NacreError, OutputPath, Training, default, non_negative, one_of
-from nacre.fields.outputs import output_place, replace_output
-from nacre.files.durable import told
-from nacre.files.json import finite
+from nacre import (
+    Callback,
+    CallbackState,
+    ConfigError,
+    NacreError,
+    OutputPath,
+    Training,
+    default,
+    non_negative,
+    one_of,
+    output_place,
+    replace_output,
+)
+from nacre.files import finite, told
 
 from .told import ListenerState, numbers
 

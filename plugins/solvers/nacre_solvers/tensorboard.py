@@ -12,9 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from nacre import CallbackState, NacreError, OutputPath, Training, default
-from nacre.fields.outputs import output_place
-from nacre.files.durable import told
+from nacre import CallbackState, NacreError, OutputPath, Training, default, output_place
+from nacre.files import told
 
 from .told import Listener, ListenerState, numbers
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nacre import Callback, CallbackState, NacreError, Training
-from nacre.files.durable import told
+from nacre.files import told
 
 
 def numbers(event: str, data: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

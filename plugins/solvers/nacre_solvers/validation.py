@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from nacre import Callback, CallbackState, ConfigError, NacreError, Net, SourceState, TopologyError, Training
-from nacre.training.callback import Score
+from nacre import Callback, CallbackState, ConfigError, NacreError, Net, Score, SourceState, TopologyError, Training
 
 from .statistic import HIGHER, PHASE, STATISTIC, check_statistic, direction_complaints, read_statistic
 

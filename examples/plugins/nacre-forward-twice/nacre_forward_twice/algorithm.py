@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nacre import Algorithm, Net
-from nacre.protocols.backend import Step
+from nacre import Algorithm, Net, Step
 
 
 class ForwardTwice(Algorithm):

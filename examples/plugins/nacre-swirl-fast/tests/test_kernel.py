@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from nacre_swirl import SwirlLayer
 from nacre_swirl_fast import SwirlKernel
 
-from nacre.testing.kernels import KernelTests
-from nacre.testing.trial import Example
+from nacre.testing import Example, KernelTests
 
 
 class TestSwirlKernel(KernelTests):

@@ -10,8 +10,7 @@ import pytest
 from nacre_swirl import SwirlLayer
 
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing.layers import LayerTests
-from nacre.testing.trial import Example
+from nacre.testing import Example, LayerTests
 
 
 class TestSwirl(LayerTests):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nacre.threads import number_of_threads
+from nacre import number_of_threads
 from nacre_layers.convolution.windows import Geometry
 
 from ..dnnl.library import library

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre.threads import number_of_threads
+from nacre import number_of_threads
 from nacre_layers.normalisation.lrn import LRNLayer, window_axes
 
 from ..dnnl.primitives import Call, HelperCall, of_type

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from nacre import Neuron
-from nacre.threads import number_of_threads
+from nacre import Neuron, number_of_threads
 from nacre_layers.neurons import is_relu
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer

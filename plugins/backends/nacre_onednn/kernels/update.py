@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, ComponentKernel, MethodState
-from nacre.training.spans import Span
+from nacre import Array, ComponentKernel, MethodState, Span
 
 from ..helper.native import DECAY, MISSING, UPDATE, helper
 from ..record import Record, recorder

@@ -15,8 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from nacre.fields.tables import table_of
-from nacre.snapshots.environment import environment
+from nacre import environment, table_of
 
 from ..kernels.base import OnednnKernel
 

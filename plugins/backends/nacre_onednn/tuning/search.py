@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from nacre import NacreError, Own
-from nacre.threads import number_of_threads
+from nacre import NacreError, Own, number_of_threads
 
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call

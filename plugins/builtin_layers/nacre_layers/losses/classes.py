@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, ConfigError, DataError
-from nacre.fields.whole import number_text
+from nacre import Array, ConfigError, DataError, number_text
 
 from ..axes import axis_of, split_shape
 

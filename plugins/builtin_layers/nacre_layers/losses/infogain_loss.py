@@ -9,9 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, ConfigError, DataError, Names, at_least, default
-from nacre.fields.types import Paths
-from nacre.protocols.records import reader_of
+from nacre import Array, ConfigError, DataError, Names, Paths, at_least, default, reader_of
 
 from ..fields import NumberLists
 from .class_loss import ClassLoss, class_divisor
