@@ -103,8 +103,10 @@ def test_a_version_is_told_once_however_many_parts_have_it() -> None:
     assert part_differences(then, other) == ["layer.a, layer.b was Swirl of nacre-swirl, is Swirl of other"]
     kernel = {"kernel": "fast:Swirl", "kernel_distribution": "fast", "kernel_version": "1"}
     assert part_differences({"layer.a": then["layer.a"] | kernel}, then) == [
-        "layer.a was run by fast:Swirl of fast, is run by itself"
+        "layer.a was run by Swirl of fast, is run by itself"
     ]
+    moved = kernel | {"kernel": "fast.kernels.swirl:Swirl"}
+    assert part_differences({"layer.a": then["layer.a"] | kernel}, {"layer.a": then["layer.a"] | moved}) == []
     newer = kernel | {"kernel_version": "2"}
     assert part_differences({"layer.a": then["layer.a"] | kernel}, {"layer.a": then["layer.a"] | newer}) == [
         "fast was 1, is 2"

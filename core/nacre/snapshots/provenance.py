@@ -82,7 +82,10 @@ def _code(part: Part) -> str:
 
 
 def _kernel(part: Part) -> str:
-    return f"run by {part['kernel']} of {part.get('kernel_distribution')}" if "kernel" in part else "run by itself"
+    """Return who runs a thing: the kernel by its class, whichever module of its distribution that stands in."""
+    if "kernel" not in part:
+        return "run by itself"
+    return f"run by {part['kernel'].rpartition(':')[2]} of {part.get('kernel_distribution')}"
 
 
 def origins_of(things: Iterable[Any]) -> dict[str, Part]:
