@@ -15,7 +15,6 @@ import pytest
 
 from nacre import InputLayer, Net
 from nacre.config import NetFile, load
-from nacre.net.summary import describe
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -115,7 +114,7 @@ def test_a_plan_takes_no_memory_however_large_the_net() -> None:
     file = load(NETS["imagenet/vgg_16"])
     tracemalloc.start()
     try:
-        described = describe(file.net(backend="numpy", allocate=False))
+        described = file.net(backend="numpy", allocate=False).summary().describe()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -124,7 +123,7 @@ def test_a_plan_takes_no_memory_however_large_the_net() -> None:
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_are_as_many_as_published(name: str) -> None:
-    told: dict[str, Any] = describe(load(NETS[name]).net(backend="numpy", allocate=False))
+    told: dict[str, Any] = load(NETS[name]).net(backend="numpy", allocate=False).summary().describe()
     assert told["parameters"] == PARAMETERS[name]
     head = NETS[name].read_text(encoding="utf-8").partition("\nname = ")[0].replace("\n# ", " ")
     assert set(re.findall(r"; ([\d,]+) parameters|weights, ([\d,]+) parameters", head)) <= {

@@ -33,7 +33,7 @@ if reason := OnednnBackend.unusable():
 needs_helper = pytest.mark.skipif(native.helper() is None, reason="the native helper was not compiled")
 
 TELL = """
-from nacre_onednn import native
+from nacre_onednn.helper import native
 from nacre_onednn.dnnl.library import library
 found = native.helper()
 print(library().instructions, found.nacre_use(native.most_instructions()), native.has_lanes())

@@ -335,7 +335,7 @@ def test_layers_json_has_the_keys_that_programs_rely_on() -> None:
             assert {"name", "type", "default", "doc"} <= set(field)
             assert field["doc"], (layer["name"], field["name"])
     convolution = named(found, "Convolution")
-    assert convolution["module"] == "nacre_layers.convolution"
+    assert convolution["module"] == "nacre_layers.convolution.convolution"
     assert convolution["traits"]["has_param"] and not convolution["traits"]["is_source"]
     fields = {field["name"]: field for field in convolution["fields"]}
     assert (fields["kernel"]["default"], fields["weight_init"]["default"], fields["bias_cons"]["default"]) == (

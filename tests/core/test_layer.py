@@ -400,6 +400,22 @@ def test_a_state_says_whose_it_is_and_the_layer_makes_it() -> None:
         class OtherState(LayerState, of=PlainLayer):
             """One too many."""
 
+    class OldLayer(PlainLayer):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> Any:
+            raise NotImplementedError
+
+    class NewLayer(OldLayer):
+        """It inherits a setup, but has a state of its own."""
+
+    class NewState(LayerState, of=NewLayer):
+        """Which wins."""
+
+    assert type(NewLayer(bottoms="x", tops="y").setup(view, [], [])) is NewState
+    with pytest.raises(ContractError, match="OldLayer defines setup, and OldState says that it is its state"):
+
+        class OldState(LayerState, of=OldLayer):
+            """One of two ways too many."""
+
     again = type(
         "PlainState", (LayerState,), {"__qualname__": PlainState.__qualname__, "__module__": __name__}, of=PlainLayer
     )

@@ -13,6 +13,7 @@ import pytest
 import nacre
 from nacre import Callback, CallbackState, ConfigError, OutputPath, Training
 from nacre.config import NetFile, load
+from nacre.discovery.settings import settings
 from nacre.errors import SnapshotError
 from nacre.files.durable import FolderLock, atomic_write
 
@@ -162,10 +163,10 @@ def test_the_persons_own_settings_hold_in_their_own_folder_too(tmp_path: Path, m
     own.mkdir(parents=True)
     (own / "nacre.toml").write_text(f'allow_writes = ["{tmp_path}"]')
     monkeypatch.chdir(own)
-    assert nacre.settings.settings().allow_writes == (str(tmp_path),)
+    assert settings().allow_writes == (str(tmp_path),)
     (own / "nacre.toml").write_text('allow_writes = ["data"]')
     with pytest.raises(ConfigError, match="allow_writes has 'data', which is relative"):
-        nacre.settings.settings()
+        settings()
 
 
 @pytest.mark.parametrize("writer", [one for one in WRITERS if one not in ("TensorBoard", "Note")])

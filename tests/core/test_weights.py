@@ -8,7 +8,6 @@ import pytest
 
 from nacre import ConfigError, DataError, InputLayer, Net, SnapshotError, Solver
 from nacre.snapshots.folder import open_store
-from nacre.training.checkpoint import make_snapshot
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.linear.prelu import PReLULayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -93,7 +92,7 @@ def test_a_single_number_fits_with_any_number_of_axes(tmp_path, shape):
     here.write("x", [[-1, -2, 3, 4], [-5, 6, -7, 8]])
     here.write("label", [0, 1])
     solver = Solver("SGD", max_iter=1, momentum_policy=0.9, lr_policy=0.1)
-    snapshot = make_snapshot(solver.solve(here))
+    snapshot = solver.solve(here).snapshot()
     learned = snapshot.arrays["parameters/p/slope"].item()
     assert learned != 0.75
     theirs = replace(snapshot, arrays={key: value.reshape(shape) for key, value in snapshot.arrays.items()})
@@ -105,7 +104,7 @@ def test_a_single_number_fits_with_any_number_of_axes(tmp_path, shape):
     assert again.parameters["p/slope"].value.tolist() == [learned]
     with solver.start(sloped()) as training:
         training.restore(theirs)
-        assert make_snapshot(training).arrays == snapshot.arrays
+        assert training.snapshot().arrays == snapshot.arrays
     for several in ((2,), (0,), (1, 2)):
         with pytest.raises(DataError, match=r"parameter 'p/slope' has the shape \(1,\), but the array written has"):
             here.parameters["p/slope"].value = np.zeros(several)

@@ -22,6 +22,8 @@ class TestBatchNorm(Agreement):
         yield Example({}, [(3, 2, 5, 13)], label="long rows")
         yield Example({"use_batch": True, "epsilon": 0.1}, [(3, 2, 3, 2)], label="the batch's values in every phase")
 
+    coarse = 1e-4  # three values of a channel may lie so near each other that float32 has lost two digits
+
     def strategy(self):
         # One value a channel gives no gradient, and two give one that is rounding noise: three or more.
         shape = st.tuples(st.integers(3, 5), *[st.integers(1, 4)] * 3) | st.tuples(*[st.integers(3, 5)] * 2)

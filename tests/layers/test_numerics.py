@@ -154,7 +154,7 @@ def helper_function(made):
     native = pytest.importorskip("nacre_onednn.helper.native")
     if native.helper() is None:
         pytest.skip("the helper was not compiled")
-    neurons = importlib.import_module("nacre_onednn.neurons")
+    neurons = importlib.import_module("nacre_onednn.kernels.neurons")
     return neurons.Function(made) if type(made) in neurons.FUNCTIONS else None
 
 
@@ -169,7 +169,9 @@ def test_bounds_in_bf16(name):
     assert (function is None) == (VALUES[name]["onednn bf16"] == "" == SLOPES[name]["onednn bf16"])
     if function is None:
         return
-    native, primitives = (importlib.import_module(f"nacre_onednn.{one}") for one in ("native", "primitives"))
+    native, primitives = (
+        importlib.import_module(f"nacre_onednn.{one}") for one in ("helper.native", "dnnl.primitives")
+    )
     x = exact.line("bf16")
     desc, bits = primitives.plain(x.size, dtype="bf16"), exact.narrow(x)
     y, dy, dx = np.zeros_like(bits), exact.narrow(np.ones_like(x)), np.zeros_like(bits)
@@ -187,7 +189,9 @@ def test_the_helper_gives_the_same_bits_in_place_and_on_several_threads(name):
     made = FUNCTIONS[name].fields["neuron"]
     if (function := helper_function(made)) is None:
         return
-    native, primitives = (importlib.import_module(f"nacre_onednn.{one}") for one in ("native", "primitives"))
+    native, primitives = (
+        importlib.import_module(f"nacre_onednn.{one}") for one in ("helper.native", "dnnl.primitives")
+    )
     x = np.random.default_rng(0).normal(0, 5, 70_001).astype(np.float32)
     desc = primitives.plain(x.size)
     found = []

@@ -97,7 +97,7 @@ class Layer(Configured):
         """Let `setup` make states of this class: what `class XState(LayerState, of=XLayer)` does.
 
         Raises:
-            ContractError: another class is the layer's state already.
+            ContractError: another class is the layer's state already, or the layer defines `setup` itself.
         """
         other = vars(cls).get("_state")
         # a class of the same name is the same one, defined again, as in a notebook
@@ -105,6 +105,10 @@ class Layer(Configured):
             raise ContractError(
                 f"{other.__name__} and {state.__name__} both say that they are the state of {cls.__name__}"
             )
+        if "setup" in vars(cls) and vars(cls)["setup"] is not Layer.setup:
+            told = f"{cls.__name__} defines setup, and {state.__name__} says that it is its state"
+            raise ContractError(told, "leave one of the two out")
+        cls.setup = Layer.setup  # whatever the layer inherits
         cls._state = state
 
     def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> LayerState:
