@@ -12,8 +12,9 @@ PIP    := $(call pip_of,$(VENV))
 UV     := $(shell command -v uv 2>/dev/null)
 
 # The test command, here and nowhere else: .ci/run calls `make test` too. One process for each core, whole files in one
-# process, so that what a file sets up is set up once. ARGS adds to it: make test ARGS="-k pooling"
-TEST := -n auto --maxprocesses 8 --dist loadfile
+# process, so that what a file sets up is set up once, in the order that tests/conftest.py gives. ARGS adds to it:
+# make test ARGS="-k pooling"
+TEST := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # The processes share the cores: each is not to start a thread for every core besides.
 test long older oldest newest: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
 # Of every kind of trial, such as a training killed at a random moment.

@@ -37,8 +37,17 @@ class HelperHook(BuildHookInterface):
 
 
 def compile_helper(folder: Path, target: Path) -> str:
-    """Compile the C files of a folder as the helper; give the reason if it is not done, or ""."""
-    target.unlink(missing_ok=True)
+    """Compile the C files of a folder as the helper; return the reason if it is not done, or ""."""
+    reason = _compile(folder, made := target.with_name(f"{target.name}.{os.getpid()}"))
+    if reason:
+        made.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)  # of other sources
+    else:
+        made.replace(target)  # whoever loads the helper meanwhile has the old one or the new one
+    return reason
+
+
+def _compile(folder: Path, target: Path) -> str:
     if sys.platform != "linux":
         return f"it is not compiled on {sys.platform}"
     compiler = shlex.split(os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or "")

@@ -26,3 +26,17 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
         monkeypatch.setenv("NACRE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield folder
+
+
+LONGEST = (
+    "test_packaging.py",
+    "test_third_party.py",
+    "test_growth.py",
+    "test_foreign_memory.py",
+    "test_snapshot_kill.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the files that take longest come first: at the end one process would work on them while the others wait."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
