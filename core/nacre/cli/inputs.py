@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 NAMED = 5  # records that a warning names
-
-
 AT_A_TIME = 1 << 20  # numbers that are looked at
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 EXIT_CODES = {"SIGHUP": 129, "SIGINT": 130, "SIGTERM": 143}
-
-
 REFRESH = 0.1  # seconds between two changes of the progress bar
 
 

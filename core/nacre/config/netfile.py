@@ -55,8 +55,6 @@ _TOP: dict[str, tuple[type, str]] = {
 
 
 _NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert_splits", "freeze")
-
-
 _PLUGINS: dict[str, tuple[type, str]] = {
     "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
     "pin": PIN,

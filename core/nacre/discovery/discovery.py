@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 GROUP = "nacre.plugins"
-
-
 PATIENCE = 5.0
 """Seconds that a light module may take before Python's stack is printed, which names it."""
 

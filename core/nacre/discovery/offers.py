@@ -12,8 +12,6 @@ API = "1"
 """What the core offers to plugins, "major.minor". A light module states what it needs as `nacre_api`."""
 
 FIRST_PARTY = "nacre"
-
-
 KIND_OF_HOOK = {
     "offer_layers": "layer",
     "offer_kernels": "kernel",
@@ -23,17 +21,9 @@ KIND_OF_HOOK = {
 }
 
 _NAME = r"[A-Za-z][A-Za-z0-9_.-]*"
-
-
 _NAMES = re.compile(_NAME)
-
-
 _KERNELS = re.compile(rf"(?:[a-z_]+/)?(?:{_NAME}:)?{_NAME}@{_NAME}")
-
-
 _KINDS = re.compile(r"[a-z_]+")
-
-
 _TARGETS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 

@@ -9,8 +9,6 @@ from typing import Any, cast
 from ..errors import brief
 
 _PIN_KEYS = re.compile(r"kernel:[^@:]+(:[^@:]+)?@[^@:]+|(?!kernel:)[a-z_]+:[^@:]+(:[^@:]+)?")
-
-
 PIN = (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }')
 
 

@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterable
 from ..errors import RegistryError
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^]]*\])?\s*([^;\[\]]*)")
-
-
 _BOUND = re.compile(r"(==|!=|<=|>=|<|>)(\d+(?:\.\d+)*)|(~=)(\d+(?:\.\d+)+)")
-
-
 _COMPARISONS: dict[str, Callable[[list[int], list[int]], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,

@@ -18,8 +18,6 @@ from typing import Any
 from ..errors import ConfigError, brief
 
 FILE = Path("nacre.toml")
-
-
 _KNOWN: dict[str, tuple[type, str]] = {
     "backend": (str, "a text"),
     "allow_writes": (list, "a list of folders"),

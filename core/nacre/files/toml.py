@@ -24,8 +24,6 @@ DOTS = 1 << 17
 """In a whole file, of keys and numbers."""
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-
-
 _TOO_DEEP = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")

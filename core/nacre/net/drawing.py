@@ -17,20 +17,10 @@ from itertools import pairwise
 from .summary import BlobSummary, LayerSummary, NetSummary
 
 SWEEPS = 12
-
-
 CHARACTER = 6.7  # mean width of a character of 12 pixels, in pixels
-
-
 MARGIN, BETWEEN, BOX_HEIGHT, RANK_HEIGHT = 24.0, 28.0, 44.0, 96.0
-
-
 LABEL_HEIGHT = 13.0
-
-
 LINE_WIDTH = 14.0  # that a passing line keeps free
-
-
 COLOURS = {
     "source": ("#e8f1fb", "#3b6ea5"),
     "loss": ("#fbe9e7", "#b4503c"),

@@ -10,8 +10,6 @@ from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 from ..errors import NacreError
 
 P = ParamSpec("P")
-
-
 R = TypeVar("R")
 
 

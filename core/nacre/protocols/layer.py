@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 PHASES = ("train", "validation", "test", "predict")
-
-
 TRAITS = ("is_source", "is_sink", "has_param", "has_neuron", "can_do_bp", "is_inplace", "has_loss", "has_stats")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 ENTRIES = 200
-
-
 EPSILON = 1e-5
 
 

@@ -304,8 +304,6 @@ class GELU(Gate):
 
 
 CUBIC = 0.044715
-
-
 TWICE = 2 * math.sqrt(2 / math.pi)
 
 

@@ -16,8 +16,6 @@ def _complain(name: str, _: Any) -> str | None:
 
 STATISTIC = Check(_complain)
 PHASE = one_of("validation", "test")
-
-
 HIGHER = "whether more of it is better; of what is no loss it must be said"
 
 

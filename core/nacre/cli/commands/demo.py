@@ -10,8 +10,6 @@ import click
 from ..options import backend_option, common, write_options
 
 FOLDER = Path("nacre-demo")
-
-
 FILES = ("lenet.toml", "train.h5", "test.h5")
 
 

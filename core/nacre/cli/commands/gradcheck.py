@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 EPSILONS = (1e-5, 1e-6, 3e-7)  # the smaller, the fewer kinks and the fewer digits
-
-
 STEP = 0.05  # standard deviation of what is added to every parameter
 
 

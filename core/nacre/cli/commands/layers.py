@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 NO_PARTS = ("kernel", "command", "layer_of")
-
-
 PLAIN = {"bool", "int", "float", "str", "None"}
 """Types of fields that need no word of explanation."""
 

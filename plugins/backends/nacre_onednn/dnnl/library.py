@@ -16,14 +16,8 @@ from typing import Any
 from nacre import NacreError
 
 PACKAGES = ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn-cpu-tbb")
-
-
 SYSTEM = {"linux": "libdnnl.so.3", "darwin": "libdnnl.3.dylib", "win32": "dnnl.dll"}
-
-
 SEQUENTIAL, OPENMP, TBB, SYCL = 1, 2, 4, 512
-
-
 RUNTIMES = {SEQUENTIAL: "one thread", OPENMP: "OpenMP", TBB: "TBB"}
 
 INSTRUCTIONS = {
@@ -37,47 +31,23 @@ INSTRUCTIONS = {
 """What oneDNN calls a processor's instructions: the bits that must be there, the most first."""
 
 SPINS = "4000"
-
-
 SUCCESS, UNIMPLEMENTED = 0, 3
-
-
 TOLD = {1: "there is not enough memory", 2: "its arguments make no sense together", 3: "it has no code for this"}
 """What a status means to a person."""
 
 BFLOAT16, FLOAT32 = 2, 3
-
-
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
-
-
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 0xA
-
-
 RELU, RELU_OF_RESULT = 0x20, 0x100
-
-
 BINARY_ADD, BINARY_MAX = 0x1FFF0, 0x1FFF2
-
-
 POOLING_MAX, POOLING_ALL, POOLING_INSIDE = 0x1FF, 0x2FF, 0x3FF
-
-
 SCRATCHPAD_OF_USER = 1
-
-
 ANY, BLOCKED_8, BLOCKED_16, CHANNELS_LAST = 1, 102, 78, 22
-
-
 PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
 """Format tags: those of C order by the number of axes."""
 
 INFO = 8
-
-
 AXES, LENGTHS = 256, 257
-
-
 SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRATCHPAD = range(129, 137)
 """What can be asked of a descriptor, and of a primitive: its name, and the descriptors of its memories."""
 

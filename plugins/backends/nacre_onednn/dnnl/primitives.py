@@ -17,11 +17,7 @@ MOST_AXES = 12
 
 # Arguments of primitives
 SRC, DST, WEIGHT, BIAS, SPACE, SCRATCH = 1, 17, 33, 41, 64, 80
-
-
 DIFF_SRC, DIFF_DST, DIFF_WEIGHT, DIFF_BIAS = 129, 145, 161, 169
-
-
 SRC_1 = 2
 
 

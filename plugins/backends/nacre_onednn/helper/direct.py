@@ -29,15 +29,11 @@ from ..dnnl.primitives import (
 from .native import CONVOLVE, CONVOLVE_WEIGHTS, PACK, TURN, has_lanes
 
 LANES = 16
-
-
 TILES_AT_ONCE = 12
 """Of winograd.c: the tiles of a product."""
 
 
 MOST_TILES, ROOM = 48, 1 << 19
-
-
 MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
 """Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
 

@@ -13,23 +13,11 @@ from nacre import NacreError
 from ..dnnl.library import OPENMP, find, library
 
 VERSION = 9
-
-
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
-
-
 PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
-
-
 SKINNY, SKINNY_DATA, SKINNY_WEIGHTS = range(14, 17)
-
-
 RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT, POOL, POOL_GRADIENT, LRN, LRN_GRADIENT = range(17, 26)
-
-
 FUNCTION, FUNCTION_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT = range(26, 30)
-
-
 AVX2, AVX512 = 1, 2
 """Instructions that the helper may use."""
 
@@ -39,8 +27,6 @@ NARROW_PLACE = 15
 
 
 LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}
-
-
 MISSING = "needs the native helper, which was not compiled when nacre was built"
 
 

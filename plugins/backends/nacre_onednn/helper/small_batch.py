@@ -11,8 +11,6 @@ from .direct import LANES
 from .native import SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, has_lanes
 
 MOST_IMAGES = 32
-
-
 EIGHT, LINE, BLOCK = 8, 64, 32
 """Of skinny.c: images that go together, bytes of a register, and features that go together."""
 

@@ -21,8 +21,6 @@ from ..record import Record, rounded_up
 from .plans import Kept, key_of, likeness
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
-
-
 ROUNDS = 5
 """Turns of a trial, of which the first warms the caches."""
 
@@ -40,8 +38,6 @@ SILENT = 2.0
 
 
 PAGE = 4096
-
-
 CLEARLY = 0.97
 """What is not faster than this may be so by chance."""
 
