@@ -66,7 +66,7 @@ class Worker:
             )
 
     def ask(self, command: str = "") -> Any:
-        """Give a command, and the answer to it."""
+        """Return a command, and the answer to it."""
         assert self.process.stdin and self.process.stdout
         if command and self.process.poll() is None:
             self.process.stdin.write(f"{command}\n")
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def ours(name: str, arguments: argparse.Namespace) -> list[Side]:
-    """Give nacre's sides: all that can be used here, but on large nets, and in bf16, only the fast one."""
+    """Return nacre's sides: all that can be used here, but on large nets, and in bf16, only the fast one."""
     from nacre import registry
 
     wanted = arguments.backend or (["onednn", "numpy"] if NETS[name].small and not arguments.bf16 else ["onednn"])
@@ -123,7 +123,7 @@ def ours(name: str, arguments: argparse.Namespace) -> list[Side]:
 
 
 def peers(folder: Path, arguments: argparse.Namespace) -> list[Side]:
-    """Give what nacre is compared with: each mode of PyTorch as it comes and with freed memory kept, and others."""
+    """Return what nacre is compared with: each mode of PyTorch as it comes and with freed memory kept, and others."""
     told = json.loads((folder / "net.json").read_text(encoding="utf-8"))
     modes = [*MODES, *(COMPILED if arguments.compile else [])]
     if arguments.compile and arguments.predict:

@@ -57,12 +57,12 @@ class Own(BatchNormKernel):
         self.plain: Any = SimpleNamespace(learned={"scale": learned, "bias": learned}, follows=True)
 
     def calls(self, layout: str) -> list[Call]:
-        """Give the calls of a training step."""
+        """Return the calls of a training step."""
         return [one for part in ("forward", "data") for one in self.make(part, "", lambda _: layout)]
 
 
 def onednn(shape: tuple[int, ...], layout: str) -> list[Call]:
-    """Give oneDNN's calls of a training step, without the running mean and variance."""
+    """Return oneDNN's calls of a training step, without the running mean and variance."""
     x, few = describe(shape, layout), plain(shape[1])
     rest = (ctypes.c_float(EPSILON), SCALED_SHIFTED_RELU)
     kind = "batch_normalization"
@@ -85,7 +85,7 @@ def onednn(shape: tuple[int, ...], layout: str) -> list[Call]:
 
 
 def prepare(calls: Sequence[Call], arrays: Mapping[str, Any], threads: int) -> Callable[[], None]:
-    """Give the function that runs the calls on these buffers; those that lack are made."""
+    """Return the function that runs the calls on these buffers; those that lack are made."""
     more = {name: aligned(size) for name, size in sizes_of(calls, arrays).items()}
     buffers, record = {**arrays, **more}, Record()
     for one in calls:
@@ -94,7 +94,7 @@ def prepare(calls: Sequence[Call], arrays: Mapping[str, Any], threads: int) -> C
 
 
 def sample(run: Callable[[], None]) -> float:
-    """Give the seconds of a run, the mean over a while."""
+    """Return the seconds of a run, the mean over a while."""
     count, start = 0, time.perf_counter()
     while (passed := time.perf_counter() - start) < SECONDS:
         run()

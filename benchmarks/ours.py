@@ -68,7 +68,7 @@ class Predicting(_Side):
         self.net = self._net("predict")
 
     def output(self) -> Any:
-        """Give the probabilities (images, classes)."""
+        """Return the probabilities (images, classes)."""
         self.net.forward()
         return self.net.blob("prob")
 

@@ -46,7 +46,7 @@ class Twin(nn.Module):
         return blobs[self.scores]
 
     def learned(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Give the parameters by the names that nacre has for them."""
+        """Yield the parameters by the names that nacre has for them."""
         for name, module in self.named.items():
             own = dict(module.named_parameters())
             first = "scale" if isinstance(module, nn.BatchNorm2d) else "weight"
@@ -62,7 +62,7 @@ class Twin(nn.Module):
 
 
 def _modules(layer: dict[str, Any], told: dict[str, Any]) -> list[nn.Module]:
-    """Give the modules of a layer, the last of them the one with its parameters.
+    """Return the modules of a layer, the last of them the one with its parameters.
 
     Raises:
         NotImplementedError: there is no twin of it here.
@@ -225,7 +225,7 @@ class Predicting(_Peer):
             inductor.freezing = True  # the compiler may lay out the weights anew
 
     def output(self) -> Any:
-        """Give the probabilities (images, classes)."""
+        """Return the probabilities (images, classes)."""
         with torch.inference_mode():
             return torch.softmax(self.scores(), 1).numpy()
 
@@ -250,7 +250,7 @@ class OnnxRuntime:
         self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def output(self) -> Any:
-        """Give the probabilities (images, classes)."""
+        """Return the probabilities (images, classes)."""
         return self.session.run(None, self.data)[0]
 
     def step(self) -> float:

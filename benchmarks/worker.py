@@ -104,7 +104,7 @@ def _check(side: Any, folder: Path, begin: float) -> dict[str, Any]:
 
 
 def _sample(side: Any, seconds: float) -> float:
-    """Give the seconds of a step: the mean over about so many seconds, or one step where that takes longer."""
+    """Return the seconds of a step: the mean over about so many seconds, or one step where that takes longer."""
     begin = time.perf_counter()
     side.step()
     first = time.perf_counter() - begin

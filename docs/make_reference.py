@@ -41,7 +41,7 @@ KINDS = {
 
 
 def text() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     return "\n".join([HEAD, *(part for kind in KINDS for part in _kind(kind)), *_types()])
 
 
@@ -77,7 +77,7 @@ def _types() -> Iterator[str]:
 
 
 def _cleaned(cls: type) -> str:
-    """Give the docstring, with what Python writes as sections in plain words."""
+    """Return the docstring, with what Python writes as sections in plain words."""
     doc, _, example = inspect.cleandoc(vars(cls).get("__doc__") or "").partition("\nExample:\n")
     doc = re.sub(r"^(Args|Raises):\n", r"\1:\n\n", re.sub(r"^    (\S)", r"* \1", doc, flags=re.M), flags=re.M)
     code = textwrap.dedent(example).strip()

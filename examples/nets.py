@@ -42,7 +42,7 @@ class Example:
     callbacks: list[Table] = field(default_factory=list[Table])
 
     def text(self, path: Path) -> str:
-        """Give the text of the file that will lie at `path`; the shape of each top stands beside its name."""
+        """Return the text of the file that will lie at `path`; the shape of each top stands beside its name."""
         inputs = INPUTS.format(file=path.name) if any(layer["type"] == "Input" for layer in self.layers) else ""
         paragraphs = f"{self.about}\n{inputs}\nWritten by ../nets.py: change it there.".strip().split("\n\n")
         body: Table = {"name": self.name, **self.options, "layer": self.layers, "solver": self.solver}
@@ -65,7 +65,7 @@ class Example:
 
 
 def _comment(paragraph: str) -> str:
-    """Give a paragraph as lines of comment; what is indented stays as it is."""
+    """Return a paragraph as lines of comment; what is indented stays as it is."""
     text = paragraph.strip("\n")
     return textwrap.indent(text if text.startswith(" ") else textwrap.fill(text, 118), "# ") + "\n"
 
@@ -105,14 +105,14 @@ class Stack:
 
 
 def written_from_outside(batch_size: int, *shape: int) -> list[Table]:
-    """Give layers for images of this shape, and for a label for each."""
+    """Return layers for images of this shape, and for a label for each."""
     data = {"type": "Input", "name": "data", "tops": ["data"], "shape": shape}
     label = {"type": "Input", "name": "label", "tops": ["label"], "exclude": ["predict"]}
     return [{**one, "batch_size": batch_size} for one in (data, label)]
 
 
 def digits(batch_size: int) -> list[Table]:
-    """Give the sources of the handwritten digits, as digits/lenet.toml has them."""
+    """Return the sources of the handwritten digits, as digits/lenet.toml has them."""
     scale, shift = ["data", {"type": "Scale", "scale": 1 / 16}], ["data", {"type": "RandomShift", "pixels": 1}]
     source = {"type": "HDF5Data", "tops": ["data", "label"]}
     training = {"source": ["train.h5"], "batch_size": batch_size, "shuffle": True, "transformers": [scale, shift]}

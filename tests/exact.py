@@ -32,7 +32,7 @@ def density(x):
 
 
 def near(x, far):
-    """Give x, but at most so far from 0: beyond, a gate is 0 or 1."""
+    """Return x, but at most so far from 0: beyond, a gate is 0 or 1."""
     return np.clip(x, -far, far)
 
 
@@ -97,7 +97,7 @@ def power_slope(exponent):
 
 
 def line(dtype):
-    """Give numbers of a type along the whole line, NaN and infinities included; bf16 as float32."""
+    """Return numbers of a type along the whole line, NaN and infinities included; bf16 as float32."""
     info = np.finfo(np.float32 if dtype == "bf16" else dtype)
     small, large = float(info.smallest_subnormal), float(info.max)
     parts = [
@@ -122,12 +122,12 @@ def narrow(x):
 
 
 def widen(bits):
-    """Give bits of bf16 as float32."""
+    """Return bits of bf16 as float32."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def worst(found, exact, dtype, least=0.0):
-    """Give the largest error and its place, in units of the last place: of the exact number, or of `least` if larger.
+    """Return the largest error and its place, in units of the last place: of the exact number, or of `least` if larger.
 
     Within a factor of two of the type's largest number infinity is right, too.
     """

@@ -73,7 +73,7 @@ class BlockedBackend(HostMemory):
 
 
 def blocks(blob: Own) -> tuple[int, ...]:
-    """Give the shape of a blob in blocks."""
+    """Return the shape of a blob in blocks."""
     first, channels, *rest = blob.shape
     return first, -(-channels // BLOCK), *rest, BLOCK
 

@@ -23,12 +23,12 @@ ODD: tuple[Any, ...] = (
 
 
 def trials(few: int, many: int) -> int:
-    """Give how many trials to make: few in the default run, many in the long one."""
+    """Return how many trials to make: few in the default run, many in the long one."""
     return many if "NACRE_TRIALS" in os.environ else few
 
 
 def pack(header: Any, arrays: dict[str, Any]) -> bytes:
-    """Give a snapshot's file that holds any header and any arrays."""
+    """Return a snapshot's file that holds any header and any arrays."""
     memory = io.BytesIO()
     with h5py.File(memory, "w", userblock_size=USER_BLOCK) as file:
         text = json.dumps(header).encode()
@@ -41,7 +41,7 @@ def pack(header: Any, arrays: dict[str, Any]) -> bytes:
 
 
 def forge(snapshot: Snapshot, number: int) -> tuple[bytes, str]:
-    """Give a snapshot's file in which a thing or two are others than they were, and say which."""
+    """Return a snapshot's file in which a thing or two are others than they were, and say which."""
     dice = random.Random(number)
     header: Any = {
         "iteration": snapshot.iteration,

@@ -10,7 +10,7 @@ WEIGHT = st.sampled_from([1.0, 0.3])
 
 
 def loss_and_gradients(layer, *inputs, dtype="float64", rows=None, **fields):
-    """Give the loss of a layer, and the gradients of its floating bottoms (of the others None)."""
+    """Return the loss of a layer, and the gradients of its floating bottoms (of the others None)."""
     trial = Trial(lambda one: layer_of(layer, one), Example(fields, inputs), backend="numpy", dtype=dtype)
     loss = trial.forward(None if rows is None else [one[:rows] for one in trial.arrays])
     found = trial.gradients()
@@ -50,7 +50,7 @@ def scores_and_labels(draw, scores=None, weighted=False, ignoring=True, **fields
 
 
 def places(layer, scores, labels):
-    """Give the rows of scores, one for each label, and the labels, without what is ignored; and the divisor."""
+    """Return the rows of scores, one for each label, and the labels, without what is ignored; and the divisor."""
     rows = np.moveaxis(scores, layer.axis, -1).reshape(-1, scores.shape[layer.axis])
     labels = np.asarray(labels).reshape(-1)
     used = [place for place, label in enumerate(labels) if label != layer.ignore_label]
@@ -62,7 +62,7 @@ def divisor(layer, valid, full, batch):
 
 
 def class_weights(layer, shape):
-    """Give the weights of a loss over classes, one row for each label."""
+    """Return the weights of a loss over classes, one row for each label."""
     if not layer.weights:
         return np.ones(shape).reshape(-1, shape[layer.axis])
     weights = np.array(layer.weights)

@@ -40,7 +40,7 @@ def from_file(path: str, backend: str = "onednn", **options: Any) -> Net:
 
 
 def mixed(neuron: Neuron) -> list[Layer]:
-    """Give layers of few channels and odd ones, groups, dropout in place, and a neuron with a kernel or without."""
+    """Return layers of few channels and odd ones, groups, dropout in place, and a neuron with a kernel or without."""
     return [
         InputLayer(name="in", tops="data", shape=(3, 9, 9), batch_size=6),
         InputLayer(name="labels", tops="label", batch_size=6),

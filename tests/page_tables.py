@@ -22,7 +22,7 @@ KINDS = sorted(set(nacre.registry().kinds()) - {"backend", "kernel", "command", 
 
 
 def rows(page: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Give (section, head, cells) of every row of a page's tables."""
+    """Yield (section, head, cells) of every row of a page's tables."""
     section, head = "", list[str]()
     for line in page.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
@@ -40,30 +40,30 @@ def _cells(line: str) -> list[str]:
 
 
 def code(cell: str) -> list[str]:
-    """Give what a cell has between backticks."""
+    """Return what a cell has between backticks."""
     return re.findall(r"`([^`]+)`", cell)
 
 
 def own_classes() -> list[Any]:
-    """Give nacre's layers, components and solver."""
+    """Return nacre's layers, components and solver."""
     offers = [offer for kind in KINDS for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
     return [nacre.Solver, *(nacre.registry().open_offer(offer) for offer in offers)]
 
 
 def fields_of(names: list[str]) -> list[Any]:
-    """Give the fields of the layers and components of these names."""
+    """Return the fields of the layers and components of these names."""
     here = nacre.registry()
     found = [here.open(kind, name) for kind in KINDS for name in names if here.offers(kind, name)]
     return [field for cls in found for field in cls.fields()]
 
 
 def offered(name: str) -> bool:
-    """Say whether there is a layer or a component of this name."""
+    """Return whether there is a layer or a component of this name."""
     return any(nacre.registry().offers(kind, name) for kind in nacre.registry().kinds())
 
 
 def accepts(field: Any, value: Any) -> bool:
-    """Say whether a field takes what a net file says."""
+    """Return whether a field takes what a net file says."""
     try:
         read = field.convert(value)
     except (ValueError, TypeError, nacre.NacreError):
@@ -72,14 +72,14 @@ def accepts(field: Any, value: Any) -> bool:
 
 
 def takes(fields: list[Any], text: str) -> bool:
-    """Say whether a text is one of these fields, or `field = value` with a value that one of them takes."""
+    """Return whether a text is one of these fields, or `field = value` with a value that one of them takes."""
     name, equals, _ = text.partition(" = ")
     known = [field for field in fields if field.name == name]
     return bool(known) and (not equals or any(accepts(field, tomllib.loads(text)[name]) for field in known))
 
 
 def is_ours(text: str) -> bool:
-    """Say whether there is what a page calls by this name: a command, code, a component, a field, a value for one."""
+    """Return whether the name that a page uses exists: as a command, code, a component, a field or its value."""
     words = text.split()
     if words[0] == "nacre":
         return {word for word in words if word.startswith("--")} <= _options(words[1])

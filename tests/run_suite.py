@@ -5,7 +5,7 @@ import itertools
 
 
 def kit_tests(suite):
-    """Give the names of the tests of a suite."""
+    """Return the names of the tests of a suite."""
     return {name for name in dir(suite) if name.startswith("test_") and callable(getattr(suite, name))}
 
 

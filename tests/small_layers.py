@@ -232,7 +232,7 @@ class CountState(SourceState, of=CountLayer):
 
 
 def data(*shape: int, batch: int = 3, top: str = "data") -> InputLayer:
-    """Give a source of the blob `top`, (batch, *shape)."""
+    """Return a source of the blob `top`, (batch, *shape)."""
     return InputLayer(name=f"in-{top}", tops=top, shape=shape, batch_size=batch)
 
 
@@ -270,7 +270,7 @@ def check_gradients(net: Net, blobs: tuple[str, ...] = ()) -> None:
 
 
 def numerical(net: Net, value: Any, write: Any, step: float = 1e-5) -> Any:
-    """Give the central differences of the loss over the elements of one array."""
+    """Return the central differences of the loss over the elements of one array."""
     gradient = np.zeros(value.shape)
     for place in np.ndindex(*value.shape):
         losses = []

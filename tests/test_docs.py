@@ -47,12 +47,12 @@ def test_neuron_kernel():
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Give the code blocks of a language."""
+    """Return the code blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
 def sections(text: str) -> set[str]:
-    """Give the anchors that a page's headings make."""
+    """Return the anchors that a page's headings make."""
     headings = re.findall(r"^#+ (.*)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -200,7 +200,7 @@ def test_every_layer_and_option_of_caffe_is_told() -> None:
 
 
 def names_in(file: Path) -> set[str]:
-    """Give the names of a file's tests and classes of tests."""
+    """Return the names of a file's tests and classes of tests."""
     tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     return {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 

@@ -52,7 +52,7 @@ def loss(kind: str, bottoms: Any, **fields: Any) -> Table:
 
 
 def one(module: Any, kind: str, *shape: int, **fields: Any) -> Case:
-    """Give the case of a single layer on a bottom of a shape."""
+    """Return the case of a single layer on a bottom of a shape."""
     return module, [layer(kind, **fields)], [numbers(*shape)]
 
 

@@ -84,7 +84,7 @@ def test_the_python_example_learns_the_digits(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with the README's package as pip would leave it."""
+    """Return a folder with the README's package as pip would leave it."""
     source, made, site = (tmp_path_factory.mktemp(name) for name in ("source", "made", "site"))
     for name, text in FILES.items():
         (source / name).parent.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ PATIENCE = 600  # seconds after which a process that hangs is given up: no measu
 
 
 def names(tree: ast.AST) -> Iterator[str]:
-    """Give what is imported, and the names of the arguments of calls with their numbers."""
+    """Yield what is imported, and the names of the arguments of calls with their numbers."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

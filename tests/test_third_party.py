@@ -42,7 +42,7 @@ def lay_out(folder: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Give the wheels of nacre, of the example plugins, and of one that cannot be imported."""
+    """Return the wheels of nacre, of the example plugins, and of one that cannot be imported."""
     sources = {"nacre": ROOT, **{name: PLUGINS / name for name in STRANGERS}}
     sources["nacre-broken"] = lay_out(tmp_path_factory.mktemp("broken"), BROKEN)
     folders = [tmp_path_factory.mktemp(name) for name in sources]
@@ -59,7 +59,7 @@ def fresh(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with the example's net, and the digits where it looks for them."""
+    """Return a folder with the example's net, and the digits where it looks for them."""
     net = tmp_path / "plugins/nacre-swirl/swirl.toml"
     net.parent.mkdir(parents=True)
     shutil.copy(PLUGINS / "nacre-swirl/swirl.toml", net)
@@ -81,7 +81,7 @@ def named(found: list[dict[str, Any]], name: str, key: str = "name") -> dict[str
 
 
 def swirl(fresh: Environment, folder: Path, **variables: str) -> dict[str, Any]:
-    """Give what `nacre explain` tells of the layer."""
+    """Return what `nacre explain` tells of the layer."""
     return named(fresh.json("explain", "swirl.toml", folder=folder, **variables)["layers"], "swirl1")
 
 

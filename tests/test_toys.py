@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 
 
 def script(path: str) -> Callable[..., Any]:
-    """Give the function that an example is."""
+    """Return the function that an example is."""
     return runpy.run_path(str(EXAMPLES / path))["run"]
 
 

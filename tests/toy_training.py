@@ -28,7 +28,7 @@ def records(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def toy_layers(hidden: int = 8, batch_size: int = 10) -> list[Layer]:
-    """Give a net with all that a restart can forget: a shuffled source, dropout, running means, a shared parameter."""
+    """Return a net with all that a restart can forget: shuffled source, dropout, running means, shared parameter."""
     image, label = records(47)
     others = records(23, seed=1)
     return [
@@ -94,7 +94,7 @@ def pulled_net(*, dtype: str = "float64", backend: Any = "numpy", **fields: Any)
 
 
 def trace(training: Training, count: int, name: str = "pull/w") -> list[float]:
-    """Give a parameter's first number after each of the next iterations."""
+    """Return a parameter's first number after each of the next iterations."""
     values: list[float] = []
     for _ in range(count):
         training.step()

@@ -88,7 +88,7 @@ class NotFiniteError(NacreError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Give ` (did you mean 'x'?)` for the known name nearest to `name`, or "" where none is near."""
+    """Return ` (did you mean 'x'?)` for the known name nearest to `name`, or "" where none is near."""
     import difflib
 
     folded = {one.casefold(): one for one in known}  # relu is ReLU, however many letters are small
@@ -97,7 +97,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def where_it_is(path: Path) -> str:
-    """Say what to do about a path at which there is no file: the nearest name beside it, or where it was looked for."""
+    """Return what to do about a path without a file: the nearest name beside it, or where it was looked for."""
     import difflib
 
     folder = path.absolute().parent

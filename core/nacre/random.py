@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def name_key(name: str) -> int:
-    """Give the 64-bit word of the key that belongs to a name: the first 8 bytes of its BLAKE2b, little end first."""
+    """Return the 64-bit word of the key that belongs to a name: the first 8 bytes of its BLAKE2b, little end first."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
@@ -41,7 +41,7 @@ class Random:
         self._state["state"]["counter"] = self._counter
 
     def generator(self, draw: int = 0) -> np.random.Generator:
-        """Give NumPy's generator at the start of this iteration's numbers; for arrays that the host needs."""
+        """Return NumPy's generator at the start of this iteration's numbers; for arrays that the host needs."""
         self._counter[1], self._counter[2] = draw, self._iteration()
         self._bits.state = self._state
         return self._generator

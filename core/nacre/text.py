@@ -31,7 +31,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def size(count: int) -> str:
-    """Give a number of bytes as people read it."""
+    """Return a number of bytes as people read it."""
     number, unit = float(count), "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 1024 or unit == "GiB":

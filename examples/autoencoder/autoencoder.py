@@ -35,13 +35,13 @@ LABELS = 100
 
 
 def digits(file: str) -> tuple[np.ndarray, np.ndarray]:
-    """Give the images as rows of 64 numbers from 0 to 1, and their labels."""
+    """Return the images as rows of 64 numbers from 0 to 1, and their labels."""
     with h5py.File(DIGITS / file) as data:
         return data["data"][...].reshape(-1, 64) / 16, data["label"][...]
 
 
 def encoder(number: int, bottom: str) -> InnerProductLayer:
-    """Give one of the two layers that are trained in advance."""
+    """Return one of the two layers that are trained in advance."""
     name = f"code{number}"
     return InnerProductLayer(name=name, bottoms=[bottom], tops=[name], output_dim=SIZES[number], neuron=Sigmoid())
 
@@ -107,7 +107,7 @@ def accuracy(first: dict[str, np.ndarray], seed: int) -> float:
 
 
 def run(seed: int = 0) -> tuple[float, float]:
-    """Give the accuracy with pre-training, and without."""
+    """Return the accuracy with pre-training, and without."""
     return accuracy(pretrained(seed), seed), accuracy({}, seed)
 
 

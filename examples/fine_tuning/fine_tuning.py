@@ -25,7 +25,7 @@ DIGITS = Path(__file__).resolve().parents[1] / "digits"
 
 
 def digits(file: str, classes: range) -> tuple[np.ndarray, np.ndarray]:
-    """Give the images of these digits, and their labels counted from 0."""
+    """Return the images of these digits, and their labels counted from 0."""
     with h5py.File(DIGITS / file) as data:
         images, labels = data["data"][...], data["label"][...].reshape(-1).astype(int)
     chosen = np.isin(labels, classes)
@@ -33,7 +33,7 @@ def digits(file: str, classes: range) -> tuple[np.ndarray, np.ndarray]:
 
 
 def layers(classes: range) -> list[Layer]:
-    """Give the layers of ../digits/lenet.toml, new ones, with sources of these digits, and as many scores."""
+    """Return the layers of ../digits/lenet.toml, new ones, with sources of these digits, and as many scores."""
     kept = [layer for layer in load(DIGITS / "lenet.toml", ["layer.ip2.output_dim=5"]).layers if not layer.is_source]
     options: dict[str, Any] = {"tops": ["data", "label"], "batch_size": 50}
     scaled, moved = ("data", Scale(scale=0.0625)), ("data", RandomShift(pixels=1))
@@ -54,7 +54,7 @@ def train(net: Net, *callbacks: Any) -> Training:
 
 
 def run(seed: int = 0) -> float:
-    """Give the share of test images of 5 to 9 that the fine-tuned net reads right."""
+    """Return the share of test images of 5 to 9 that the fine-tuned net reads right."""
     tuned = layers(range(5, 10))
     with tempfile.TemporaryDirectory() as folder:
         first = train(Net("0 to 4", layers(range(5)), seed=seed), Snapshot(folder=folder))

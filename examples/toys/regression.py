@@ -20,7 +20,7 @@ RECORDS, INPUTS, OUTPUTS = 10_000, 20, 10
 
 
 def run(seed: int = 0) -> float:
-    """Give the largest error of a number of A and b."""
+    """Return the largest error of a number of A and b."""
     random = np.random.default_rng(seed)
     a, b = random.standard_normal((OUTPUTS, INPUTS)), random.standard_normal(OUTPUTS)
     x = random.standard_normal((RECORDS, INPUTS))

@@ -23,7 +23,7 @@ KNOWN = np.array([0.1, 0.2, 0.3, 0.4])
 
 
 def run(seed: int = 0) -> float:
-    """Give the largest error of a number of the distribution."""
+    """Return the largest error of a number of the distribution."""
     random = np.random.default_rng(seed)
     shown = random.dirichlet(2000 * KNOWN, 1000)
     distance = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))

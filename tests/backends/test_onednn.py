@@ -352,7 +352,7 @@ def test_updates_and_masks_have_the_same_bits_with_and_without_the_helper(monkey
 
 
 def dropped(backend: str) -> dict[str, Any]:
-    """Give masks and parameters after some steps in which no gradient depends on how a sum is rounded."""
+    """Return masks and parameters after some steps in which no gradient depends on how a sum is rounded."""
     layers: list[Layer] = [
         InputLayer(name="in", tops="data", shape=40013, batch_size=1),
         InputLayer(name="labels", tops="label", batch_size=1),

@@ -52,7 +52,7 @@ class FakeKernel(BatchNormKernel):
 
 
 def lay(x, layout):
-    """Give an array of four axes in a layout, as one row."""
+    """Return an array of four axes in a layout, as one row."""
     images, channels, height, width = x.shape
     if layout == CHANNELS_LAST:
         x = x.transpose(0, 2, 3, 1)

@@ -24,7 +24,7 @@ if reason := OnednnBackend.unusable():
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a cache that is not there yet."""
+    """Return a cache that is not there yet."""
     monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "onednn"
 

@@ -91,13 +91,13 @@ def make_net(shape: tuple[int, ...], layers: list[Layer], **options: Any) -> Net
 
 
 def top_of(shape: tuple[int, ...], layers: list[Layer]) -> tuple[int, ...]:
-    """Give the shape of the top."""
+    """Return the shape of the top."""
     bottom = InputLayer(name="in", tops="x", shape=shape[1:], batch_size=shape[0])
     return Net("top", [bottom, *layers], backend="numpy", phase="test", keep="all").blob("y").shape
 
 
 def some_nan(shape: tuple[int, ...], seed: int, count: int = 3) -> Any:
-    """Give numbers of which some are NaN."""
+    """Return numbers of which some are NaN."""
     generator = np.random.default_rng(seed)
     numbers = generator.normal(size=shape).astype(np.float32)
     numbers.flat[generator.choice(numbers.size, count, replace=False)] = np.nan
@@ -105,7 +105,7 @@ def some_nan(shape: tuple[int, ...], seed: int, count: int = 3) -> Any:
 
 
 def passed(net: Net, data: Any, factor: Any, own: Net) -> tuple[Any, Any]:
-    """Give the top, and the gradient of the bottom, with another net's parameters."""
+    """Return the top, and the gradient of the bottom, with another net's parameters."""
     for name, handle in net.parameters.items():
         handle.value = own.parameters[name].value
     net.write("data", data)
@@ -120,7 +120,7 @@ class OwnReLU(ReLU):
 
 
 def own_code(layer: Layer) -> Layer:
-    """Give a layer that no kernel serves, since it is of a class of its own."""
+    """Return a layer that no kernel serves, since it is of a class of its own."""
     kind = type(f"Own{type(layer).__name__}", (type(layer),), {"__doc__": "A layer that no kernel knows."})
     fields = {name: getattr(layer, name) for name in layer.given()}
     return kind(**fields | ({"neuron": OwnReLU()} if "neuron" in fields else {}))
@@ -133,7 +133,7 @@ def oracle(shape: tuple[int, ...], layers: list[Layer]) -> Net:
 
 
 def ways(shape: tuple[int, ...], layers: list[Layer], compute: str) -> Iterator[Net]:
-    """Give nets in which `it` takes each of its ways, in each layout; and numpy's."""
+    """Yield nets in which `it` takes each of its ways, in each layout; and numpy's."""
     if compute == "float32":
         yield make_net(shape, layers, backend="numpy")
     for layout in (CHANNELS_LAST, BLOCKED):

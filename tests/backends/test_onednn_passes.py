@@ -23,7 +23,7 @@ WORKERS = 3
 
 
 def narrowed(numbers: Any) -> Any:
-    """Give numbers in bf16, rounded to the nearest, of two to the even one."""
+    """Return numbers in bf16, rounded to the nearest, of two to the even one."""
     bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(numbers), 0x7FC0, rounded).astype(np.uint16)

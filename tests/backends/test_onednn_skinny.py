@@ -33,7 +33,7 @@ WAYS = dict.fromkeys(["forward", "weights", "data"], FEW)
 
 
 def narrowed(values: Any) -> Any:
-    """Give the bits of bf16, of numbers that it has or rounds down to."""
+    """Return the bits of bf16, of numbers that it has or rounds down to."""
     return (values.view(np.uint32) >> 16).astype(np.uint16)
 
 

@@ -133,7 +133,7 @@ def run(*arguments: object, code: int = 0) -> Done:
 
 
 def terminal(*arguments: str, **variables: str) -> str:
-    """Give what a command shows on a terminal, which must end well."""
+    """Return what a command shows on a terminal, which must end well."""
     outer, inner = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **variables}
     with subprocess.Popen([*SCRIPT, *arguments], stdout=inner, stderr=inner, stdin=inner, env=environment) as process:
@@ -188,6 +188,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def trained(folder: Path) -> Path:
-    """Give the folder of the snapshots of the small net, trained."""
+    """Return the folder of the snapshots of the small net, trained."""
     run("train", "small.toml", "--json")
     return Path("snapshots")

@@ -28,7 +28,7 @@ OURS = {
 
 
 def imported(code: str, *arguments: str) -> set[str]:
-    """Give the modules of a fresh process after `code`, beyond those of `import pluggy, importlib_metadata`."""
+    """Return the modules of a fresh process after `code`, beyond those of `import pluggy, importlib_metadata`."""
     report = "import sys, atexit; atexit.register(lambda: print('@', *sys.modules)); "
     libraries = "import pluggy, importlib_metadata"
     found = []

@@ -666,7 +666,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def values_of(field: Any) -> st.SearchStrategy[Any]:
-    """Give values of a field's type; where it must be one of a few, those, as its help tells them."""
+    """Return values of a field's type; where it must be one of a few, those, as its help tells them."""
     choices = re.search(r"one of (.*)\)$", field.help)
     return st.sampled_from(ast.literal_eval(f"[{choices[1]}]")) if choices else FIELDS[field.type]
 

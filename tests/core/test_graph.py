@@ -51,7 +51,7 @@ def lenet() -> Net:
 
 
 def boxes(drawing: str) -> dict[str, tuple[float, float, float, float]]:
-    """Give left, top, right and bottom of each layer's box."""
+    """Return left, top, right and bottom of each layer's box."""
     found: dict[str, tuple[float, float, float, float]] = {}
     for group in ET.fromstring(drawing).iter(f"{SVG}g"):
         rect, title = group.find(f"{SVG}rect"), group.find(f"{SVG}text")

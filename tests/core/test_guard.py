@@ -98,7 +98,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def failed(registry: Registry) -> str:
-    """Give what is told of the distribution `faulty`; another one, and nacre's own, must work."""
+    """Return what is told of the distribution `faulty`; another one, and nacre's own, must work."""
     assert registry.names("layer").count("Fine") == registry.names("layer").count("Convolution") == 1
     assert registry.open("layer", "Convolution").__name__ == "ConvolutionLayer"
     told = [problem for problem in registry.problems if problem.distribution == "faulty"]
@@ -110,7 +110,7 @@ def failed(registry: Registry) -> str:
 
 
 def giving(offer: str) -> str:
-    """Give the text of a hook that gives odd things."""
+    """Return the text of a hook that gives odd things."""
     return f"@hookimpl\ndef offer_layers():\n{textwrap.indent(ODD, '    ')}\n    return {OFFERS[offer]}\n"
 
 

@@ -356,7 +356,7 @@ def test_parameters_need_an_initializer() -> None:
 
 
 def loaded(code: str) -> set[str]:
-    """Give the modules that a fresh interpreter has loaded after `code`."""
+    """Return the modules that a fresh interpreter has loaded after `code`."""
     code += "\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(json.loads(run.stdout))

@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def pick(cls: Any, dice: random.Random, fields: dict[str, Any]) -> str:
-    """Give odd values to a field or two of a class, and some to what it needs; say which."""
+    """Return odd values to a field or two of a class, and some to what it needs; say which."""
     known = list(cls.fields())
     odd = dice.sample(known, min(len(known), dice.choice((1, 1, 1, 2))))
     for field in known:
@@ -69,7 +69,7 @@ def pick(cls: Any, dice: random.Random, fields: dict[str, Any]) -> str:
 
 
 def layers_of(cls: Any, dice: random.Random) -> tuple[list[Any], str]:
-    """Give a net around the example of a layer, in which fields are odd."""
+    """Return a net around the example of a layer, in which fields are odd."""
     text = example_of(cls)
     if not text.startswith("[[layer]]"):
         fields: dict[str, Any] = {"name": "it", "tops": ["a", "b"], "data": [np.ones((4, 3)), np.arange(4)]}

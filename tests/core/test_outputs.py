@@ -101,7 +101,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def make_places(elsewhere: Path) -> dict[str, str]:
-    """Give paths that lead out of the working folder, by their kind."""
+    """Return paths that lead out of the working folder, by their kind."""
     Path("sub").mkdir()
     Path("out").symlink_to(elsewhere)
     Path("sub/again").symlink_to("../out")

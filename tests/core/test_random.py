@@ -30,7 +30,7 @@ def philox(counter, key):
 
 
 def numbers(seed, name, iteration, draw):
-    """Give the 64-bit numbers: four from each block, the blocks counted from 1."""
+    """Yield the 64-bit numbers: four from each block, the blocks counted from 1."""
     key = seed, int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
     for block in itertools.count(1):
         yield from philox((block, draw, iteration, 0), key)

@@ -62,7 +62,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def offering(**hooks: str) -> str:
-    """Give the text of a light module: hook -> what it returns, as Python text."""
+    """Return the text of a light module: hook -> what it returns, as Python text."""
     functions = [f"@hookimpl\ndef {hook}():\n    return {given}\n" for hook, given in hooks.items()]
     return "\n".join(["from nacre.hooks import hookimpl", 'nacre_api = "1"', *functions])
 

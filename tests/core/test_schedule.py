@@ -59,7 +59,7 @@ def dense(name: str, bottom: str = "data", neuron: Neuron | str = "Identity", wi
 
 
 def group(net: Net, name: str) -> list[Any]:
-    """Give the arrays of all versions of a blob, in order."""
+    """Return the arrays of all versions of a blob, in order."""
     return [net.schedule.array(value, value.space) for value in net.schedule.values if value.name == name]
 
 

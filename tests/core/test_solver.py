@@ -97,7 +97,7 @@ def solver(**fields: Any) -> Solver:
 
 
 def after(training: Training) -> Snapshot:
-    """Give a snapshot as it comes back from its file."""
+    """Return a snapshot as it comes back from its file."""
     store = HDF5Store()
     return store.decode(store.encode(training.snapshot()), "here")
 
@@ -820,7 +820,7 @@ def test_a_snapshot_with_a_strange_description_is_refused(nonsense: dict[str, An
 
 
 def shared_net(phase: str = "train", first: str = "ip2") -> Net:
-    """Give a net in which `ip2` and `ip3` are one; `ip2` is absent in phase test, or comes second."""
+    """Return a net in which `ip2` and `ip3` are one; `ip2` is absent in phase test, or comes second."""
     source = MemoryDataLayer(name="in", tops=["x", "label"], data=[np.eye(6, 5), np.arange(6) % 3], batch_size=6)
     same = {"output_dim": 5, "param_key": "shared"}
     two = {

@@ -181,7 +181,7 @@ def install(registry: Registry, distribution: str, offered: Sequence[Item]) -> N
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """Give all that a net comes to: its bits, winners, names, files and errors."""
+    """Return all that a net comes to: its bits, winners, names, files and errors."""
     file = load(folder / "net.toml")
     found: dict[str, Any] = {"auto": _first_usable(), "numpy": nacre.registry().open("backend", "numpy")}
     with file.net("train", backend="numpy") as net:
@@ -227,7 +227,7 @@ def use(registry: Registry) -> None:
 
 @pytest.fixture(scope="module")
 def alone(folder: Path) -> Iterator[dict[str, Any]]:
-    """Give what the net comes to where there is nothing but nacre, and put the registry back in the end."""
+    """Yield what the net comes to where there is nothing but nacre, and put the registry back in the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["nacre.discovery.registry"], "_registry", Registry())
         yield outcome(folder)

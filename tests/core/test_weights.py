@@ -16,7 +16,7 @@ from nacre_solvers import Snapshot
 
 
 def layers(*names, output=3, key="", norm=False):
-    """Give a chain of inner products with these names."""
+    """Return a chain of inner products with these names."""
     made = [
         InputLayer(name="in", tops=["x"], shape=4, batch_size=2),
         InputLayer(name="labels", tops=["label"], batch_size=2, dtype="int64"),

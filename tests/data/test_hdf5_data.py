@@ -32,7 +32,7 @@ def write(path: Path, data: Any = None, label: Any = None, **options: Any) -> Pa
 
 
 def digits(count: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Give images and labels that tell which record each is."""
+    """Return images and labels that tell which record each is."""
     label = np.arange(first, first + count)
     return np.broadcast_to(label[:, None, None, None], (count, 1, 2, 3)).astype(np.uint8), label
 
@@ -189,7 +189,7 @@ def test_a_list_of_files_is_relative_to_itself(tmp_path: Path) -> None:
 
 @pytest.fixture
 def openings(monkeypatch: pytest.MonkeyPatch) -> list[h5py.File]:
-    """Give all data files that are opened from here on; one that is closed again is false."""
+    """Return all data files that are opened from here on; one that is closed again is false."""
     opened: list[h5py.File] = []
     original = hdf5_checks.open_hdf5
 

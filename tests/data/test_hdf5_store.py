@@ -191,7 +191,7 @@ def test_a_packed_bomb_with_a_right_digest() -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Give a file with everything that must be refused, and what may be read."""
+    """Return a file with everything that must be refused, and what may be read."""
     (tmp_path / "secret").write_bytes(b"password")
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["data"] = np.arange(8)

@@ -22,7 +22,7 @@ ODD = (
 
 
 def odd_file(number: int) -> tuple[bytes, str]:
-    """Give the bytes of an array's file whose header is not as it should be, and the header."""
+    """Return the bytes of an array's file whose header is not as it should be, and the header."""
     dice = random.Random(number)
     fields = {"descr": "'<f4'", "fortran_order": "False", "shape": "(4, 3)"}
     for _ in range(dice.choice((1, 1, 2))):

@@ -39,7 +39,7 @@ def batch(net: Net) -> list[int]:
 
 
 def a_pass(net: Net) -> list[list[int]]:
-    """Give the real rows of every batch up to the end of a pass."""
+    """Return the real rows of every batch up to the end of a pass."""
     batches: list[list[int]] = []
     epoch = net.epoch
     while net.epoch == epoch:

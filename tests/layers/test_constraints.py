@@ -14,7 +14,7 @@ from nacre_solvers import SGD
 
 
 def view(dtype="float64"):
-    """Give a net's view of the numpy backend."""
+    """Return a net's view of the numpy backend."""
     net = Net("n", [InputLayer(tops=["x"], shape=2)], backend="numpy", dtype=dtype)
     return net.view(net.backend)
 
@@ -55,7 +55,7 @@ def test_every_output_is_at_most_so_long_and_points_where_it_did(shape, threshol
 
 
 def training(**fields):
-    """Give a training whose weight grows by 10 in every number of every update, and what it was in the beginning."""
+    """Return a training whose weight grows by 10 in every number of every update, and what it was in the beginning."""
     layer = InnerProductLayer(
         name="ip", bottoms="x", tops="y", output_dim=2, weight_init=0, weight_cons={"type": "L2Norm", **fields}
     )

@@ -20,7 +20,7 @@ OPERATIONS = ["Add", "Multiply", "Maximum", "Mean", "Subtract", "Divide"]
 
 
 def operands(shape, count, seed=0):
-    """Give arrays in which no two numbers are equal, and none is near 0: no ties, no division by 0."""
+    """Return arrays in which no two numbers are equal, and none is near 0: no ties, no division by 0."""
     values = np.linspace(0.3, 2, int(np.prod(shape)) * count) ** 1.7  # sums of few of them are not near 0 either
     random = np.random.default_rng(seed)
     values = random.permutation(values) * random.choice([-1.0, 1.0], values.shape)
@@ -83,7 +83,7 @@ class TestElementWise(Agreement):
 
 
 def run(operation, *inputs):
-    """Give the top and the gradients of the bottoms, for a gradient of 1 at the top."""
+    """Return the top and the gradients of the bottoms, for a gradient of 1 at the top."""
     arrays = [np.array(one, float) for one in inputs]
     trial = Trial(
         TestElementWise().make, Example({"operation": operation}, arrays, 1), backend="numpy", dtype="float64"

@@ -32,7 +32,7 @@ def bases(node):
 
 
 def layers_with_tests(file):
-    """Give the names that the test classes of a file assign to `layer`, and the bases of those classes."""
+    """Yield the names that the test classes of a file assign to `layer`, and the bases of those classes."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
             for line in node.body:
@@ -42,7 +42,7 @@ def layers_with_tests(file):
 
 @pytest.fixture(scope="module")
 def suites():
-    """Give the suites that each layer's class is tested with."""
+    """Return the suites that each layer's class is tested with."""
     found = {}
     for folder in ("layers", "data"):
         for file in (TESTS / folder).glob("test_*.py"):

@@ -20,7 +20,7 @@ def normal(shape, offset=0.0, scale=1.0):
 
 
 def cases():
-    """Give (what, layer, fields, input): the numbers of the fault that was found first, then those of its class."""
+    """Yield (what, layer, fields, input): the numbers of the fault that was found first, then those of its class."""
     yield "after ReLU", BatchNormLayer, {}, np.maximum(normal((32, 16, 28, 28)), 0)
     for offset in (0.0, 1e3, -1e4):
         yield f"blocks at {offset}", BatchNormLayer, {"neuron": ReLU()}, normal((16, 32, 14, 14), offset)

@@ -35,7 +35,7 @@ def check(layer, backend, dtype, inputs, expected, slopes, **fields):
 
 
 def rounded(x, dtype):
-    """Give numbers as a type has them, in float64."""
+    """Return numbers as a type has them, in float64."""
     return np.asarray(x).astype(dtype).astype(float)
 
 

@@ -149,7 +149,7 @@ class TestThreshold(Function, Agreement):
 
 
 def run(layer, x, **fields):
-    """Give the top, and its slopes."""
+    """Return the top, and its slopes."""
 
     def make(_):
         return layer(name="tested", bottoms=["bottom0"], tops=["top0"], **fields)

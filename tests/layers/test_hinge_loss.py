@@ -19,7 +19,7 @@ def signs(random, shape):
 
 
 def signs_of(layer, shape, labels):
-    """Give 1 for the score of each label's class, -1 for all others."""
+    """Return 1 for the score of each label's class, -1 for all others."""
     if shape == labels.shape or shape == (*labels.shape, 1):
         return labels.reshape(shape)
     labels = labels.reshape(-1)

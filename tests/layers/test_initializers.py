@@ -184,7 +184,7 @@ def test_singas_fans_are_those_of_a_matrix_of_filters():
 
 @pytest.fixture
 def snapshot(tmp_path):
-    """Give a file with two parameters, one of them under two names."""
+    """Return a file with two parameters, one of them under two names."""
     arrays = {
         "parameters/ip1/weight": np.arange(20.0, dtype=np.float32).reshape(4, 5),
         "parameters/ip1/bias": np.ones(4),

@@ -159,7 +159,7 @@ def autoencoder(**fields):
 
 
 def gradient_of_the_weight(*, learns, step=1e-5):
-    """Give backward's gradient and central differences, which hold the decoder's weight fixed unless it learns."""
+    """Return backward's gradient and central differences, which hold the decoder's weight fixed unless it learns."""
     net = Net("n", autoencoder(learns=learns), backend="numpy", dtype="float64")
     x = np.random.default_rng(0).standard_normal((3, 5))
     net.write("x", x)

@@ -14,7 +14,7 @@ from nacre_layers.normalisation.lrn import LRNLayer
 
 
 def windows(layer, shape):
-    """Give the slices of the window around each place, and the number of places in a whole one."""
+    """Yield the slices of the window around each place, and the number of places in a whole one."""
     channels = layer.axis % len(shape)
     axes = [channels] if layer.mode == "across" else [axis for axis in range(1, len(shape)) if axis != channels]
     down = (layer.kernel - 1) // 2

@@ -80,7 +80,7 @@ CASES = [(backend, dtype) for backend in backends() for dtype in ("float32", "fl
 
 
 def bounds(section):
-    """Give the rows of a table of the page: {function: {column: cell}}."""
+    """Return the rows of a table of the page: {function: {column: cell}}."""
     found = {}
     for heading, head, cells in rows(PAGE):
         if heading == section:
@@ -92,7 +92,7 @@ VALUES, SLOPES = bounds("Values"), bounds("Slopes")
 
 
 def run(function, backend, dtype, x):
-    """Give the values and the slopes that a net computes."""
+    """Return the values and the slopes that a net computes."""
     trial = Trial(
         lambda one: layer_of(function.layer, one),
         Example(function.fields, [x.reshape(1, -1)]),
@@ -148,7 +148,7 @@ def test_bounds(name, backend, dtype):
 
 
 def helper_function(made):
-    """Give the neuron as the onednn backend's helper computes it, or None; skip where there is no helper."""
+    """Return the neuron as the onednn backend's helper computes it, or None; skip where there is no helper."""
     if "onednn" not in backends():
         pytest.skip("oneDNN cannot be used here")
     native = pytest.importorskip("nacre_onednn.helper.native")

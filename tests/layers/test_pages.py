@@ -28,14 +28,14 @@ DISTRIBUTIONS = ("prob", "target")
 
 
 def example_of(cls):
-    """Give the table that the docstring of a layer shows, as text."""
+    """Return the table that the docstring of a layer shows, as text."""
     found = re.search(r"^Example:\n((?:    .*\n|\n)*)", inspect.cleandoc(cls.__doc__) + "\n", re.M)
     assert found, f"{cls.__name__} has no example: end its docstring with 'Example:' and a [[layer]]"
     return textwrap.dedent(found[1]).strip()
 
 
 def shapes_of(text, key):
-    """Give {blob: shape} from lines such as `bottoms = ["a", "b"]  # (8, 3), (8,)`."""
+    """Return {blob: shape} from lines such as `bottoms = ["a", "b"]  # (8, 3), (8,)`."""
     found = {}
     for line, names, shapes in re.findall(rf"^({key} = (\[.*?\]) *#? *(.*))$", text, re.M):
         names, shapes = ast.literal_eval(names), ast.literal_eval(f"[{shapes}]")
@@ -45,7 +45,7 @@ def shapes_of(text, key):
 
 
 def fed(text, layers):
-    """Give a source for each bottom that none of the layers writes."""
+    """Return a source for each bottom that none of the layers writes."""
     return [
         InputLayer(name=f"input-{name}", tops=[name], shape=shape[1:], batch_size=shape[0])
         for name, shape in shapes_of(text, "bottoms").items()
@@ -126,7 +126,7 @@ def test_the_page_says_what_a_reader_asks(offer):
 
 
 def refuses_the_batchs_axis(offer, folder):
-    """Say whether no net can be made with axis 0 of a layer because of the axis."""
+    """Return whether no net can be made with axis 0 of a layer because of the axis."""
     text = re.sub(r"^(axis|n_axes) = .*\n", "", example_of(nacre.registry().open_offer(offer)) + "\n", flags=re.M)
     (folder / "net.toml").write_text(f"{text}axis = 0\n")
     try:

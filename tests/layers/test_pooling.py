@@ -26,7 +26,7 @@ def spread(numbers, count):
 
 
 def spans_of(layer, shape):
-    """Give {axis: the (start, stop) of every window along it, in cells of the image, and the padding at each end}."""
+    """Return {axis: the (start, stop) of every window along it, in cells of the image, and the padding at each end}."""
     if isinstance(layer, ChannelPoolingLayer):
         axis = range(len(shape))[layer.axis]
         return {axis: (windows(shape[axis], layer.kernel, layer.stride, *layer.pad, "ceil"), *layer.pad)}
@@ -41,7 +41,7 @@ def spans_of(layer, shape):
 
 
 def windows(length, kernel, stride, front, tail, rounding):
-    """Give the (start, stop) of every window along an axis, in cells of the image."""
+    """Return the (start, stop) of every window along an axis, in cells of the image."""
     free = length + front + tail - kernel
     count = (-(-free // stride) if rounding == "ceil" else free // stride) + 1
     found = [(number * stride - front, number * stride - front + kernel) for number in range(count)]
@@ -74,7 +74,7 @@ def pooled(pooling, x, spans, uniform=None):
 
 
 def drawn(cells, uniform):
-    """Give the first cell that takes the sum above its share, or the mean weighted by the cells."""
+    """Return the first cell that takes the sum above its share, or the mean weighted by the cells."""
     if cells.sum() == 0:
         return 0
     if uniform is None:
@@ -202,7 +202,7 @@ class TestMasks(Agreement):
 
 
 def masked(x, backend="numpy", **fields):
-    """Give both tops of a max pooling with a mask."""
+    """Return both tops of a max pooling with a mask."""
     layers = [
         InputLayer(tops="x", shape=x.shape[1:], batch_size=len(x)),
         PoolingLayer(bottoms="x", tops=["y", "mask"], **fields),
@@ -323,7 +323,7 @@ class TestChannelPooling(Agreement):
 
 
 def pyramid(layer, shape):
-    """Give the spans of each level of a pyramid, in Caffe's words: kernel and stride, pad."""
+    """Yield the spans of each level of a pyramid, in Caffe's words: kernel and stride, pad."""
     for level in range(layer.pyramid_height):
         spans = {}
         for axis, length in enumerate(shape[2:], 2):

@@ -47,7 +47,7 @@ class TestReshape(Agreement):
 
 
 def expected(layer, shape):
-    """Give the shape of a top as in Caffe's description of its fields."""
+    """Return the shape of a top as in Caffe's description of its fields."""
     first = layer.axis if layer.axis > 0 else layer.axis + len(shape) + 1
     behind = shape[len(shape) if layer.n_axes == -1 else first + layer.n_axes :]
     new = [shape[first + place] if length == 0 else length for place, length in enumerate(layer.shape)]
@@ -60,7 +60,7 @@ def expected(layer, shape):
 
 
 def reshaped(bottom, **fields):
-    """Give the shape that one image of this shape gets."""
+    """Return the shape that one image of this shape gets."""
     layers = [InputLayer(tops=["x"], shape=bottom), ReshapeLayer(bottoms=["x"], tops=["y"], **fields)]
     return Net("n", layers, backend="numpy", allocate=False).schedule.final["y"].shape[1:]
 

@@ -34,7 +34,7 @@ class Operand:
         return examples()
 
     def operands(self, layer, inputs, parameters):
-        """Give what x is multiplied by and what is added to it, with an axis for each of x's."""
+        """Return what x is multiplied by and what is added to it, with an axis for each of x's."""
         axis = 2 - len(layer.bottoms) if layer.axis is None else layer.axis
         axis += inputs[0].ndim * (axis < 0)
         found = {**parameters, **({self.operand: inputs[1]} if len(inputs) > 1 else {})}

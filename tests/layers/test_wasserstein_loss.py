@@ -15,12 +15,12 @@ DISTANCES = [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
 
 
 def distributions(random, rows, size):
-    """Give distributions that add up to 1 in float32 too: what is too much drives the iteration on for ever."""
+    """Return distributions that add up to 1 in float32 too: what is too much drives the iteration on for ever."""
     return (1 + random.multinomial(64 - size, np.ones(size) / size, rows)) / 64
 
 
 def sinkhorn(layer, a, b):
-    """Give loss and gradients by the plain iteration, record by record."""
+    """Return loss and gradients by the plain iteration, record by record."""
     cost = np.array(layer.cost)
     kernel, loss, potentials = np.exp(-layer.sharpness * cost), 0.0, ([], [])
     for one, other in zip(a.reshape(len(a), -1), b.reshape(len(b), -1), strict=True):

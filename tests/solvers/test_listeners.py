@@ -48,7 +48,7 @@ class JudgedState(CallbackState):
 
 
 def follow(losses: Sequence[float], **fields: Any) -> list[float]:
-    """Give the rate of each iteration, the one after the last loss included."""
+    """Return the rate of each iteration, the one after the last loss included."""
     policy = DecayOnValidation(**{"base": 0.8, **fields})
     with Solver(SGD(), lr_policy=policy, callbacks=[Judged(losses=list(losses))]).start(pulled_net()) as training:
         rates: list[float] = []

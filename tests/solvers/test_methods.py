@@ -305,7 +305,7 @@ def test_a_step_allocates_nothing(method: Method) -> None:
 
 
 def after(training: Training) -> Snapshot:
-    """Give a snapshot as it comes back from its file."""
+    """Return a snapshot as it comes back from its file."""
     store = HDF5Store()
     return store.decode(store.encode(training.snapshot()), "here")
 

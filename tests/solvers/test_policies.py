@@ -34,7 +34,7 @@ from toy_training import pulled_net, toy_net
 
 
 def started(policy: LrPolicy) -> LrState:
-    """Give a policy at work, where no validation has anything to do with it."""
+    """Return a policy at work, where no validation has anything to do with it."""
     with Solver(SGD(), lr_policy=policy).start(pulled_net()) as training:
         return training.lr
 

@@ -89,7 +89,7 @@ class Nacre(click.Group):
 
 
 def _offered() -> dict[str, str]:
-    """Give the commands of plugins, and whose they are; one called like nacre's own goes by its distribution too."""
+    """Return the commands of plugins, and whose they are; one called like nacre's own goes by its distribution too."""
     from ..discovery.registry import registry
 
     here = registry()

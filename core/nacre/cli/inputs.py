@@ -68,13 +68,13 @@ def read_inputs(
 
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
-    """Give the shape of a record, as a source of the net file has it whose data are there, or None."""
+    """Return the shape of a record, as a source of the net file has it whose data are there, or None."""
     batch = _known_batch(file, blob)
     return batch and batch[1:]
 
 
 def fed(file: NetFile, phase: str) -> NetFile:
-    """Give a net file whose net has sources in a phase: in `predict`, where it has none, inputs like its other sources.
+    """Return a net file whose net has sources in a phase: for `predict`, which may have none, inputs like its sources.
 
     Raises:
         DataError: nothing tells their shape.
@@ -124,14 +124,14 @@ def _shaped(
 
 
 def whole_records(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Say of each record whether it has all its numbers: none is NaN."""
+    """Return whether each record has all its numbers: none is NaN."""
     import numpy as np
 
     return _of_each(part, lambda numbers: np.logical_not(np.isnan(numbers)))
 
 
 def _of_each(part: np.ndarray[Any, Any], test: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
-    """Say of each record whether all its numbers pass a test; of some at a time, or the answers took much memory."""
+    """Return whether all numbers of each record pass a test; in pieces, since the answers would take much memory."""
     import numpy as np
 
     if part.dtype.kind != "f":

@@ -63,12 +63,12 @@ backend_option: Decorator = click.option("--backend", metavar="NAME", help="Comp
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that every command has."""
+    """Return a command the options that every command has."""
     return plugin_option(debug_option(command))
 
 
 def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options by which a net file is changed for one run; they come as `backend`, `sets`, `seed`."""
+    """Add the options that change a net file for one run; the command gets them as `backend`, `sets` and `seed`."""
     decorators = [
         backend_option,
         click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders."),
@@ -88,7 +88,7 @@ def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say what its net file may write; they come as `writes`, for `read_net`."""
+    """Return a command the options that say what its net file may write; they come as `writes`, for `read_net`."""
 
     @click.option(
         "--allow-writes",

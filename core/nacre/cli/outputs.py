@@ -41,7 +41,7 @@ def check_classes(names: Sequence[str], array: np.ndarray[Any, Any], file: str, 
 def best(
     array: np.ndarray[Any, Any], top: int, names: Sequence[str], whole: np.ndarray[Any, Any]
 ) -> list[list[dict[str, Any]]]:
-    """Give the highest numbers of every record: {class, name, value, percent}; percent if they are probabilities.
+    """Return the highest numbers of every record: {class, name, value, percent}; percent if they are probabilities.
 
     A record whose numbers are not all finite has none, nor has one that went in with numbers missing (NaN), as `whole`
     tells: some backends' layers pass over them, and a class would be a guess. A lone number, as a regression gives, is

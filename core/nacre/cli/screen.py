@@ -13,7 +13,7 @@ import click
 
 
 def command_line(*words: str) -> str:
-    """Give a command of nacre's as it can be typed here: the program by its name if a shell finds this one by it."""
+    """Return a command of nacre's as it can be typed here: the program by its name if a shell finds this one by it."""
     import shlex
 
     return shlex.join([_program(), *words])
@@ -64,7 +64,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
 
 @contextmanager
 def working() -> Generator[Callable[[str], object]]:
-    """Give a function that shows what is being worked on, in a line that goes away; only on a terminal."""
+    """Yield a function that shows what is being worked on, in a line that goes away; only on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -81,13 +81,13 @@ def warn(message: str) -> None:
 
 
 def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits: int = 4) -> str:
-    """Give the loss of a net as people read it; where layers report theirs too, it is the sum of them."""
+    """Return the loss of a net as people read it; where layers report theirs too, it is the sum of them."""
     several = sum("loss" in values for values in statistics.values()) > 1
     return f"{'total loss' if several else 'loss'} {loss:.{digits}g}"
 
 
 def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
-    """Give a layer's statistics as people read them: `accuracy: 98.61 % (355 of 360)`."""
+    """Return a layer's statistics as people read them: `accuracy: 98.61 % (355 of 360)`."""
     parts: list[str] = []
     records = statistics.get("records")
     for key, value in statistics.items():
@@ -100,7 +100,7 @@ def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Give a time as people read it."""
+    """Return a time as people read it."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

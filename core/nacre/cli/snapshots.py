@@ -51,7 +51,7 @@ def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
 
 
 def snapshot_place(callbacks: Iterable[Callback]) -> tuple[str, str] | None:
-    """Give the folder of the first callback that saves snapshots, and the name of its store."""
+    """Return the folder of the first callback that saves snapshots, and the name of its store."""
     return next((place for callback in callbacks if (place := callback.snapshots())), None)
 
 
@@ -98,7 +98,7 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Give every text in a table."""
+    """Yield every text in a table."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -108,7 +108,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
-    """Give the snapshot that a training is taken up from, or None where it begins anew; see `training.train`."""
+    """Return the snapshot that a training is taken up from, or None where it begins anew; see `training.train`."""
     if resume != "auto":
         return load_snapshot(resume, file) if resume else None
     from ..errors import ConfigError

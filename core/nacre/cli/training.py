@@ -109,12 +109,12 @@ def _choices(training: Training) -> list[Choice]:
 
 
 def exit_code(training: Training) -> int:
-    """Give 0, or that of the signal that stopped a training."""
+    """Return 0, or that of the signal that stopped a training."""
     return EXIT_CODES.get(training.stopped, 0)
 
 
 def result(training: Training) -> dict[str, Any]:
-    """Give what `train --json` ends with."""
+    """Return what `train --json` ends with."""
     return {
         "iterations": training.iteration,
         "seconds": training.seconds,
@@ -213,7 +213,7 @@ class Screen:
 
 
 def report_line(event: str, data: Mapping[str, Any]) -> str:
-    """Give the line for a report, or "" where there is nothing to say."""
+    """Return the line for a report, or "" where there is nothing to say."""
     start = f"iteration {data['iteration']}: "
     if event == "summary":
         parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
@@ -264,7 +264,7 @@ def print_end(
 
 
 def _some_input(file: NetFile) -> str:
-    """Give a file with records for `predict`: the first of the source that is there to test with."""
+    """Return a file with records for `predict`: the first of the source that is there to test with."""
     sources = [layer for layer in file.layers if layer.is_source]
     sources.sort(key=lambda layer: "test" in layer.exclude)
     first = next((paths[0] for layer in sources if (paths := getattr(layer, "source", ()))), "INPUT")

@@ -105,13 +105,13 @@ class NetFile:
             return Net(self.name, self.layers, **chosen)
 
     def without_outputs(self) -> NetFile:
-        """Give this file without the layers that only write somewhere, for who looks at a net without running it."""
+        """Return this file without the layers that only write somewhere, for who looks at a net without running it."""
         from ..protocols.layer import is_output
 
         return replace(self, layers=tuple(layer for layer in self.layers if not is_output(layer)))
 
     def backend(self, given: str | None = None) -> str:
-        """Give the name of the backend: the one given, else the file's, the environment's, the settings', or ""."""
+        """Return the name of the backend: the one given, else the file's, the environment's, the settings', or ""."""
         return given or self.table.get("backend") or os.environ.get("NACRE_BACKEND") or settings().backend
 
     @property

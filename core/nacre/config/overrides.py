@@ -89,7 +89,7 @@ def _said(value: Any) -> Any:
 
 
 def layer_name(table: Mapping[str, Any]) -> str:
-    """Give the name that the layer of a table will have, or "" where that cannot be told."""
+    """Return the name that the layer of a table will have, or "" where that cannot be told."""
     tops: Any = table.get("tops")
     names: list[Any] = [table.get("name"), *(cast("list[Any]", tops) if isinstance(tops, list) else [tops])]
     return next((name for name in names[:2] if name and isinstance(name, str)), "")

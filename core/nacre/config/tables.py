@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def file_table(layer: Layer, base: Path) -> Table:
-    """Give a layer's table as a net file in the folder `base` can hold it: without None, with relative paths.
+    """Return a layer's table as a net file in the folder `base` can hold it: without None, with relative paths.
 
     Raises:
         ConfigError: the layer holds an array, or is of a class that no plugin offers.

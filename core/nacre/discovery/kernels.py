@@ -47,7 +47,7 @@ class Choice:
     not_enabled: Reasons = field(default_factory=list[tuple[Offer, str]])
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the same for programs."""
+        """Return the same for programs."""
 
         def told(reasons: Reasons) -> list[dict[str, str]]:
             return [{"kernel": one.target, "from": str(one.provenance), "reason": why} for one, why in reasons]

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazy(module: str, *offers: Mapping[Any, str]) -> Callable[[str], Any]:
-    """Give a module `__getattr__` that finds classes in the very strings that the plugin offers.
+    """Return a module `__getattr__` that finds classes in the very strings that the plugin offers.
 
     `__getattr__ = lazy(__name__, LAYERS, NEURONS)`: `from nacre_layers import PoolingLayer` then imports one file.
     """

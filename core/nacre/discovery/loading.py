@@ -38,14 +38,14 @@ def _import(module: str, attribute: str) -> Any:
 
 
 def unusable(offer: Offer, reason: str, place: tuple[str, int] = ("", 0)) -> PluginError:
-    """Give the error about an offer that cannot be used, with where the mistake is, and how to get rid of it."""
+    """Return the error about an offer that cannot be used, with where the mistake is, and how to get rid of it."""
     where = place_text(*place) if place[0] else offer.provenance.file
     who = f"{offer.kind} '{offer.name}' of {offer.provenance}"
     return PluginError(f"{who} cannot be opened: {reason} [{where}]", removal(offer.provenance))
 
 
 def _installing(distribution: str, package: str) -> str:
-    """Say how to get an optional package: by the distribution's extras that bring it, where there are any."""
+    """Return how to get an optional package: by the distribution's extras that bring it, where there are any."""
     import importlib_metadata
 
     try:

@@ -103,7 +103,7 @@ class Plugin:
 
 
 def removal(provenance: Provenance) -> str:
-    """Say how to get rid of a plugin."""
+    """Return how to get rid of a plugin."""
     if provenance.distribution == FIRST_PARTY:
         return f"set NACRE_DISABLE_PLUGINS={provenance.module}"
     if not provenance.version:  # a file, or registered by hand
@@ -112,7 +112,7 @@ def removal(provenance: Provenance) -> str:
 
 
 def normalised(name: str) -> str:
-    """Give a distribution's name as the package index compares it: `Acme_Layers` is `acme-layers`."""
+    """Return a distribution's name as the package index compares it: `Acme_Layers` is `acme-layers`."""
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 

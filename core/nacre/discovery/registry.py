@@ -136,7 +136,7 @@ class Registry:
         return offer.name if offer.distribution == FIRST_PARTY and pin in ("", FIRST_PARTY) else offer.qualified
 
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
-        """Give the distribution to which the first pinned key is pinned, or "".
+        """Return the distribution to which the first pinned key is pinned, or "".
 
         `pins` win over `self.pins`, and these over those of `nacre.toml`.
         """
@@ -155,7 +155,7 @@ class Registry:
         return offer.distribution in {FIRST_PARTY, *self._by_hand, *enabled}
 
     def open(self, kind: str, name: str, pins: Mapping[str, str] | None = None) -> Any:
-        """Give the class that a name means (for a command, the command). Raises RegistryError or PluginError."""
+        """Return the class that a name means (for a command, the command). Raises RegistryError or PluginError."""
         return self.open_offer(self.find(kind, name, pins))
 
     def open_offer(self, offer: Offer) -> Any:
@@ -177,7 +177,7 @@ class Registry:
             raise unusable(offer, f"making one raised {described(failure.error)}", where) from failure.error
 
     def opens_to(self, offer: Offer, cls: type) -> bool:
-        """Say whether an offer opens to exactly this class; imports nothing for an offer that cannot."""
+        """Return whether an offer opens to exactly this class; imports nothing for an offer that cannot."""
         if offer not in self._opened:
             module, _, attribute = offer.target.partition(":")
             same_package = module.partition(".")[0] == cls.__module__.partition(".")[0]
@@ -201,7 +201,7 @@ class Registry:
         return own or near or found
 
     def owner(self, cls: type) -> Provenance | None:
-        """Tell who offers a class, or None."""
+        """Return who offers a class, or None."""
         kind = str(getattr(cls, "nacre_kind", ""))
         found = self.offers_of(cls, kind) or [offer for one in self.kinds() for offer in self.offers_of(cls, one)]
         return found[0].provenance if found else None
@@ -227,7 +227,7 @@ class Registry:
         return choose_kernel(self, cls, kind, lineage, accept, pins or {}, kernels, backend)
 
     def explain(self, thing: str | type, backend: str, pins: Mapping[str, str] | None = None) -> Choice:
-        """Tell which kernel a layer ("Pooling") or a component ("neuron/GELU") gets on a backend if none declines."""
+        """Return which kernel a layer ("Pooling") or a component ("neuron/GELU") gets on a backend if none declines."""
         if isinstance(thing, str):
             kind, slash, name = thing.rpartition("/")
             kind = kind if slash else "layer"
@@ -449,7 +449,7 @@ _making = threading.Lock()
 
 
 def registry() -> Registry:
-    """Give the registry of this process. Made at the first call; it looks for plugins at the first question."""
+    """Return the registry of this process. Made at the first call; it looks for plugins at the first question."""
     global _registry
     with _making:
         if _registry is None:

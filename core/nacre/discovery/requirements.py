@@ -61,7 +61,7 @@ def _meets(version: str, bound: str, requirement: str) -> bool:
 
 
 def release(version: str) -> str:
-    """Give the release numbers of a version: of 1.2rc1, 1.2."""
+    """Return the release numbers of a version: of 1.2rc1, 1.2."""
     numbers = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version.strip())
     return numbers[1] if numbers else "0"
 

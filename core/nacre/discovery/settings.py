@@ -49,7 +49,7 @@ def held_settings() -> Generator[None]:
 
 
 def settings() -> Settings:
-    """Give what both files say together, as they stand now.
+    """Return what both files say together, as they stand now.
 
     Raises:
         ConfigError: one of them cannot be read, or says something unknown.

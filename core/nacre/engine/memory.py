@@ -107,7 +107,7 @@ class Memory:
                 value.gradient.group.spaces.add(value.gradient.space)
 
     def sum_space(self, value: Value) -> Space:
-        """Give the space in which the gradients of a value's readers are added up: own blobs if all of them are."""
+        """Return the space in which the gradients of a value's readers are added up: own blobs if all of them are."""
         assert value.gradient is not None
         if id(value) not in self._sum_spaces:
             spaces = {value.gradient.space, *(op.space(value) for op, _ in self.sums[id(value)])}
@@ -140,7 +140,7 @@ class Memory:
         return list({id(value.group): value.group for value in values}.values())
 
     def planned_bytes(self) -> dict[str, int]:
-        """Give the bytes of the blobs: with a buffer for each value, as planned, and of those that live at one time."""
+        """Return the bytes of all blobs: with a buffer for each value, as planned, and of those alive at one time."""
         naive = planned = 0
         lives: list[tuple[Group | Own, int]] = []
         for group in self._groups():
@@ -154,7 +154,7 @@ class Memory:
         return {"blobs": naive, "planned": planned, "peak": most_at_once(lives)}
 
     def _classes(self) -> dict[tuple[Space, str], list[Group]]:
-        """Give the groups that may share plain memory: of one space and one type."""
+        """Return the groups that may share plain memory: of one space and one type."""
         classes: dict[tuple[Space, str], list[Group]] = {}
         for group in self._groups():
             if group.fixed is not None:
@@ -165,7 +165,7 @@ class Memory:
         return classes
 
     def _own_blobs(self) -> dict[str, list[Own]]:
-        """Give the own blobs of each backend that has kernels here, with their lifetimes."""
+        """Return the own blobs of each backend that has kernels here, with their lifetimes."""
         found: dict[str, list[Own]] = {name: [] for name in self.kernels}
         for op in self.ops:
             for value in (*op.inputs, *op.outputs, *op.input_diffs, *op.output_diffs):
@@ -178,7 +178,7 @@ class Memory:
         return found
 
     def _own_classes(self, name: str, blobs: Sequence[Own]) -> list[tuple[str, list[Own], Callable[[Own], int]]]:
-        """Give the own blobs that may share memory, by the type of plain array that they lie in, and their bytes."""
+        """Return the own blobs that may share memory, by the type of plain array that they lie in, and their bytes."""
         classes: dict[str, list[Own]] = {}
         for blob in blobs:
             classes.setdefault(self.backends[name].storage(blob)[1], []).append(blob)
@@ -194,7 +194,7 @@ class Memory:
         value.group.spaces.add(space)
 
     def allocate(self) -> None:
-        """Give every group its memory, and fill the lists of the states."""
+        """Allocate the memory of every group, and fill the lists of the states."""
         for (space, dtype), groups in self._classes().items():
             places, size = lay_out(groups, group_bytes)
             arena = self._owner(space).empty((size // item_size(dtype),), dtype)
@@ -227,7 +227,7 @@ class Memory:
                 group.mark_shared()
 
     def memory(self, op: Op, value: Value) -> Any:
-        """Give the array or own blob that an op sees as a value."""
+        """Return the array or own blob that an op sees as a value."""
         space = op.space(value)
         if space[0] == "own":
             own = self.own(value, space)
@@ -247,7 +247,7 @@ class Memory:
         return value.group.own[key]
 
     def array(self, value: Value, space: Space) -> Array:
-        """Give a value's plain or NumPy array."""
+        """Return a value's plain or NumPy array."""
         group = value.group
         if group.fixed is not None and space == plain_space(self.main):
             same = tuple(group.fixed.shape) == value.shape
@@ -255,7 +255,7 @@ class Memory:
         return self._owner(space).view(group.arrays[space], value.shape)
 
     def _owner(self, space: Space) -> Backend:
-        """Give the backend that makes arrays in a space."""
+        """Return the backend that makes arrays in a space."""
         if space == HOST:
             return self.main if self.main.on_host else HostMemory.shared()
         return self.backends[space[1]]
@@ -280,5 +280,5 @@ def settle(values: list[Any]) -> None:
 
 
 def group_bytes(group: Group) -> int:
-    """Give the bytes of a plain array that any value of a group fits in."""
+    """Return the bytes of a plain array that any value of a group fits in."""
     return max(value_bytes(value) for value in group.members)

@@ -124,12 +124,12 @@ class Op:
         )
 
     def own_dtype(self, value: Value) -> str:
-        """Give the type of the numbers of an own blob in which this op sees a value."""
+        """Return the type of the numbers of an own blob in which this op sees a value."""
         view = self.state.backend
         return view.compute if value.dtype == view.dtype else value.dtype
 
     def space(self, value: Value) -> Space:
-        """Give the kind of memory in which this op wants a value."""
+        """Return the kind of memory in which this op wants a value."""
         backend = self.backend
         wants_own = self.kernel and not self.state.on_plain
         if wants_own and not backend.layout_is_plain(value.shape, self.own_dtype(value)):
@@ -140,17 +140,17 @@ class Op:
 
 
 def plain_space(backend: Backend, *, host_only: bool = False) -> Space:
-    """Give the space of a backend's plain arrays."""
+    """Return the space of a backend's plain arrays."""
     return HOST if backend.on_host or host_only else ("plain", backend.name)
 
 
 def value_bytes(value: Value) -> int:
-    """Give the bytes of a plain array of a value."""
+    """Return the bytes of a plain array of a value."""
     return prod(value.shape) * item_size(value.dtype)
 
 
 def item_size(dtype: str) -> int:
-    """Give the bytes of one number of a type."""
+    """Return the bytes of one number of a type."""
     import numpy as np
 
     return np.dtype(dtype).itemsize

@@ -72,7 +72,7 @@ class Slot:
         backend.from_host(parameter.gradient, self.on_host[parameter])
 
     def adder(self, parameter: Parameter, backend: Backend) -> Callable[[], None]:
-        """Give the call that adds a sharer's part to the gradient; the first to run backward sets it."""
+        """Return the call that adds a sharer's part to the gradient; the first to run backward sets it."""
         part = self.parts[parameter]
         part = part.T if parameter.transposed else part
         if parameter is self.first:
@@ -81,7 +81,7 @@ class Slot:
 
 
 def backward_order(slot: Slot) -> list[Parameter]:
-    """Give the sharers that have a gradient in the order in which they run backward."""
+    """Return the sharers that have a gradient in the order in which they run backward."""
     return sorted((one for one in slot.parameters if one.backward), key=lambda parameter: -parameter.order)
 
 
@@ -94,7 +94,7 @@ def place_parameters(
     initialise: bool = True,
     allocate: bool = True,
 ) -> list[Slot]:
-    """Give every parameter of a net its memory, in the order in which the backward pass completes the gradients.
+    """Return every parameter of a net its memory, in the order in which the backward pass completes the gradients.
 
     `given` is memory of another net's parameters that those of the same names take.
 
@@ -166,13 +166,13 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
 
 
 def _kept(backend: Backend, ops: Sequence[Op], sharers: list[Parameter]) -> list[Storage]:
-    """Give the memory that the sharers' layers have in other nets."""
+    """Return the memory that the sharers' layers have in other nets."""
     kept = [backend.parameters.get(ops[one.order].layer, {}).get(one.name) for one in sharers]
     return [storage for storage in kept if storage is not None]
 
 
 def names_of(ops: Sequence[Op], slots: Sequence[Slot]) -> dict[str, Slot]:
-    """Give the slots by the names that their parameters have in each of the layers that share them."""
+    """Return the slots by the names that their parameters have in each of the layers that share them."""
     return {f"{ops[one.order].name}/{one.name}": slot for slot in slots for one in slot.parameters if not one.tied}
 
 
@@ -235,7 +235,7 @@ def _initialise(target: Target, slot: Slot) -> None:
 
 
 def _hand_out(target: Target, ops: Sequence[Op], slot: Slot) -> None:
-    """Give the layers' parameters their arrays; all but the first to run backward write into scratch of their own."""
+    """Hand out the parameters' arrays; all sharers but the first to run backward write into scratch of their own."""
     array = slot.storage.array
     for parameter in slot.parameters:
         parameter.blob = array.T if parameter.transposed else array
@@ -253,7 +253,7 @@ def _hand_out(target: Target, ops: Sequence[Op], slot: Slot) -> None:
 
 
 def _move_to_host(slot: Slot, parameter: Parameter) -> None:
-    """Give a state that wants NumPy arrays copies of a parameter in the machine's memory."""
+    """Hand a state that wants NumPy arrays copies of a parameter in the machine's memory."""
     host = HostMemory.shared()
     slot.on_host[parameter] = parameter.gradient
     parameter.blob = host.empty(parameter.shape, slot.storage.dtype)

@@ -26,7 +26,7 @@ class Schedule(Memory):
                 self.readers.setdefault(id(value), []).append(op)
 
     def forward_steps(self, before: Callable[[Op], list[Step]], *, sources: bool) -> list[Step]:
-        """Give the steps of the sources, or those of all other ops, with the copies after them.
+        """Return the steps of the sources, or those of all other ops, with the copies after them.
 
         `before` gives the steps that come before an op's own.
         """
@@ -42,7 +42,7 @@ class Schedule(Memory):
         return steps
 
     def backward_steps(self, after: Callable[[Op], list[Step]]) -> list[Step]:
-        """Give the steps of the backward pass; `after` gives those that follow an op's own."""
+        """Return the steps of the backward pass; `after` gives those that follow an op's own."""
         steps: list[Step] = []
         started: set[int] = set()
         for op in reversed(self.ops):
@@ -115,7 +115,7 @@ class Schedule(Memory):
         return sorted(set(spaces) - {value.space})
 
     def _copies(self, name: str, value: Value, start: Space, end: Space) -> list[Step]:
-        """Give the steps that copy a value from one space to another, hop by hop."""
+        """Return the steps that copy a value from one space to another, hop by hop."""
         if start == end:
             return []
         path = _path(start, end, self.backends)
@@ -156,7 +156,7 @@ class Schedule(Memory):
 
 
 def _path(start: Space, end: Space, backends: dict[str, Backend]) -> list[Space]:
-    """Give the way from one memory to another: own blobs, plain arrays, the host, and up again."""
+    """Return the way from one memory to another: own blobs, plain arrays, the host, and up again."""
 
     def down(space: Space) -> list[Space]:
         way = [space]

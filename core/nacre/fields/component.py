@@ -40,7 +40,7 @@ class Component(Configured, Reading):
         raise ValueError
 
     def memory(self) -> Mapping[str, Any]:
-        """Give what must survive a restart, as arrays and numbers."""
+        """Return what must survive a restart, as arrays and numbers."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:

@@ -42,7 +42,7 @@ class Field:
 
     @property
     def help(self) -> str:
-        """Say what the field is, and what it must be."""
+        """Return what the field is, and what it must be."""
         demands = ", ".join(check.words for check in self.checks if check.words)
         return f"{self.doc} ({demands})" if demands else self.doc
 
@@ -87,7 +87,7 @@ _PLAIN: dict[type, Reader] = {
 
 
 def _reader(hint: Any) -> Reader:
-    """Give the reader of an annotation."""
+    """Return the reader of an annotation."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         absent = type(None) in arguments and str not in arguments
@@ -196,11 +196,11 @@ class Configured:
         """Fill in fields whose default depends on others."""
 
     def _called(self, given: Mapping[str, Any]) -> str:
-        """Say what this is called in an error."""
+        """Return what this is called in an error."""
         return type(self).__name__
 
     def complaints(self) -> Iterator[str]:
-        """Give what is wrong with the fields taken together; a subclass may."""
+        """Yield what is wrong with the fields taken together; a subclass may."""
         yield from ()
 
     @classmethod
@@ -211,7 +211,7 @@ class Configured:
         return cls._fields
 
     def given(self) -> dict[str, Any]:
-        """Give the fields that differ from their defaults."""
+        """Return the fields that differ from their defaults."""
         values = {field.name: (getattr(self, field.name), field) for field in type(self).fields()}
         return {
             name: value
@@ -238,7 +238,7 @@ def inside(value: Any) -> Iterator[Configured]:
 
 
 def _short(value: Any) -> str:
-    """Give a value's text; of an array only shape and type."""
+    """Return a value's text; of an array only shape and type."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"<array {' x '.join(map(str, value.shape))} {value.dtype}>"
     if isinstance(value, list | tuple):
@@ -255,7 +255,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _names_around(cls: type) -> Mapping[str, Any]:
-    """Give the local names of the functions around a class statement, so that its annotations can name them."""
+    """Return the local names of the functions around a class statement, so that its annotations can name them."""
     parts = cls.__qualname__.split(".<locals>.")
     scopes = {".<locals>.".join(parts[:end]) for end in range(1, len(parts))}
     frame: types.FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]

@@ -99,7 +99,7 @@ def check_places(thing: Configured) -> None:
 
 
 def places_of(value: Any) -> Iterator[Place]:
-    """Give the paths that a layer or a component writes, and all components in its fields."""
+    """Yield the paths that a layer or a component writes, and all components in its fields."""
     if isinstance(value, Place):
         yield value
     elif isinstance(value, Configured):
@@ -122,7 +122,7 @@ def _permission(place: str | Path) -> Permission | None:
 
 
 def _is(ours: Ours, path: Path) -> bool:
-    """Say whether there is a file that is empty or `ours`."""
+    """Return whether there is a file that is empty or `ours`."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | _AS_IT_IS), "rb") as file:
             status = os.fstat(file.fileno())

@@ -14,7 +14,7 @@ Table = dict[str, Any]
 
 
 def table_of(thing: Configured) -> Table:
-    """Give a layer or a component as JSON-able data: its `type` and the fields that differ from their defaults.
+    """Return a layer or a component as JSON-able data: its `type` and the fields that differ from their defaults.
 
     Arrays are summarised.
     """
@@ -22,7 +22,7 @@ def table_of(thing: Configured) -> Table:
 
 
 def type_name(cls: type) -> str:
-    """Give the name by which a class goes in a net file: the one that opens to it, else the class's own."""
+    """Return the name by which a class goes in a net file: the one that opens to it, else the class's own."""
     here = registry()
     kind = str(getattr(cls, "nacre_kind", ""))
     if found := here.offers_of(cls, kind):
@@ -31,7 +31,7 @@ def type_name(cls: type) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Give a field's value as JSON can say it."""
+    """Return a field's value as JSON can say it."""
     if isinstance(value, Configured):
         table = table_of(value)
         return table["type"] if len(table) == 1 else table

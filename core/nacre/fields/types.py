@@ -82,12 +82,12 @@ class Converted(Reading, Generic[Given, Read]):
 
 
 def default(value: Any) -> Any:
-    """Give a field of a `Converted` type its default, in a form that type checkers accept."""
+    """Return a field of a `Converted` type its default, in a form that type checkers accept."""
     return value
 
 
 def whole(value: Any) -> int:
-    """Give a whole number of any integer type; ValueError for anything else, true and false among it."""
+    """Return a whole number of any integer type; ValueError for anything else, true and false among it."""
     if isinstance(value, bool):
         raise ValueError
     try:
@@ -97,14 +97,14 @@ def whole(value: Any) -> int:
 
 
 def wholes(value: Any) -> tuple[int, ...]:
-    """Give the whole numbers of a sequence, or a single one."""
+    """Return the whole numbers of a sequence, or a single one."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return tuple(whole(one) for one in cast("Sequence[Any]", value))
     return (whole(value),)
 
 
 def _entries(value: Any, single: type | types.UnionType) -> tuple[Any, ...]:
-    """Give the entries of a sequence, or a single one; a set or a table has no order, so it is refused."""
+    """Return the entries of a sequence, or a single one; a set or a table has no order, so it is refused."""
     if isinstance(value, single):
         return (value,)
     if not isinstance(value, Sequence):

@@ -56,7 +56,7 @@ def make_empty(path: Path) -> None:
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
-    """Give a file that is written to its end its name, in place of what had that; durable on return."""
+    """Rename a file that is written to its end, in place of what had the name; durable on return."""
     file = _os.open(temporary, os.O_RDWR | getattr(os, "O_BINARY", 0))
     try:
         _os.fsync(file)
@@ -105,7 +105,7 @@ class FolderLock:
         return self._file is not None
 
     def release(self) -> None:
-        """Give the folder back; twice does no harm."""
+        """Unlock the folder; twice does no harm."""
         if self._file is not None:
             self.forget()
             if not _can_flock:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 
 def finite(data: Any) -> Any:
-    """Give the same data with None for every number that JSON cannot say."""
+    """Return the same data with None for every number that JSON cannot say."""
     if isinstance(data, Mapping):
         return {str(key): finite(value) for key, value in cast("Mapping[Any, Any]", data).items()}
     if isinstance(data, list | tuple):
@@ -22,11 +22,11 @@ def finite(data: Any) -> Any:
 
 
 def event_line(event: str, data: Mapping[str, Any], begun: float) -> str:
-    """Give the line of a log for what a training reports: event, `clock` (seconds since `begun`), and what it tells."""
+    """Return the line of a log for an event of a training: its name, `clock` (seconds since `begun`), its values."""
     entry = {"event": event, "clock": round(time.perf_counter() - begun, 3), **data}
     return json.dumps(finite(entry), ensure_ascii=False) + "\n"
 
 
 def is_log(file: BinaryIO) -> bool:
-    """Say whether a file begins with such a line."""
+    """Return whether a file begins with such a line."""
     return re.match(rb'\{"event": "[^"\n]*", "clock": [0-9.]+[,}]', file.read(200)) is not None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> list[bool]:
-    """Say of each wire whether back-propagation needs its gradient.
+    """Return for each wire whether back-propagation needs its gradient.
 
     `input_gradients` names blobs, as their sources give them. A layer back-propagates if it can, and has parameters or
     a bottom whose gradient is needed.
@@ -28,7 +28,7 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
 
 
 def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
-    """Say whether `backward` of a node is called."""
+    """Return whether `backward` of a node is called."""
     layer = wiring.nodes[index].layer
     return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in wiring.inputs[index]))
 

@@ -109,7 +109,7 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def wire(graph: Graph) -> Wiring:
-    """Give the wires of a sorted graph."""
+    """Return the wires of a sorted graph."""
     wires: list[Wire] = []
     current: dict[str, int] = {}
     inputs: list[tuple[int, ...]] = []
@@ -130,7 +130,7 @@ def wire(graph: Graph) -> Wiring:
 
 
 def ancestors(graph: Graph, names: Sequence[str], given: Sequence[str] = ()) -> list[Node]:
-    """Give the nodes that the blobs `names` depend on, where the blobs `given` need no producer, in the graph's order.
+    """Return the nodes that the blobs `names` depend on, in the graph's order; the blobs `given` need no producer.
 
     Raises:
         TopologyError: nobody writes one of the names.

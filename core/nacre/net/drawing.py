@@ -282,12 +282,12 @@ def _loose_ends(lines: Sequence[Line]) -> list[str]:
 
 
 def _port(box: Box, number: int, count: int) -> float:
-    """Give where the line of this number meets a box."""
+    """Return where the line of this number meets a box."""
     return box.x + (number - (count - 1) / 2) * min(24.0, box.width / count)
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> str:
-    """Give a path through points that leaves and reaches each of them vertically."""
+    """Return a path through points that leaves and reaches each of them vertically."""
     (x, y), *rest = points
     path = f"M{x:.1f} {y:.1f}"
     for to_x, to_y in rest:

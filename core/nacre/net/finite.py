@@ -64,7 +64,7 @@ def first_bad_array(memory: Memory, arrays: Iterable[tuple[str, Array]]) -> str:
 
 
 def _array(memory: Memory, op: Op, value: Value) -> Array:
-    """Give a plain array of a blob as it is now."""
+    """Return a plain array of a blob as it is now."""
     space = op.space(value)
     if value.pinned:
         return memory.array(value, plain_space(memory.main))

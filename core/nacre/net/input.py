@@ -13,7 +13,7 @@ TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint
 
 
 class InputLayer(Layer, is_source=True):
-    """Give a net blobs that are written from outside: `net.write("data", x)`.
+    """Blobs that are written from outside: `net.write("data", x)`.
 
     y = what was written, which stays until something else is. Every top has the shape (batch_size, *shape).
 

@@ -271,7 +271,7 @@ class Net:
         return [(self._slot_of[id(one)], one) for one in op.state.parameters]
 
     def _before(self, op: Op) -> list[Step]:
-        """Give the steps that bring parameters to a state that wants NumPy arrays."""
+        """Return the steps that bring parameters to a state that wants NumPy arrays."""
         return [
             Step("copy", slot.name, partial(slot.fetch, parameter, self.backend))
             for slot, parameter in self._slots_of(op)
@@ -279,7 +279,7 @@ class Net:
         ]
 
     def _after_forward(self) -> list[Step]:
-        """Give the steps that bring the buffers of states that want NumPy arrays back to the device."""
+        """Return the steps that bring the buffers of states that want NumPy arrays back to the device."""
         return [
             Step("copy", slot.name, partial(slot.keep, parameter, self.backend))
             for slot in self.slots
@@ -288,7 +288,7 @@ class Net:
         ]
 
     def _after_backward(self, op: Op) -> list[Step]:
-        """Give the steps that add up the gradients of a shared parameter, once an op has written its own."""
+        """Return the steps that add up the gradients of a shared parameter, once an op has written its own."""
         steps: list[Step] = []
         for slot, parameter in self._slots_of(op):
             if slot.frozen:
@@ -327,7 +327,7 @@ class Net:
     # Passes
 
     def steps(self, name: str) -> list[Step]:
-        """Give the steps of a pass, for an algorithm: "feed" (the sources), "forward" or "backward".
+        """Return the steps of a pass, for an algorithm: "feed" (the sources), "forward" or "backward".
 
         Raises:
             TopologyError: back-propagation cannot go through this net.
@@ -337,7 +337,7 @@ class Net:
         return list(self._steps[name])
 
     def in_phase(self, phase: str, steps: Iterable[Step]) -> list[Step]:
-        """Give the steps of a pass that states run in another phase, one of an algorithm's own ("positive", say)."""
+        """Return the steps of a pass that states run in another phase, one of an algorithm's own ("positive", say)."""
 
         def turn(to: str) -> Callable[[], None]:
             def call() -> None:
@@ -464,7 +464,7 @@ class Net:
         return next(ended, 0)
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Give the statistics since the last reset: {layer: {statistic: value}}.
+        """Return the statistics since the last reset: {layer: {statistic: value}}.
 
         Where there are several loss layers, each has the statistic "loss" too: the mean loss a record.
         """
@@ -485,7 +485,7 @@ class Net:
 
     @in_turn("alone")
     def blob(self, name: str) -> np.ndarray:
-        """Give a read-only copy of a blob as the last pass left it.
+        """Return a read-only copy of a blob as the last pass left it.
 
         Raises:
             BlobError: the net has no such blob, or does not keep it.
@@ -500,7 +500,7 @@ class Net:
 
     @in_turn("alone")
     def gradient(self, name: str) -> np.ndarray:
-        """Give a read-only copy of the gradient of a blob, as the last backward pass left it.
+        """Return a read-only copy of the gradient of a blob, as the last backward pass left it.
 
         Of a source's blob it is the gradient of what the source gave, before any layer changed it in place.
 
@@ -551,7 +551,7 @@ class Net:
         self._put(name, full)
 
     def unwritten(self) -> list[str]:
-        """Give the blobs of `Input` layers that nobody has written yet: they are zero."""
+        """Return the blobs of `Input` layers that nobody has written yet: they are zero."""
         tops = [top for op in self.ops if isinstance(op.state, InputState) for top in op.layer.tops]
         return [top for top in tops if top not in self._written]
 
@@ -573,7 +573,7 @@ class Net:
         owner.from_host(full, array)
 
     def _first(self, name: str) -> tuple[Op, Value]:
-        """Give a blob as its first writer leaves it: in-place layers and neurons make later versions."""
+        """Return a blob as its first writer leaves it: in-place layers and neurons make later versions."""
         self._known(name)
         return next((op, value) for op in self.ops for value in op.outputs if value.name == name)
 
@@ -646,7 +646,7 @@ class Net:
             self._compile_passes()
 
     def _owners(self, names: Sequence[str]) -> set[str]:
-        """Give the layers, and those by whose names their shared parameters go."""
+        """Return the layers, and those by whose names their shared parameters go."""
         for name in names:
             if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TopologyError(f"layers are named by texts, not by {name!r}", "net.freeze('conv1', 'conv2')")
@@ -799,7 +799,7 @@ class Net:
         return str(self.summary())
 
     def _repr_svg_(self) -> str:
-        """Give the drawing that notebooks show."""
+        """Return the drawing that notebooks show."""
         from .drawing import svg
 
         return svg(self.summary())

@@ -66,7 +66,7 @@ def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, m
 def layers_for(
     want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int, types: Mapping[str, str] | None = None
 ) -> list[Layer]:
-    """Give the layers of a net that takes records of these shapes in place of its sources, in order."""
+    """Return the layers of a net that takes records of these shapes in place of its sources, in order."""
     inputs = [
         InputLayer(
             name=f"predict-{name}", tops=[name], shape=shape, batch_size=batch_size, dtype=(types or {}).get(name, "")
@@ -100,7 +100,7 @@ def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, n
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:
-    """Give the blobs that nobody reads: what a net is asked for when no output is named."""
+    """Return the blobs that nobody reads: what a net is asked for when no output is named."""
     read = {name for node in graph.nodes if not node.layer.is_inplace for name in node.bottoms if node.tops}
     ends = tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
     if not ends:
@@ -143,7 +143,7 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
 
 
 def _type(net: Net, name: str) -> str:
-    """Give the type of a source's blob in `net`; "" stands for the net's floating type."""
+    """Return the type of a source's blob in `net`; "" stands for the net's floating type."""
     return next((value.dtype for value in net.schedule.values if value.name == name), "")
 
 

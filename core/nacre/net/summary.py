@@ -81,7 +81,7 @@ class NetSummary:
         return described
 
     def first_line(self) -> str:
-        """Say in one line on what a net runs: its backend, which layers have no kernels, and the copies."""
+        """Return one line about what a net runs on: its backend, which layers have no kernels, and the copies."""
         work = [layer for layer in self.layers if layer.role != "source"]
         own = [layer.name for layer in work if layer.kernel is None]
         parts = [f"{len(work) - len(own)} of {len(work)} layers run through kernels made for it"]
@@ -94,7 +94,7 @@ class NetSummary:
         return f"backend {self.backend}{narrow}: {'; '.join(parts)}"
 
     def head(self) -> str:
-        """Say in what a net computes, and on what."""
+        """Return the line that says in which type a net computes, and on what."""
         narrow = f" computed in {self.compute}" if self.compute != self.dtype else ""
         return f"net '{self.name}' in phase {self.phase}, {self.dtype}{narrow} on {self.backend}"
 
@@ -201,7 +201,7 @@ def _copied_for(schedule: Schedule) -> tuple[str, ...]:
 
 
 def not_enabled(choices: Iterable[Choice]) -> str:
-    """Say in one line which installed kernels were not asked for, and how to enable them; "" where there are none."""
+    """Return one line about installed kernels that were not asked for, and how to enable them; "" if there are none."""
     things: dict[str, dict[str, None]] = {}
     for choice in choices:
         for offer, _ in choice.not_enabled:

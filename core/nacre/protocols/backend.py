@@ -68,11 +68,11 @@ class Backend:
 
     @classmethod
     def unusable(cls) -> str | None:
-        """Give the reason why this backend cannot be used on this machine, or None."""
+        """Return the reason why this backend cannot be used on this machine, or None."""
         return None
 
     def environment(self) -> dict[str, Any]:
-        """Say on what the bits of its results depend, as JSON can say it: threads, libraries and their versions.
+        """Return what the bits of its results depend on, as JSON can hold it: threads, libraries and their versions.
 
         Snapshots keep it, and a training that is resumed where it differs says so.
         """
@@ -103,11 +103,11 @@ class Backend:
         return Own(shape, dtype)
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
-        """Say whether own blobs of this shape are plain arrays; a kernel then gets an `Own` around the plain one."""
+        """Return whether own blobs of this shape are plain arrays; a kernel then gets an `Own` around the plain one."""
         return True
 
     def elements(self, blob: Own) -> Array | None:
-        """Give a plain array over all of a blob's elements, in any order; None if there is none (padding, say)."""
+        """Return a plain array over all of a blob's elements, in any order; None if there is none (padding, say)."""
         return None
 
     def pack(self, array: Array, blob: Own) -> None:
@@ -128,7 +128,7 @@ class Backend:
     # Nets
 
     def rewrite(self, graph: Any) -> Any:
-        """Give an equivalent graph (`nacre.topology.Graph`), before setup; blobs in `graph.keep` stay what they are."""
+        """Return an equivalent graph, before setup; blobs in `graph.keep` stay what they are."""
         return graph
 
     def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ class Backend:
             blob.layout = "plain"
 
     def storage(self, blob: Own) -> tuple[int, str]:
-        """Say of how many numbers, and of which type, the plain array must be in which an own blob can lie."""
+        """Return the length and type of the plain array that an own blob needs for its memory."""
         return blob.size, blob.dtype
 
     def place(self, blob: Own, array: Array) -> None:
@@ -154,7 +154,7 @@ class Backend:
         return loop(steps)
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Give a whole pass what it needs around it: a lock, a number of threads. Called once for each pass."""
+        """Return a whole pass what it needs around it: a lock, a number of threads. Called once for each pass."""
         return run
 
 
@@ -174,7 +174,7 @@ class HostMemory(Backend):
 
     @classmethod
     def shared(cls) -> HostMemory:
-        """Give the process's one."""
+        """Return the process's one."""
         if HostMemory._one is None:
             HostMemory._one = HostMemory()
         return HostMemory._one
@@ -216,7 +216,7 @@ _opening = threading.RLock()
 
 
 def open_backend(name: str | Backend | None = None) -> Backend:
-    """Give the process's one backend of a name.
+    """Return the process's one backend of a name.
 
     None is NACRE_BACKEND, else that of `nacre.toml`, else "auto": of nacre's own and the enabled ones that can be used
     here, the one that most wants to be it (`Backend.auto`).

@@ -50,7 +50,7 @@ class Initializer(Component, kind="initializer"):
         return make_component(Initializer, {"type": "Constant", "value": number})
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
-        """Give a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.
+        """Return a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.
 
         Axis 0 of a shape counts the outputs; the product of the others is the fan-in.
         """

@@ -152,24 +152,24 @@ class Layer(Configured):
 
 
 def layer_type(cls: type) -> str:
-    """Give the name by which a layer's class goes in a net file: `PoolingLayer` is "Pooling"."""
+    """Return the name by which a layer's class goes in a net file: `PoolingLayer` is "Pooling"."""
     return cls.__name__.removesuffix("Layer") or cls.__name__
 
 
 def tops_of(layer: Layer) -> tuple[str, ...]:
-    """Give the names of the blobs that a layer writes: its tops, or an in-place layer's bottoms."""
+    """Return the names of the blobs that a layer writes: its tops, or an in-place layer's bottoms."""
     if layer.is_inplace:
         return tuple(layer.bottoms)
     return tuple(getattr(layer, "tops", ()))
 
 
 def bottoms_of(layer: Layer) -> tuple[str, ...]:
-    """Give the names of the blobs that a layer reads."""
+    """Return the names of the blobs that a layer reads."""
     return tuple(getattr(layer, "bottoms", ()))
 
 
 def is_output(layer: Layer) -> bool:
-    """Say whether a layer only hands blobs to the outside world: whoever only looks at a net leaves it out."""
+    """Return whether a layer only hands blobs to the outside world: whoever only looks at a net leaves it out."""
     return layer.is_sink and not (layer.has_loss or layer.has_stats or layer.can_do_bp)
 
 
@@ -202,7 +202,7 @@ def _paths_of(layer: Layer) -> Iterator[tuple[str, str, str]]:
 
 
 def is_identity(neuron: Neuron) -> bool:
-    """Say whether a neuron computes nothing."""
+    """Return whether a neuron computes nothing."""
     from .components import Identity
 
     return type(neuron) is Identity

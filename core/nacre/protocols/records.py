@@ -22,7 +22,7 @@ class RecordReader(Component, kind="record"):
     """Whether files may be appended to while they are read; any other change meanwhile is an error."""
 
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
-        """Give the records, axis 0 counting them.
+        """Return the records, axis 0 counting them.
 
         `blob` is what the net calls them; `shape` is that of one record, None where nothing tells it. Records of
         another shape with as many numbers are taken as they lie in memory.
@@ -49,12 +49,12 @@ class OutputWriter(Component, kind="output"):
 
 
 def reader_of(path: Path, pins: Mapping[str, str] | None = None) -> RecordReader:
-    """Give what reads a file, by its ending. Raises DataError naming the endings that are known."""
+    """Return what reads a file, by its ending. Raises DataError naming the endings that are known."""
     return _offered("record", path, pins)
 
 
 def writer_of(path: Path, pins: Mapping[str, str] | None = None) -> OutputWriter:
-    """Give what writes a file, by its ending. Raises DataError naming the endings that are known."""
+    """Return what writes a file, by its ending. Raises DataError naming the endings that are known."""
     return _offered("output", path, pins)
 
 

@@ -88,7 +88,7 @@ class LayerState:
 
     @classmethod
     def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
-        """Give None, or the reason why this kernel does not serve `layer` on inputs of these shapes and types."""
+        """Return None, or the reason why this kernel does not serve `layer` on inputs of these shapes and types."""
         return None
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
@@ -125,17 +125,17 @@ class LayerState:
         raise ContractError(f"{type(self).__name__} does not define backward")
 
     def shutdown(self) -> None:
-        """Give back what was taken from the outside world, if anything was; may be called twice."""
+        """Release what was taken from the outside world, if anything was; may be called twice."""
 
     def memory(self) -> Mapping[str, Any]:
-        """Give what must survive a restart beside the parameters, as arrays and numbers."""
+        """Return what must survive a restart beside the parameters, as arrays and numbers."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Take back what `memory` gave."""
 
     def dump_statistics(self) -> dict[str, float]:
-        """Give the statistics since the last reset, by name (`has_stats`)."""
+        """Return the statistics since the last reset, by name (`has_stats`)."""
         raise ContractError(f"{type(self).__name__} does not define dump_statistics")
 
     def reset_statistics(self) -> None:

@@ -43,7 +43,7 @@ class Scalars:
         self.values[self._places[name]] = value
 
     def place(self, name: str) -> int:
-        """Give the index of a scalar in `values`."""
+        """Return the index of a scalar in `values`."""
         return self._places[name]
 
 
@@ -85,7 +85,7 @@ class View:
         return int(self.scalars["rows"])
 
     def random(self, name: str) -> Random:
-        """Give the random numbers of a layer: a function of (seed, name, step) and nothing else."""
+        """Return the random numbers of a layer: a function of (seed, name, step) and nothing else."""
         return ViewRandom(self, name)
 
     def from_host(self, host: np.ndarray, array: Array) -> None:
@@ -115,7 +115,7 @@ class View:
         return self.backend.empty(tuple(shape), dtype or self.dtype)
 
     def scratch(self, shape: Sequence[int], dtype: str | None = None, slot: int = 0) -> Array:
-        """Give a plain array that holds anything, good until the end of the call: states share it.
+        """Return a plain array that holds anything, good until the end of the call: states share it.
 
         Several arrays at once need different `slot`s.
         """

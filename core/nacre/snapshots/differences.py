@@ -39,7 +39,7 @@ def bit_differences(then: Mapping[str, Any], now: Mapping[str, Any], given_plan:
 
 
 def _decided(plan: Mapping[str, Any]) -> str:
-    """Give what a plan decides; of many a run of steps it has nothing to say."""
+    """Return what a plan decides; of many a run of steps it has nothing to say."""
     return _text({run: decisions for run, decisions in plan.items() if decisions})
 
 
@@ -92,7 +92,7 @@ def _file_names(paths: Any) -> Any:
 
 
 def _without_addresses(value: Any) -> str:
-    """Give a value's text without the addresses of objects, which no two processes share."""
+    """Return a value's text without the addresses of objects, which no two processes share."""
     return re.sub(r" at 0x[0-9a-f]+", "", _text(value))
 
 

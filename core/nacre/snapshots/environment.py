@@ -18,7 +18,7 @@ FOR_PEOPLE = ("platform", "cpu_count", "thread_variables")
 
 
 def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:
-    """Say on what this process computes, by these backends: bit-for-bit resume is promised for the same."""
+    """Return what this process computes on, by these backends: bit-for-bit resume is promised for the same."""
     import numpy as np
 
     threads = ("NACRE_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -39,7 +39,7 @@ def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:
 
 
 def flat_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what the bits depend on, of an environment: {"numpy": version, "backend numpy: threads": 4, ...}."""
+    """Return what the bits depend on, of an environment: {"numpy": version, "backend numpy: threads": 4, ...}."""
     backends = cast("dict[str, dict[str, Any]]", environment.get("backends", {}))
     flat = {key: value for key, value in environment.items() if key not in (*FOR_PEOPLE, "backends")}
     for name, entries in backends.items():

@@ -68,7 +68,7 @@ class SnapshotFolder:
         return self
 
     def unlock(self) -> None:
-        """Give the folder back; twice does no harm."""
+        """Unlock the folder; twice does no harm."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -129,16 +129,16 @@ class SnapshotFolder:
         self._write_json(RUN, run)
 
     def read_run(self) -> dict[str, Any] | None:
-        """Give what `write_run` noted, or None."""
+        """Return what `write_run` noted, or None."""
         return _read_json(self.path / RUN)
 
     def best(self) -> Path | None:
-        """Give the file of the best snapshot, or None if none was marked."""
+        """Return the file of the best snapshot, or None if none was marked."""
         marker = self._best()
         return self.path / marker["file"] if marker else None
 
     def files(self) -> list[Path]:
-        """Give the snapshot files, by iteration, oldest first."""
+        """Return the snapshot files, by iteration, oldest first."""
         with told(self.path, "cannot be read"):
             names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
         numbered = [(number, name) for name in names if (number := self._number(name)) is not None]
@@ -167,7 +167,7 @@ class SnapshotFolder:
         return _load_file(Path(path), self.store)
 
     def _is_ours(self, path: Path) -> bool:
-        """Say whether there are snapshots in a folder, or at least nothing but what a training leaves there."""
+        """Return whether there are snapshots in a folder, or at least nothing but what a training leaves there."""
         names = [one.name for one in path.iterdir()]
         own = re.compile(r"aside-[0-9]+|\.lock|(best|run)\.json|\..*\.tmp")
         return any(self._number(name) is not None for name in names) or all(map(own.fullmatch, names))
@@ -178,7 +178,7 @@ class SnapshotFolder:
         output_place(self.place)
 
     def _best(self) -> dict[str, Any] | None:
-        """Give the marker of the best snapshot, or the one before where that snapshot was never written."""
+        """Return the marker of the best snapshot, or the one before where that snapshot was never written."""
         marker: Any = _read_json(self.path / BEST)
         while isinstance(marker, dict):
             table = cast("dict[str, Any]", marker)
@@ -223,7 +223,7 @@ class SnapshotFolder:
             remove(path)
 
     def _surplus(self, iteration: int, *, whole: bool = False) -> list[Path]:
-        """Give the files that are no longer kept; with `whole` none if one of those that are kept cannot be read."""
+        """Return the files that are no longer kept; with `whole` none if one of those that are kept cannot be read."""
         best = self.best()
         past = [path for path in self.files() if (self._number(path.name) or 0) <= iteration]
         surplus = [path for path in past[: -self.keep] if path != best]
@@ -282,7 +282,7 @@ def _load_folder(path: Path, stores: Iterable[Store], warn: Callable[[str], obje
 
 
 def told_aside(folder: str | Path) -> str:
-    """Say where the snapshots are that `put_aside` moved out of a folder, or "" where there are none."""
+    """Return where the snapshots are that `put_aside` moved out of a folder, or "" where there are none."""
     found = [path for path in Path(folder).glob("aside-*") if re.fullmatch(r"aside-[0-9]+", path.name)]
     found.sort(key=lambda path: int(path.name.removeprefix("aside-")))
     return f"those of earlier trainings were put into {', '.join(map(str, found))}" if found else ""

@@ -58,7 +58,7 @@ def _origin(cls: type) -> Part:
 
 
 def part_differences(then: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:
-    """Say where a thing of the same type is another's code, or of another version, or runs on another kernel."""
+    """Return where a thing of the same type is another's code, or of another version, or runs on another kernel."""
     versions: dict[str, tuple[str, str]] = {}
     changed: dict[str, list[str]] = {}
     for name, part in now.items():
@@ -89,14 +89,14 @@ def _kernel(part: Part) -> str:
 
 
 def origins_of(things: Iterable[Any]) -> dict[str, Part]:
-    """Tell of layers, solvers and every component in them who offers it: {"layer Swirl": {...}}."""
+    """Return who offers each layer, solver and component in them: {"layer Swirl": {...}}."""
     classes = {type(one): None for thing in things for one in inside(thing)}
     named = {f"{kind} {type_name(cls)}": cls for cls in classes if (kind := str(getattr(cls, "nacre_kind", "")))}
     return {name: _origin(cls) for name, cls in named.items()}
 
 
 def remedies(origins: Any, wanted: Collection[str]) -> list[str]:
-    """Say how to get what nobody offers here, of the `wanted` names, as a snapshot's `origins` tell who offered it."""
+    """Return how to get the `wanted` names that nobody offers here, by a snapshot's `origins`."""
     found: dict[str, list[str]] = {}
     for key, origin in cast("dict[str, Part]", origins).items() if isinstance(origins, dict) else ():
         kind, _, name = key.partition(" ")
@@ -108,7 +108,7 @@ def remedies(origins: Any, wanted: Collection[str]) -> list[str]:
 
 
 def _remedy(origin: Part) -> str:
-    """Say how to get a distribution or a plugin file; "" where that cannot be told, or a snapshot says nonsense."""
+    """Return how to get a distribution or a plugin file; "" where that cannot be told, or a snapshot says nonsense."""
     if not isinstance(origin, dict):  # pyright: ignore[reportUnnecessaryIsInstance] (anybody may write a snapshot)
         return ""
     distribution, version, file = (str(origin.get(key, "")) for key in ("distribution", "version", "file"))

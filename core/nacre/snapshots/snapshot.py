@@ -16,7 +16,7 @@ PARAMETERS, HISTORY, MEMORY = "parameters/", "history/", "memory/"
 
 
 def below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Give the arrays of a snapshot whose names begin so, by the rest of their names."""
+    """Return the arrays of a snapshot whose names begin so, by the rest of their names."""
     return {key[len(start) :]: value for key, value in snapshot.arrays.items() if key.startswith(start)}
 
 
@@ -86,7 +86,7 @@ class Store(Protocol):
     suffix: str
 
     def encode(self, snapshot: Snapshot) -> bytes:
-        """Give the whole file; the same snapshot gives the same bytes."""
+        """Return the whole file; the same snapshot gives the same bytes."""
         ...
 
     def decode(self, data: bytes | memoryview, where: str) -> Snapshot:

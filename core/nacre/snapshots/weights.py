@@ -38,7 +38,7 @@ class Loaded:
         return not (self.unfit or self.missing or self.left_over)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Give (parameter, what became of it) for each."""
+        """Return (parameter, what became of it) for each."""
         return [
             *((name, f"loaded from {source}") for name, source in self.loaded.items()),
             *self.unfit.items(),
@@ -138,7 +138,7 @@ def _take(
 
 
 def _renamed(known: Mapping[str, str], rename: Mapping[str, str], file: Path) -> dict[str, str]:
-    """Give {name in the net: name in the file}; what is renamed to nothing is not there."""
+    """Return {name in the net: name in the file}; what is renamed to nothing is not there."""
     layers = {name.rpartition("/")[0] for name in known}
     for name in rename:
         if name not in known and name not in layers:

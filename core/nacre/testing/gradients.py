@@ -56,7 +56,7 @@ def numerical_gradient(
 
 
 def worst_error(gradient: np.ndarray, places: np.ndarray, slopes: np.ndarray, loss: float = 1.0) -> tuple[float, int]:
-    """Give the largest relative error of a gradient against numerical slopes, and the flat index where it is.
+    """Return the largest relative error of a gradient against numerical slopes, and the flat index where it is.
 
     Errors are shares of the larger of both numbers, and at least of a thousandth of the array's largest slope and of
     1e-4 times the loss: below that, central differences in float64 have no digits left.

@@ -55,15 +55,15 @@ class Suite:
 
     @classmethod
     def applicable(cls, tests: set[str]) -> Iterable[str]:
-        """Give the tests that a layer of these traits has."""
+        """Return the tests that a layer of these traits has."""
         return tests - {"test_random_shapes"} if cls.strategy is Suite.strategy else tests
 
     def examples(self) -> Iterable[Example]:
-        """Give the uses of the layer that are tested, at least one."""
+        """Return the uses of the layer that are tested, at least one."""
         raise ContractError(f"{type(self).__name__} does not define examples()")
 
     def strategy(self) -> Any:
-        """Give a hypothesis strategy of further `Example`s, drawn the same way in every run; optional."""
+        """Return a hypothesis strategy of further `Example`s, drawn the same way in every run; optional."""
         return None
 
     def make(self, example: Example) -> Layer:
@@ -71,11 +71,11 @@ class Suite:
         return layer_of(self.layer, example)
 
     def beside(self, example: Example) -> Sequence[Layer]:
-        """Give other layers that the net of an example needs, such as one whose parameter the tested layer reads."""
+        """Return other layers that the net of an example needs, such as one whose parameter the tested layer reads."""
         return ()
 
     def parameter(self, name: str, parameter: Any, random: np.random.Generator) -> np.ndarray | None:
-        """Give the value that a parameter has in the tests; None leaves what its initialiser gave.
+        """Return the value that a parameter has in the tests; None leaves what its initialiser gave.
 
         Unless overridden: between -1 and 1, and for buffers, which may be variances, between 0.5 and 1.5.
         """
@@ -84,11 +84,11 @@ class Suite:
         return random.uniform(low, high, shape)
 
     def backends(self) -> Sequence[str]:
-        """Give the names of the backends to test on: all that can be used here."""
+        """Return the names of the backends to test on: all that can be used here."""
         return backends()
 
     def put_parameters(self) -> Callable[[str, Any], np.ndarray | None]:
-        """Give what `Trial` takes as `parameters`: `parameter`, with random numbers of its own for every name."""
+        """Return what `Trial` takes as `parameters`: `parameter`, with random numbers of its own for every name."""
         return lambda name, parameter: self.parameter(name, parameter, np.random.default_rng([7, *name.encode()]))
 
     @contextmanager

@@ -28,7 +28,7 @@ NAME = "tested"
 
 
 def backends() -> list[str]:
-    """Give the names of the backends that can be used on this machine, whoever offers them."""
+    """Return the names of the backends that can be used on this machine, whoever offers them."""
     usable: list[str] = []
     for name in registry().names("backend"):
         try:
@@ -60,20 +60,20 @@ class Example:
     label: str = ""
 
     def arrays(self) -> list[np.ndarray]:
-        """Give the inputs as arrays."""
+        """Return the inputs as arrays."""
         return [
             spread_values(cast("tuple[int, ...]", one), seed) if isinstance(one, tuple) else np.asarray(one)
             for seed, one in enumerate(self.inputs)
         ]
 
     def differentiable(self) -> tuple[int, ...]:
-        """Give the places of the inputs that have a gradient."""
+        """Return the places of the inputs that have a gradient."""
         if self.wanted is not None:
             return tuple(self.wanted)
         return tuple(place for place, one in enumerate(self.arrays()) if one.dtype.kind == "f")
 
     def cut(self, rows: int) -> Example:
-        """Give the same example with the first rows of every input only."""
+        """Return the same example with the first rows of every input only."""
         return replace(self, inputs=[one[:rows] for one in self.arrays()], wanted=self.differentiable())
 
 
@@ -196,7 +196,7 @@ def with_kernel(tested: type, kernel: type, backend: str) -> Generator[None]:
 
 
 def offered_kernels(tested: type, kind: str, backend: str) -> list[tuple[type, str]]:
-    """Give the kernels that can be opened for a class on a backend, each with its backend of the lineage."""
+    """Return the kernels that can be opened for a class on a backend, each with its backend of the lineage."""
     found: list[tuple[type, str]] = []
 
     def note(kernel: type, offer: Offer) -> str:
@@ -288,14 +288,14 @@ class Trial:
         return [(name.rpartition("/")[2], handle) for name, handle in self.net.parameters.items()]
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Give the values of the parameters and buffers, by their names in the layer."""
+        """Return the values of the parameters and buffers, by their names in the layer."""
         return {name: handle.value for name, handle in self._parameters()}
 
     def set_parameter(self, name: str, value: Any) -> None:
         dict(self._parameters())[name].value = value
 
     def random(self) -> Random:
-        """Give the random numbers that the layer draws in the net's present step."""
+        """Return the random numbers that the layer draws in the net's present step."""
         return Random(self.net.seed, self.layer.name, lambda: int(self.net.scalars["step"]))
 
     def forward(self, arrays: Sequence[np.ndarray] | None = None) -> float:
@@ -305,15 +305,15 @@ class Trial:
         return self.net.forward()
 
     def results(self) -> list[np.ndarray]:
-        """Give what the last forward pass left in the tops."""
+        """Return what the last forward pass left in the tops."""
         return [self.net.blob(name) for name in self.tops]
 
     def loss(self) -> float:
-        """Give the layer's own loss."""
+        """Return the layer's own loss."""
         return self.net.losses()[self.layer.name]
 
     def probe_weights(self) -> list[np.ndarray]:
-        """Give the weights of the probe, which are the gradients of what it sees."""
+        """Return the weights of the probe, which are the gradients of what it sees."""
         state = self.net.node_ops["probe"].state
         assert isinstance(state, ProbeState)
         return [self.net.backend.to_host(weight) for weight in state.weights]

@@ -15,7 +15,7 @@ class Algorithm(Component, kind="algorithm"):
     """Trains one batch: says which passes of a net an iteration is made of."""
 
     def train_one_batch(self, net: Net) -> list[Step]:
-        """Give the steps that compute the gradients of one batch: `net.steps("feed")`, `"forward"`, `"backward"`.
+        """Return the steps that compute the gradients of one batch: `net.steps("feed")`, `"forward"`, `"backward"`.
 
         Called once; the solver compiles the steps together with its own.
         """

@@ -36,7 +36,7 @@ class Callback(Component, kind="callback"):
         raise NotImplementedError
 
     def snapshots(self) -> tuple[str, str] | None:
-        """Give the folder that it saves snapshots in and the name of their store, or None if it saves none.
+        """Return the folder that it saves snapshots in and the name of their store, or None if it saves none.
 
         So `--resume auto` finds them: a `SnapshotFolder` of that store reads the folder.
         """
@@ -54,7 +54,7 @@ class CallbackState:
         """The training begins at `training.iteration`; it may have been taken up from a snapshot before."""
 
     def due(self, epochs: int) -> bool:
-        """Say whether to run after this iteration; `epochs` passes over the data had ended before it."""
+        """Return whether to run after this iteration; `epochs` passes over the data had ended before it."""
         training, callback = self.training, self.callback
         n_iter, n_epoch = callback.every_n_iter, callback.every_n_epoch
         return bool(
@@ -70,10 +70,10 @@ class CallbackState:
         """The training has ended, or was stopped, after a whole iteration."""
 
     def shutdown(self) -> None:
-        """Give back what `start` took: called whatever happened, and maybe twice."""
+        """Release what `start` took: called whatever happened, and maybe twice."""
 
     def memory(self) -> Mapping[str, Any]:
-        """Give what must survive a restart, as arrays, numbers and texts; numbers must be finite."""
+        """Return what must survive a restart, as arrays, numbers and texts; numbers must be finite."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
@@ -101,7 +101,7 @@ class Score:
     higher_better: bool = True
 
     def beats(self, value: float | None) -> bool:
-        """Say whether this is better than `value`; a score that is not finite never is."""
+        """Return whether this is better than `value`; a score that is not finite never is."""
         if value is None or not isfinite(value) or not isfinite(self.value):
             return isfinite(self.value)
         return self.value > value if self.higher_better else self.value < value

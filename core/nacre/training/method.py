@@ -45,7 +45,7 @@ class MethodState:
 
     @classmethod
     def supports(cls, method: Any, spans: Sequence[Span]) -> str | None:
-        """Give None, or the reason why this kernel does not serve `method`."""
+        """Return None, or the reason why this kernel does not serve `method`."""
         return None
 
     def history(self, name: str) -> list[Array]:
@@ -61,14 +61,14 @@ class MethodState:
         raise NotImplementedError
 
     def product(self) -> float:
-        """Give the product of all values and gradients after an update: not finite if any number of the two is not.
+        """Return the product of all values and gradients after an update: not finite if any number of the two is not.
 
         A kernel that has them in cache gives it for nothing.
         """
         return sum(float(self.backend.xp.dot(span.value, span.gradient)) for span in self.spans)
 
     def memory(self) -> Mapping[str, Any]:
-        """Give what must survive a restart beside the histories, as arrays, numbers and texts."""
+        """Return what must survive a restart beside the histories, as arrays, numbers and texts."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:

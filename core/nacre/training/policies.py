@@ -15,11 +15,11 @@ class LrState(Protocol):
     """A learning-rate policy at work in one training."""
 
     def rate(self, iteration: int) -> float:
-        """Give the learning rate of an iteration, counted from 0."""
+        """Return the learning rate of an iteration, counted from 0."""
         ...
 
     def memory(self) -> Mapping[str, Any]:
-        """Give what must survive a restart, as arrays, numbers and texts."""
+        """Return what must survive a restart, as arrays, numbers and texts."""
         ...
 
     def remember(self, memory: Mapping[str, Any]) -> None:
@@ -39,7 +39,7 @@ class LrPolicy(Component, kind="lr_policy"):
         return self
 
     def rate(self, iteration: int) -> float:
-        """Give the learning rate of an iteration, counted from 0."""
+        """Return the learning rate of an iteration, counted from 0."""
         raise NotImplementedError
 
 
@@ -47,11 +47,11 @@ class MomentumState(Protocol):
     """A momentum policy at work in one training."""
 
     def momentum(self, iteration: int) -> float:
-        """Give the momentum of an iteration, counted from 0."""
+        """Return the momentum of an iteration, counted from 0."""
         ...
 
     def memory(self) -> Mapping[str, Any]:
-        """Give what must survive a restart, as arrays, numbers and texts."""
+        """Return what must survive a restart, as arrays, numbers and texts."""
         ...
 
     def remember(self, memory: Mapping[str, Any]) -> None:
@@ -71,5 +71,5 @@ class MomentumPolicy(Component, kind="momentum_policy"):
         return self
 
     def momentum(self, iteration: int) -> float:
-        """Give the momentum of an iteration, counted from 0."""
+        """Return the momentum of an iteration, counted from 0."""
         raise NotImplementedError

@@ -41,7 +41,7 @@ def make_spans(slots: Sequence[Slot]) -> list[Span]:
 
 
 def _follows(one: Slot, other: Slot) -> bool:
-    """Say whether `other` begins where `one` ends, but for padding: a frozen parameter between them is larger."""
+    """Return whether `other` begins where `one` ends, but for padding: a frozen parameter between them is larger."""
     step = ALIGNMENT // (8 if one.storage.dtype == "float64" else 4)
     gap = other.storage.offset - one.storage.offset - one.storage.size
     return (

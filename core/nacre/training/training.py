@@ -157,7 +157,7 @@ class Training:
             warnings.warn(message, stacklevel=3)
 
     def take_statistics(self) -> dict[str, dict[str, float]]:
-        """Give the statistics of the training net since they were taken last, and start them anew.
+        """Return the statistics of the training net since they were taken last, and start them anew.
 
         Taken again at the same iteration they are the same.
         """
@@ -309,7 +309,7 @@ class Training:
             raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)
 
     def first_bad_number(self) -> str:
-        """Say where the first parameter, buffer, gradient or history is that is not finite; "" if all are."""
+        """Return where the first parameter, buffer, gradient or history is that is not finite; "" if all are."""
         memory = self.net.schedule
         histories = (
             (f"the history '{name}' of parameter '{part}'", array[start : start + size])
@@ -330,7 +330,7 @@ class Training:
 
     @in_turn("whole")
     def snapshot(self) -> Snapshot:
-        """Give all that a restart needs, as of the last batch consumed."""
+        """Return all that a restart needs, as of the last batch consumed."""
         snapshot = make_snapshot(self.members(), self.iteration, self.epochs)
         if where := first_not_finite(snapshot):
             what = f"after {self.iteration} iterations: a number is not finite, so no snapshot is saved"

@@ -28,18 +28,18 @@ CHUNK = 1 << 16
 
 
 def pool_of(view: Any) -> Pool:
-    """Give the threads of a net's backend."""
+    """Return the threads of a net's backend."""
     return view.backend.pool
 
 
 def pair(numbers: tuple[int, ...]) -> tuple[int, int]:
-    """Give the two numbers of a kernel, stride or pad over two axes."""
+    """Return the two numbers of a kernel, stride or pad over two axes."""
     first, second = numbers
     return first, second
 
 
 def channels_last(blob: Own) -> Array:
-    """Give the memory of a blob of four axes as (images, rows, columns, channels)."""
+    """Return the memory of a blob of four axes as (images, rows, columns, channels)."""
     if blob.layout == "plain":  # one channel, or one pixel: the same bytes
         images, channels, rows, columns = blob.shape
         return blob.memory.reshape(images, rows, columns, channels)
@@ -176,7 +176,7 @@ class InnerProductKernel(Product):
         self.bind(x, self.blobs[0].memory, None if dy is None else dy.memory, dx)
 
     def _flat(self, blob: Own) -> tuple[Array, tuple[Array, Array] | None]:
-        """Give a blob as (images, features), and where that is a copy: (the blob's memory, the copy), both alike."""
+        """Return a blob as (images, features), and where that is a copy: (the blob's memory, the copy), both alike."""
         if blob.layout == "plain":
             return blob.memory.reshape(-1, self.features), None
         images, channels, rows, columns = blob.shape

@@ -207,7 +207,7 @@ class Pooling2D:
     def _route_steps(
         self, axis: _Axis, beats: list[Array], gradient: Array, target: Array, worker: int
     ) -> Iterator[Step]:
-        """Give every window's gradient to its winner, from the last cell to the first; this uses `gradient` up.
+        """Yield every window's gradient to its winner, from the last cell to the first; this uses `gradient` up.
 
         Products of bits with 0 or 1, and differences by exclusive or, are exact for every float, NaN and infinity too.
         """
@@ -242,7 +242,7 @@ class Pooling2D:
         yield from self._spread_steps(self.down, sums.reshape(n, self.rows, w * c), dx.reshape(n, h, w * c))
 
     def _spread_steps(self, axis: _Axis, gradient: Array, target: Array) -> Iterator[Step]:
-        """Give every window's gradient to all its cells."""
+        """Yield every window's gradient to all its cells."""
         written = np.zeros(axis.length, bool)
         for where, cells in axis.offsets:
             yield from axis.put_steps(gradient[:, where], target, cells, written)

@@ -110,13 +110,13 @@ class OnednnBackend(HostMemory):
         return self._here.recording
 
     def narrow(self, storage: Storage) -> Narrow:
-        """Give the copy in bf16 of a parameter, the same to all that ask."""
+        """Return the copy in bf16 of a parameter, the same to all that ask."""
         found = self.narrow_of(storage) or Narrow(storage)
         self._narrow[id(storage)] = found
         return found
 
     def narrow_of(self, storage: Storage) -> Narrow | None:
-        """Give the copy in bf16 of a parameter, if somebody reads one."""
+        """Return the copy in bf16 of a parameter, if somebody reads one."""
         return self._narrow.get(id(storage))
 
     def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array], copies: Copies | None = None) -> None:

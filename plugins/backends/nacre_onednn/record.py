@@ -55,7 +55,7 @@ class Record:
         self.alive += pointers
 
     def read(self, scalars: Scalars) -> int:
-        """Give the address of a copy of a net's scalars, which every replay renews."""
+        """Return the address of a copy of a net's scalars, which every replay renews."""
         if id(scalars) not in self.scalars:
             self.scalars[id(scalars)] = (scalars, (ctypes.c_double * MOST_SCALARS)())
         return ctypes.addressof(self.scalars[id(scalars)][1])
@@ -147,7 +147,7 @@ class Packing:
 
 
 def recorder(view: Any) -> Any:
-    """Give the backend of a net's view, which records what kernels enqueue."""
+    """Return the backend of a net's view, which records what kernels enqueue."""
     return view.backend
 
 
@@ -165,7 +165,7 @@ class Scratch:
             self._size = max(self._size, sum(map(_padded, sizes.values())))
 
     def arrays(self, sizes: Mapping[str, int]) -> dict[str, Array]:
-        """Give the buffers of a pass, of bytes, one behind the other."""
+        """Return the buffers of a pass, of bytes, one behind the other."""
         with self._lock:
             self.reserve(sizes)
             if self._memory is None or self._memory.size < self._size:
@@ -180,7 +180,7 @@ class Scratch:
 
 
 def rounded_up(number: int, unit: int) -> int:
-    """Give the next multiple of a unit."""
+    """Return the next multiple of a unit."""
     return -(-number // unit) * unit
 
 
@@ -189,7 +189,7 @@ def _padded(size: int) -> int:
 
 
 def sizes_of(calls: Iterable[Call], besides: Collection[str] = ()) -> dict[str, int]:
-    """Give the bytes of the buffers of calls, but of those that are there already."""
+    """Return the bytes of the buffers of calls, but of those that are there already."""
     sizes: dict[str, int] = {}
     for one in calls:
         for name, size in one.sizes().items():

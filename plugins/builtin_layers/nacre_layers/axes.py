@@ -44,7 +44,7 @@ def split_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def parts_along(axis: int, ends: Sequence[int]) -> list[tuple[slice, ...]]:
-    """Give the index of each part of a blob, from one end along an axis to the next."""
+    """Return the index of each part of a blob, from one end along an axis to the next."""
     before = (slice(None),) * axis
     return [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]
 

@@ -84,7 +84,7 @@ class Scaled(Initializer):
     normal: Annotated[bool, "normal, or uniform with the same variance"] = False
 
     def variance(self) -> float:
-        """Give the variance that an initialiser with a fan of 1 has."""
+        """Return the variance that an initialiser with a fan of 1 has."""
         raise NotImplementedError
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:

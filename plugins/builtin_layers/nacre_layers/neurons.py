@@ -30,7 +30,7 @@ class ReLU(Neuron):
 
 
 def is_relu(neuron: Neuron) -> bool:
-    """Say whether a neuron is max(0, x) and nothing else: what a kernel means by ReLU."""
+    """Return whether a neuron is max(0, x) and nothing else: what a kernel means by ReLU."""
     return type(neuron) is ReLU and neuron.epsilon == 0
 
 
@@ -193,7 +193,7 @@ class Gate(Neuron):
     mirrored = False
 
     def far(self, dtype: str) -> float:
-        """Give an a from which on the tail is 0 in the type."""
+        """Return an a from which on the tail is 0 in the type."""
         return FAR[dtype]
 
     def fall(self, backend: Any, a: Array, v: Array) -> None:

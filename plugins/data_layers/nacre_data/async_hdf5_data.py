@@ -77,7 +77,7 @@ class ChunkRecords(HDF5Records):
             held.read(records[first:last] - self.chunks[chunk], [array[first:last] for array in arrays])
 
     def _held(self, chunk: int) -> ArrayRecords:
-        """Give the records of a chunk; read it if it is another than before."""
+        """Return the records of a chunk; read it if it is another than before."""
         if self.held is None or self.number != chunk:
             self.held = None
             self.memory = self.memory or self._empty(int(np.diff(self.chunks).max()))

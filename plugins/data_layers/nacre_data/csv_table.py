@@ -44,7 +44,7 @@ class CsvReader(RecordReader):
 
 
 def _cells(line: str, where: str) -> Iterator[float]:
-    """Give the numbers of a line; raise DataError, which begins with `where`, if it holds anything else."""
+    """Yield the numbers of a line; raise DataError, which begins with `where`, if it holds anything else."""
     end = 0
     while cell := CELL.match(line, end):
         yield float(cell[1])

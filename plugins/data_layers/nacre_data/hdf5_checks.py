@@ -40,7 +40,7 @@ class CheckedFile:
         self.watched = watched
 
     def dataset(self, name: str) -> h5py.Dataset:
-        """Give the dataset `name`; raise `DataError` if it is missing or `check_dataset` refuses it."""
+        """Return the dataset `name`; raise `DataError` if it is missing or `check_dataset` refuses it."""
         where = f"{self.where}: dataset {name!r}"
         with readable(where):
             found: Any = self.file
@@ -50,7 +50,7 @@ class CheckedFile:
         return found
 
     def attribute(self, name: str) -> bytes | None:
-        """Give an attribute of the file, if it is a short text; else None."""
+        """Return an attribute of the file, if it is a short text; else None."""
         with readable(self.where):
             if name not in self.file.attrs:
                 return None
@@ -172,7 +172,7 @@ def _follow(group: Any, part: str, where: str) -> Any:
 
 
 def _expansion(dataset: h5py.Dataset, where: str) -> int:
-    """Give how many bytes one stored byte can stand for, at most; refuse filters that we do not know."""
+    """Return how many bytes one stored byte can stand for, at most; refuse filters that we do not know."""
     plan = dataset.id.get_create_plist()
     filters = [plan.get_filter(position)[0] for position in range(plan.get_nfilters())]
     for number in filters:

@@ -82,7 +82,7 @@ class HDF5Records(Records):
             raise DataError(f"{self.where}: {error}") from error
 
     def _look_into(self, path: Path) -> int:
-        """Give how many records a file has; the first file says what the others must be like."""
+        """Return how many records a file has; the first file says what the others must be like."""
         from .hdf5_checks import open_hdf5
 
         with open_hdf5(path) as file:
@@ -141,7 +141,7 @@ class HDF5Records(Records):
                     dataset.read_direct(array, chosen, part)
 
     def _open(self, number: int) -> tuple[Any, list[Any]]:
-        """Give a file and its datasets; open it if it is not, and close another where there are too many."""
+        """Return a file and its datasets; open it if it is not, and close another where there are too many."""
         from .hdf5_checks import open_hdf5
 
         if number not in self.opened:
@@ -169,7 +169,7 @@ class HDF5Records(Records):
 
 
 def _listed(path: Path) -> list[Path]:
-    """Give the files that a `.txt` file lists, one a line, relative to its folder; any other file stands for itself."""
+    """Return the files that a `.txt` file lists, one a line, relative to its folder; of another file, itself."""
     if path.suffix != ".txt":
         return [path]
     if not path.is_file():

@@ -148,7 +148,7 @@ class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
 
 
 def is_output_file(file: BinaryIO) -> bool:
-    """Say whether a file is what an `HDF5Output` wrote."""
+    """Return whether a file is what an `HDF5Output` wrote."""
     try:
         with open_hdf5(file, where="it") as opened:
             return opened.attribute(MARK) == MARKED

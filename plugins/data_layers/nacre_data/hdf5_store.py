@@ -40,7 +40,7 @@ class HDF5Store:
     suffix = ".h5"
 
     def encode(self, snapshot: Snapshot) -> bytes:
-        """Give the whole file; the same snapshot gives the same bytes."""
+        """Return the whole file; the same snapshot gives the same bytes."""
         header = {"iteration": snapshot.iteration, "arrays": list(snapshot.arrays), "state": snapshot.state}
         try:
             text = json.dumps(header).encode()

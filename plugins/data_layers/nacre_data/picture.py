@@ -32,7 +32,7 @@ class PictureReader(RecordReader):
     needs_shape = True
 
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray:
-        """Give one record (1, channels, rows, columns)."""
+        """Return one record (1, channels, rows, columns)."""
         try:
             from PIL import Image
         except ImportError as error:
@@ -56,7 +56,7 @@ class PictureReader(RecordReader):
 
 
 def _plain(image: Image, where: str, mode: str) -> Image:
-    """Give a picture the right way up, in a mode of 8 bits; raise DataError where that would be a guess."""
+    """Return a picture the right way up, in a mode of 8 bits; raise DataError where that would be a guess."""
     from PIL import ImageOps
 
     if image.width * image.height > MAX_PIXELS:  # nothing is unpacked yet
@@ -76,7 +76,7 @@ def _plain(image: Image, where: str, mode: str) -> Image:
 
 
 def _of_16_bits(image: Image) -> Image:
-    """Give a grey picture of 16 bits in 8: 65535 is white, as 255 is."""
+    """Return a grey picture of 16 bits in 8: 65535 is white, as 255 is."""
     from PIL import Image
 
     grey = Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))  # rounds

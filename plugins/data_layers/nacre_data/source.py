@@ -79,7 +79,7 @@ class Records:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what was taken from the outside world; may be called twice."""
+        """Release what was taken from the outside world; may be called twice."""
 
 
 class ArrayRecords(Records):
@@ -161,7 +161,7 @@ class Passes:
         return filled
 
     def _order(self) -> np.ndarray:
-        """Give the order of this pass."""
+        """Return the order of this pass."""
         if self.order is None:
             self.order = np.arange(self.count)
         if self.shuffle and self.shuffled != self.epoch:

@@ -70,7 +70,7 @@ class SubMean(Transformer):
         np.subtract(batch, fitted[key], out=batch)
 
     def _fit(self, record: tuple[int, ...]) -> np.ndarray:
-        """Give the mean in a shape that is subtracted from records of this shape."""
+        """Return the mean in a shape that is subtracted from records of this shape."""
         mean = self._read(record) if self.mean_file else np.asarray(self.mean, np.float64)
         if mean.shape == (1, *record):
             return mean[0]
@@ -134,7 +134,7 @@ class RandomShift(Transformer):
             image[...] = window[row, column]
 
     def _memory(self, batch: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Give the inside of a batch with a border of zeros, its views under every shift, and room for the shifts."""
+        """Return the inside of a batch with a border of zeros, its views under every shift, and room for the shifts."""
         scratch: dict[Any, Any] = vars(self)["_scratch"]
         key = batch.shape, batch.dtype
         if key not in scratch:

@@ -75,7 +75,7 @@ class MomentsState(ElementwiseState):
             backend.scalars.declare(name)
 
     def scale(self, beta: float) -> float:
-        """Give 1 - βᵗ."""
+        """Return 1 - βᵗ."""
         return 1 - beta**self.count if self.method.bias_correction else 1.0
 
     def memory(self) -> Mapping[str, Any]:

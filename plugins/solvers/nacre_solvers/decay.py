@@ -88,7 +88,7 @@ HELD = "(held)/"  # no layer can be called so
 
 
 def _copy(snapshot: Snapshot) -> Snapshot:
-    """Give a snapshot as if it had been saved and read, but without what policies hold."""
+    """Return a snapshot as if it had been saved and read, but without what policies hold."""
     arrays = {name: array.copy() for name, array in snapshot.arrays.items() if HELD not in name}
     state = json.loads(json.dumps(snapshot.state))
     for memory in state["memory"].values():

@@ -62,7 +62,7 @@ class ElementwiseState(MethodState):
         xp.add(h, part, out=h)
 
     def root(self, h: Array, epsilon: float) -> Array:
-        """Give the root of h, with ε inside or outside as the method says, in scratch memory."""
+        """Return the root of h, with ε inside or outside as the method says, in scratch memory."""
         xp, part = self.backend.xp, self.backend.scratch(h.shape)
         if self.method.epsilon_place == "inside":
             xp.add(h, epsilon, out=part)

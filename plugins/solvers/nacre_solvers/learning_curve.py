@@ -134,7 +134,7 @@ class LearningCurveState(CallbackState):
 
 
 def table(losses: Mapping[str, Curve], shares: Mapping[str, Curve]) -> bytes:
-    """Give the curves as CSV, a row for each iteration of which anything is known."""
+    """Return the curves as CSV, a row for each iteration of which anything is known."""
     curves = {**{f"{name} loss": curve for name, curve in losses.items()}, **shares}
     known = {name: dict(zip(*curve, strict=True)) for name, curve in curves.items()}
     text = io.StringIO()
@@ -195,7 +195,7 @@ def picture(title: str, losses: Mapping[str, Curve], shares: Mapping[str, Curve]
 
 
 def is_curve(file: BinaryIO) -> bool:
-    """Say whether a file is a picture that `picture` drew, or a table that `table` made."""
+    """Return whether a file is a picture that `picture` drew, or a table that `table` made."""
     start = file.read(ENDS)
     file.seek(max(0, file.seek(0, SEEK_END) - ENDS))
     return MARK in start or MARK in file.read() or start.startswith(HEAD)

@@ -103,7 +103,7 @@ class SnapshotState(CallbackState):
 
 
 def describe(training: Training) -> dict[str, Any]:
-    """Say how a training is run: what `run.json` holds."""
+    """Return how a training is run: what `run.json` holds."""
     net = training.net
     return {
         "command": training.info.get("command", sys.argv),

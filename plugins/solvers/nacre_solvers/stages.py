@@ -68,9 +68,9 @@ class StagedState(InnerStates):
         return self.states[sum(start <= iteration for start in self.starts) - 1]
 
     def rate(self, iteration: int) -> float:
-        """Give the learning rate of an iteration."""
+        """Return the learning rate of an iteration."""
         return self._at(iteration).rate(iteration)
 
     def momentum(self, iteration: int) -> float:
-        """Give the momentum of an iteration."""
+        """Return the momentum of an iteration."""
         return self._at(iteration).momentum(iteration)

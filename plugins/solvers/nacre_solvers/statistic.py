@@ -31,7 +31,7 @@ def direction_complaints(field: str, name: str, higher_better: bool | None) -> I
 def read_statistic(
     asked: str, name: str, loss: float, statistics: Mapping[str, Mapping[str, float]], phase: str
 ) -> float:
-    """Give the loss, or the statistic "layer/name"; `asked` says who asks, for the error.
+    """Return the loss, or the statistic "layer/name"; `asked` says who asks, for the error.
 
     Raises:
         ConfigError: there is no such layer or no such statistic.

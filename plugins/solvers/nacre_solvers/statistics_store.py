@@ -100,7 +100,7 @@ def read_statistics(path: str | Path) -> dict[str, dict[str, float]]:
 
 
 def is_statistics(file: BinaryIO) -> bool:
-    """Say whether a file is what a `StatisticsStore` wrote: its form is the mark."""
+    """Return whether a file is what a `StatisticsStore` wrote: its form is the mark."""
     try:
         _parsed(file.read())
     except (ValueError, RecursionError):
@@ -116,7 +116,7 @@ def _parsed(data: bytes) -> dict[str, dict[str, float]]:
 
 
 def _is_curve(values: Any) -> bool:
-    """Say whether this is {iteration: value}."""
+    """Return whether this is {iteration: value}."""
     return isinstance(values, dict) and all(
         key.isdecimal() and (value is None or type(value) in (int, float)) for key, value in values.items()
     )

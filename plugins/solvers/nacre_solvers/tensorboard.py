@@ -118,7 +118,7 @@ def _bytes(field: int, data: bytes) -> bytes:
 
 
 def _float32(value: float) -> float:
-    """Give an infinity for what is too large."""
+    """Return an infinity for what is too large."""
     try:
         return struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:

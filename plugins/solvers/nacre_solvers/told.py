@@ -10,7 +10,7 @@ from nacre.files import told
 
 
 def numbers(event: str, data: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Give the numbers of a summary ("train/loss", "train/rate", "train/layer/statistic") or of a validation.
+    """Yield the numbers of a summary ("train/loss", "train/rate", "train/layer/statistic") or of a validation.
 
     Those of a validation are called "validation/loss" or "test/loss", by its phase; other events have none.
     """

@@ -115,7 +115,7 @@ def _make_net(net: Net, phase: str) -> Net:
 
 
 def _other_records(net: Net, phase: str) -> tuple[str, str]:
-    """Say which source gives records of another shape than those trained on, and what would do; "" where none does."""
+    """Return which source gives records of another shape than those trained on, and a remedy; "" if none does."""
     sources = [layer for layer in net.layers if layer.is_source and phase not in layer.exclude]
     with net.derive(phase, sources, allocate=False) as alone:
         for op in alone.ops:

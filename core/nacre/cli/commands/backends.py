@@ -38,7 +38,7 @@ def command(as_json: bool) -> None:
 
 
 def backends() -> list[dict[str, Any]]:
-    """Give every backend that is offered; each is opened, which a broken one survives."""
+    """Return every backend that is offered; each is opened, which a broken one survives."""
     from ...discovery.guard import ForeignError, described, guarded
     from ...discovery.registry import registry
     from ...errors import PluginError

@@ -81,7 +81,7 @@ def copy_files() -> None:
 
 
 def demo_folder() -> Path:
-    """Give the folder with the demo's files: in an installed nacre its own, in a checkout examples/digits."""
+    """Return the folder with the demo's files: in an installed nacre its own, in a checkout examples/digits."""
     from ...errors import DataError
 
     package = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def demo_folder() -> Path:
 
 
 def _places(net: Path) -> list[str]:
-    """Give the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
+    """Return the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
     from ...config.netfile import load
     from ...discovery.registry import registry
 

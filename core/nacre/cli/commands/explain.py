@@ -44,7 +44,7 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
-    """Give every choice that was made for a net, as JSON-able data."""
+    """Return every choice that was made for a net, as JSON-able data."""
     from ...discovery.registry import registry
     from ...fields.tables import type_name
     from ...training.penalties import choose_penalties
@@ -86,7 +86,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
 
 
 def _spans(net: Net) -> list[Span]:
-    """Give what a training would update, as far as a net without memory tells it: shapes, types and rates."""
+    """Return what a training would update, as far as a net without memory tells it: shapes, types and rates."""
     from ...protocols.blob import Blob
     from ...training.spans import Span
 

@@ -54,7 +54,7 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
 
 
 def _kinds() -> list[str]:
-    """Give the kinds of what a net file can name, layers first."""
+    """Return the kinds of what a net file can name, layers first."""
     from ...discovery.registry import registry
 
     return ["layer", *(kind for kind in registry().kinds() if kind not in ("layer", *NO_PARTS))]
@@ -89,7 +89,7 @@ def _named(name: str) -> list[Offer]:
 
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
-    """Give what there is to know of a layer or component, as JSON-able data; a broken one has a `problem`."""
+    """Return what there is to know of a layer or component, as JSON-able data; a broken one has a `problem`."""
     from ...discovery import guard
     from ...discovery.guard import ForeignError, guarded
     from ...errors import NacreError
@@ -133,7 +133,7 @@ def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
 
 
 def describe_fields(cls: Any) -> list[dict[str, Any]]:
-    """Give the fields of a layer or component: those without a default first, and what it inherits behind its own."""
+    """Return the fields of a layer or component: those without a default first, and what it inherits behind its own."""
     heirs = {name: depth for depth, base in [*enumerate(cls.__mro__)][::-1] for name in inspect.get_annotations(base)}
     return [
         _describe_field(field)
@@ -158,7 +158,7 @@ def _describe_field(field: Any) -> dict[str, Any]:
 
 
 def _choices(field: Any) -> list[str]:
-    """Give the names of the components that a field takes."""
+    """Return the names of the components that a field takes."""
     from ...discovery.registry import registry
     from ...fields.component import Component
 
@@ -167,7 +167,7 @@ def _choices(field: Any) -> list[str]:
 
 
 def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
-    """Give the kernel that would be chosen on each backend, if none declines."""
+    """Return the kernel that would be chosen on each backend, if none declines."""
     from ...discovery.registry import registry
     from ...errors import RegistryError
 
@@ -221,14 +221,14 @@ def _page(page: dict[str, Any]) -> str:
 
 
 def written(value: Any) -> str:
-    """Give a default as a net file says it."""
+    """Return a default as a net file says it."""
     from ...files.toml import toml_value
 
     return toml_value("none" if value is None else value)
 
 
 def types_of(fields: list[dict[str, Any]]) -> dict[str, str]:
-    """Say what may be written, for the types that do not say it themselves."""
+    """Return what may be written, for the types that do not say it themselves."""
     told: dict[str, str] = {}
     for field in fields:
         if not set(field["type"].split(" | ")) <= PLAIN:

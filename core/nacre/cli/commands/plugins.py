@@ -115,7 +115,7 @@ def _plural(kind: str, count: int) -> str:
 
 
 def plugins() -> list[dict[str, Any]]:
-    """Give every plugin, the disabled and the failed ones too, and what went wrong of which no plugin is known.
+    """Return every plugin, the disabled and the failed ones too, and what went wrong of which no plugin is known.
 
     `status` is "active", "disabled" or "failed"; `problem` says what went wrong, or which variable disabled it.
     """

@@ -105,7 +105,7 @@ def command(
 
 
 def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
-    """Give what writes the file, before any work is done."""
+    """Return what writes the file, before any work is done."""
     from ...errors import ConfigError
     from ...protocols.records import writer_of
 
@@ -117,7 +117,7 @@ def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
 
 
 def input_blob(file: NetFile, want: Wanted) -> str:
-    """Give the one blob of the sources that the outputs need. Raises DataError where it is not one."""
+    """Return the one blob of the sources that the outputs need. Raises DataError where it is not one."""
     from ...errors import DataError
 
     if len(want.needed) != 1:

@@ -114,7 +114,7 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
 
 
 def _median(call: Callable[[], None], runs: int) -> float:
-    """Give the median milliseconds of a call."""
+    """Return the median milliseconds of a call."""
     taken: list[float] = []
     for run in range(WARM_UP + runs):
         begin = perf_counter()

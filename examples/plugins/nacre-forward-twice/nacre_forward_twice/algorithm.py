@@ -9,5 +9,5 @@ class ForwardTwice(Algorithm):
     """Back-propagation with a second look at every batch."""
 
     def train_one_batch(self, net: Net) -> list[Step]:
-        """Give the passes."""
+        """Return the passes."""
         return [*net.steps("feed"), *net.steps("forward"), *net.steps("forward"), *net.steps("backward")]

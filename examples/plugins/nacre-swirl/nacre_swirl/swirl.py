@@ -89,7 +89,7 @@ class SwirlState(LayerState, of=SwirlLayer, reads="blobs"):
 
 
 def pair_count(layer: SwirlLayer, inputs: list[Any]) -> int:
-    """Give the number of pairs of channels.
+    """Return the number of pairs of channels.
 
     Raises:
         ConfigError: a bottom has no channels, an odd number of them, or another number than the first.

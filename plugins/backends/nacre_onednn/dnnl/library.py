@@ -53,7 +53,7 @@ SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRA
 
 
 def advice() -> str:
-    """Say what would bring a library that can be used."""
+    """Return what would bring a library that can be used."""
     if sys.platform == "linux" and platform.machine() == "x86_64":
         return "pip install 'nacre[onednn]', or set NACRE_DNNL to the path of libdnnl 3"
     return "there is a package for Linux on x86-64 only; elsewhere NACRE_DNNL may name a libdnnl 3"
@@ -142,7 +142,7 @@ class Library:
         return before
 
     def address(self, name: str) -> int:
-        """Give the address of a function of the library, or of what it is linked with; 0 where there is none."""
+        """Return the address of a function of the library, or of what it is linked with; 0 where there is none."""
         function = getattr(self.functions, name, None)
         return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
@@ -176,7 +176,7 @@ def _load(path: str) -> ctypes.PyDLL:
 
 
 def candidates() -> Iterator[str]:
-    """Give the paths where oneDNN may be: NACRE_DNNL alone where it is set, else known packages, else the system."""
+    """Yield the paths where oneDNN may be: NACRE_DNNL alone where it is set, else known packages, else the system."""
     if given := os.environ.get("NACRE_DNNL"):
         yield given
         return
@@ -201,7 +201,7 @@ def _packaged() -> Iterator[str]:
 
 @cache
 def find() -> tuple[Library | None, str]:
-    """Give the first library that can be used, or None; and why the others could not.
+    """Return the first library that can be used, or None; and why the others could not.
 
     Asked for once a process: what is loaded stays loaded.
     """
@@ -218,7 +218,7 @@ def find() -> tuple[Library | None, str]:
 
 
 def library() -> Library:
-    """Give the library.
+    """Return the library.
 
     Raises:
         NacreError: none can be used; the message says why, and what would do.

@@ -136,7 +136,7 @@ PLAIN, CHANNELS_LAST, BLOCKED, IN_ORDER = "plain", "channels last", "blocked", "
 
 
 def block() -> int:
-    """Give the number of channels in a block, as wide as the processor's registers."""
+    """Return the number of channels in a block, as wide as the processor's registers."""
     return 16 if library().wide else 8
 
 
@@ -171,7 +171,7 @@ class Attributes(Handle):
 
 @cache
 def attributes() -> Attributes:
-    """Give the attributes of a primitive."""
+    """Return the attributes of a primitive."""
     return Attributes()
 
 
@@ -250,11 +250,11 @@ class Call:
         raise NotImplementedError
 
     def sizes(self) -> dict[str, int]:
-        """Give the bytes of each buffer."""
+        """Return the bytes of each buffer."""
         raise NotImplementedError
 
     def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
-        """Give the operation on buffers at these addresses, and what must live as long."""
+        """Return the operation on buffers at these addresses, and what must live as long."""
         raise NotImplementedError
 
 
@@ -309,14 +309,14 @@ class HelperCall(Call):
 
 
 def pass_over(kind: int, pointers: Sequence[str], desc: Desc, *numbers: int) -> Call:
-    """Give an operation of the helper on all elements of blobs that lie alike."""
+    """Return an operation of the helper on all elements of blobs that lie alike."""
     size = prod(desc.shape)
     sizes = dict.fromkeys(pointers, desc.bytes)
     return HelperCall(sizes, kind, of_type(desc.bytes < 4 * size, size, *numbers), pointers=pointers)
 
 
 def of_type(narrow: bool, *numbers: int) -> tuple[int, ...]:
-    """Give the numbers of an operation of the helper that is for float32 and for bf16."""
+    """Return the numbers of an operation of the helper that is for float32 and for bf16."""
     return (*numbers, *[0] * (NARROW_PLACE - len(numbers)), int(narrow))
 
 
@@ -335,7 +335,7 @@ def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
 
 
 def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:
-    """Give the copy of a buffer into the layout that a primitive wants, if it needs one, and what it then reads."""
+    """Return the copy of a buffer into the layout that a primitive wants, if it needs one, and what it then reads."""
     if outer == inner:
         return [], (name, outer)
     copy = copy or f"inner {name}"
@@ -343,7 +343,7 @@ def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call
 
 
 def out_of(name: str, outer: Desc, inner: Desc) -> tuple[Buffer, list[Call]]:
-    """Give what a primitive writes, and the copy into the layout of a buffer, if it needs one."""
+    """Return what a primitive writes, and the copy into the layout of a buffer, if it needs one."""
     if outer == inner:
         return (name, outer), []
     return (f"inner {name}", inner), reorder(f"inner {name}", inner, name, outer)

@@ -58,7 +58,7 @@ TILES = {
 
 
 def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
-    """Give the copy of a plain matrix into the layout `inner`, if lanes.c has it."""
+    """Return the copy of a plain matrix into the layout `inner`, if lanes.c has it."""
     shape = outer.shape
     if not has_lanes() or len(shape) != 2 or outer != plain(*shape):
         return None
@@ -83,7 +83,7 @@ class Sizes:
     pad: tuple[int, ...]
 
     def numbers(self, x: Desc, y: Desc) -> tuple[int, ...]:
-        """Give all of them, and how many channels of bottom and top lie side by side."""
+        """Return all of them, and how many channels of bottom and top lie side by side."""
         there = (self.images, self.channels, *self.image, self.filters, *self.kernel, *self.out)
         parts = (block() if is_blocked(desc) else desc.shape[1] for desc in (x, y))
         return (*there, *self.stride, *self.pad, *parts)
@@ -106,12 +106,12 @@ class Sizes:
 
 
 def is_blocked(desc: Desc) -> bool:
-    """Say whether images lie in whole blocks of channels."""
+    """Return whether images lie in whole blocks of channels."""
     return desc.shape[1] % block() == 0 and desc == describe(desc.shape, BLOCKED)
 
 
 def served(desc: Desc) -> Desc:
-    """Give a layout that the helper reads: this one, or that with the channels last."""
+    """Return a layout that the helper reads: this one, or that with the channels last."""
     return desc if is_blocked(desc) else describe(desc.shape, CHANNELS_LAST)
 
 
@@ -136,19 +136,19 @@ class LanesConvolution:
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
     def has(self, part: str) -> bool:
-        """Say whether it computes "forward", "weights" or "data"."""
+        """Return whether it computes "forward", "weights" or "data"."""
         sizes = self.sizes.back if part == "data" else self.sizes
         steps = self.sizes.stride == (1, 1) or part != "data"
         return self.usual and self.groups == 1 and steps and min(sizes.pad) >= 0 and sizes.block <= MOST
 
     def forward(self, x: Desc, y: Desc, bias: str) -> list[Call]:
-        """Give the calls of y = x * weight + bias; `bias` is "" where there is none."""
+        """Return the calls of y = x * weight + bias; `bias` is "" where there is none."""
         before, source = into("x", x, served(x))
         result, after = out_of("y", y, served(y))
         return [*before, *self._convolution(self.sizes, source, bias, result, relu=self.relu), *after]
 
     def data(self, x: Desc, y: Desc, top: str) -> list[Call]:
-        """Give the calls of dx from the gradient `top` of y: a convolution with filters that are turned round."""
+        """Return the calls of dx from the gradient `top` of y: a convolution with filters that are turned round."""
         before, source = into(top, y, served(y))
         result, after = out_of("dx", x, served(x))
         return [*before, *self._convolution(self.sizes.back, source, "", result, back=True), *after]
@@ -170,7 +170,7 @@ class LanesConvolution:
         return [turning, HelperCall(buffers, CONVOLVE, (*sizes.numbers(x_desc, y_desc), int(relu)), self.workers)]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
-        """Give the calls of the gradients of weight and bias, `bias` by name as above."""
+        """Return the calls of the gradients of weight and bias, `bias` by name as above."""
         sizes = self.sizes
         before, (source, x) = into("x", x, served(x))
         also, (gradient, y) = into(top, y, served(y))

@@ -71,7 +71,7 @@ class Machine(ctypes.Structure):
 
 @cache
 def helper() -> Any:
-    """Give the helper's library, or None where there is none. Python's other threads run during its calls."""
+    """Return the helper's library, or None where there is none. Python's other threads run during its calls."""
     path = Path(__file__).with_name("_helper.so")
     try:
         found = ctypes.CDLL(str(path))
@@ -86,7 +86,7 @@ def helper() -> Any:
 
 
 def most_instructions() -> int:
-    """Give the helper's number of the instructions that oneDNN uses, which ONEDNN_MAX_CPU_ISA may keep to fewer."""
+    """Return the helper's number of the instructions that oneDNN uses, which ONEDNN_MAX_CPU_ISA may keep to fewer."""
     here, _ = find()
     if here is None:
         return 0
@@ -95,7 +95,7 @@ def most_instructions() -> int:
 
 @cache
 def has_lanes() -> bool:
-    """Say whether there is a helper, and it may use what lanes.c needs."""
+    """Return whether there is a helper, and it may use what lanes.c needs."""
     native = helper()
     return native is not None and native.nacre_use(ctypes.c_int64(most_instructions())) == AVX512
 

@@ -34,7 +34,7 @@ class SkinnyProduct:
         return rows * columns * self.size
 
     def forward(self, x: str, weight: str, bias: str, y: str) -> list[Call]:
-        """Give the calls of y, with ReLU behind it where that was asked for; `bias` is "" where there is none."""
+        """Return the calls of y, with ReLU behind it where that was asked for; `bias` is "" where there is none."""
         lines = rounded_up(self._bytes(1, self.features), LINE)
         buffers = {
             x: self._bytes(self.images, self.features),
@@ -46,7 +46,7 @@ class SkinnyProduct:
         return [HelperCall(buffers, SKINNY, self.numbers)]
 
     def data(self, dy: str, weight: str, dx: str) -> list[Call]:
-        """Give the calls of dx = dy W."""
+        """Return the calls of dx = dy W."""
         tops = -(-self.outputs // 2) if self.narrow else self.outputs
         buffers = {
             dy: self._bytes(self.images, self.outputs),
@@ -57,7 +57,7 @@ class SkinnyProduct:
         return [HelperCall(buffers, SKINNY_DATA, self.numbers)]
 
     def weights(self, x: str, dy: str, dw: str, db: str) -> list[Call]:
-        """Give the calls of dw = dyᵀ x and of db, all of float32; `db` is "" where there is none."""
+        """Return the calls of dw = dyᵀ x and of db, all of float32; `db` is "" where there is none."""
         buffers = {
             x: 4 * self.images * self.features,
             dy: 4 * self.images * self.outputs,

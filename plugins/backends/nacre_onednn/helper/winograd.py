@@ -39,11 +39,11 @@ class WinogradConvolution(LanesConvolution):
         return self.sizes.kernel[0] + 1
 
     def _cells(self, numbers: int) -> int:
-        """Give the bytes of all cells of a tile, of so many numbers each, and of a line between them."""
+        """Return the bytes of all cells of a tile, of so many numbers each, and of a line between them."""
         return 4 * self.edge**2 * (numbers + LANES)
 
     def _tiles(self, numbers: int, least: int, most: int, room: int) -> int:
-        """Give the tiles at a time that fit into so many bytes, where each has so many numbers in a cell."""
+        """Return the tiles at a time that fit into so many bytes, where each has so many numbers in a cell."""
         fit = room // (4 * self.edge**2 * numbers) // TILES_AT_ONCE * TILES_AT_ONCE
         return min(most, max(least, fit))
 
@@ -88,6 +88,6 @@ class WinogradConvolution(LanesConvolution):
         return [*before, *also, HelperCall(buffers, WINOGRAD_WEIGHTS, self._numbers(sizes, x, y, 0, tiles), workers)]
 
     def _numbers(self, sizes: Sizes, x: Desc, y: Desc, relu: int, tiles: int) -> tuple[int, ...]:
-        """Give the numbers of winograd.c: sizes, whether x and y are in blocks, whether ReLU, groups, tiles, edge."""
+        """Return the numbers of winograd.c: sizes, whether x and y are in blocks, whether ReLU, groups, tiles, edge."""
         there = (sizes.images, sizes.channels, *sizes.image, sizes.filters, *sizes.out, *sizes.pad)
         return (*there, int(is_blocked(x)), int(is_blocked(y)), relu, self.groups, tiles, self.edge)

@@ -50,14 +50,14 @@ def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Des
 
 
 def layout_beside(blob: Own, layouts: Layouts, beside: Own | None) -> str:
-    """Give the layout of a blob; of one of single pixels that of the one `beside`."""
+    """Return the layout of a blob; of one of single pixels that of the one `beside`."""
     if beside is not None and blob.shape[2:] == (1, 1) and len(beside.shape) == 4:
         return unpadded(blob.shape, layouts(beside))
     return layouts(blob)
 
 
 def unfit(inputs: list[Any], count: int = 1) -> str | None:
-    """Give the reason why no kernel here serves these bottoms, or None."""
+    """Return the reason why no kernel here serves these bottoms, or None."""
     if len(inputs) != count:
         return "serves one bottom"
     if inputs[0].dtype != "float32":
@@ -70,24 +70,24 @@ FEW = 4
 
 
 def stays_plain(shape: tuple[int, ...], dtype: str = "float32") -> bool:
-    """Say whether blobs of a shape are plain in every net; in bf16 few are, since plain arrays are not of it."""
+    """Return whether blobs of a shape are plain in every net; in bf16 few are, since plain arrays are not of it."""
     if dtype == "bf16":
         return not 2 <= len(shape) <= 5
     return len(shape) != 4 or shape[1] <= FEW or shape[2:] == (1, 1)
 
 
 def layout_of(shape: tuple[int, ...], candidate: str) -> str:
-    """Give the layout of own blobs of a shape: C order but for images, and blocks only where none would be padded."""
+    """Return the layout of own blobs of a shape: C order but for images, and blocks only where none would be padded."""
     return unpadded(shape, candidate) if len(shape) == 4 else IN_ORDER
 
 
 def unpadded(shape: tuple[int, ...], layout: str) -> str:
-    """Give channels last in the place of blocks that would be padded."""
+    """Return channels last in the place of blocks that would be padded."""
     return CHANNELS_LAST if layout == BLOCKED and shape[1] % block() else layout
 
 
 def side_by_side(shape: tuple[int, ...], layout: str) -> int:
-    """Give how many channels of a pixel lie side by side in images of a layout."""
+    """Return how many channels of a pixel lie side by side in images of a layout."""
     return {CHANNELS_LAST: shape[1], BLOCKED: block()}.get(layout, 1)
 
 
@@ -116,11 +116,11 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     # What a kernel says
 
     def parts(self) -> list[str]:
-        """Give the parts that are needed."""
+        """Return the parts that are needed."""
         return ["forward", *(["data"] if self.diffs[0] is not None else [])]
 
     def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
-        """Give the ways in which a part can be computed."""
+        """Return the ways in which a part can be computed."""
         return ("",)
 
     def by_rule(self, part: str, layouts: Layouts) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         return self.ways_of(part, layouts)
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        """Give the calls of a part.
+        """Return the calls of a part.
 
         Raises:
             Unimplemented: oneDNN has no good code for it.
@@ -136,7 +136,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         raise NotImplementedError
 
     def packed(self, name: str, outer: Desc, inner: Desc) -> tuple[list[Call], Buffer]:
-        """Give the copy of a parameter into the layout that a primitive wants, if it needs one, and what it then reads.
+        """Return the copy of a parameter into the layout a primitive wants, if it needs one, and what it then reads.
 
         Where nothing is trained, the copy is kept.
         """
@@ -182,7 +182,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{part}' in these layouts")
 
     def buffers(self) -> dict[str, Array]:
-        """Give what the net has given, by name."""
+        """Return what the net has given, by name."""
         found: dict[str, Any] = {
             "x": self.inputs[0].memory,
             "y": self.blobs[0].memory,
@@ -197,7 +197,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own}, self.copies())
 
     def copies(self) -> Copies:
-        """Say of which parameters the forward pass makes copies that are kept."""
+        """Return the parameters of which the forward pass makes copies that are kept."""
         return Copies([parameter.storage for parameter in self.parameters if parameter.storage is not None])
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
@@ -205,7 +205,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
 
 def gate(desc: Desc, into: str) -> list[Call]:
-    """Give the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
+    """Return the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
     if helper() is not None:
         return [pass_over(GATE, ("y", "dy", into), desc)]
     zero = ctypes.c_float(0)
@@ -220,7 +220,7 @@ def gate(desc: Desc, into: str) -> list[Call]:
 
 
 def rectify(desc: Desc, source: str = "y") -> list[Call]:
-    """Give y = max(0, x), where x may be y. A NaN stays, which it does not in any ReLU of oneDNN's."""
+    """Return y = max(0, x), where x may be y. A NaN stays, which it does not in any ReLU of oneDNN's."""
     if helper() is not None:
         return [pass_over(RECTIFY, (source, "y"), desc)]
     largest = Primitive("binary", library().engine, dnnl.BINARY_MAX, desc, desc, desc, attributes())

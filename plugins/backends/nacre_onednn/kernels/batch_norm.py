@@ -90,7 +90,7 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
 
 
 def _lies(shape: tuple[int, ...], layout: str) -> tuple[int, int, int, int]:
-    """Give a blob as batch_norm.c reads it: (images, parts of the channels, pixels, channels side by side)."""
+    """Return a blob as batch_norm.c reads it: (images, parts of the channels, pixels, channels side by side)."""
     images, channels, pixels = shape[0], shape[1], prod(shape[2:])
     width = block() if layout == BLOCKED else 1
     if layout == CHANNELS_LAST or pixels == 1 or width == channels:  # all pixels of the batch lie in a row

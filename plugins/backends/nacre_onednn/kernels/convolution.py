@@ -67,7 +67,7 @@ class Forms:
         self.sizes = (*rest, dims(ends))
 
     def lay(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Desc]:
-        """Give the shape of plain weights as oneDNN counts their axes, and how they lie."""
+        """Return the shape of plain weights as oneDNN counts their axes, and how they lie."""
         return shape, plain(*shape)
 
     def forward(self, x: Desc, y: Desc) -> Primitive:
@@ -77,7 +77,7 @@ class Forms:
         )  # fmt: skip
 
     def backward(self, part: str, x: Desc, y: Desc) -> Primitive:
-        """Give the primitive of the gradient of the weights or of the data."""
+        """Return the primitive of the gradient of the weights or of the data."""
         hint = self.forward(x, y).desc
         weights = [self.free_gradient, self.bias] if part == "weights" else [self.free_weight]
         return Primitive(

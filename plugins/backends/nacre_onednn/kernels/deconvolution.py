@@ -110,7 +110,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
         return [*calls, *(add_bias(y, self.layer.n_filter) if self.layer.bias else [])]
 
     def _in_one(self, primitive: Primitive) -> Primitive | None:
-        """Give the primitive that also adds the bias, if oneDNN has good code for that."""
+        """Return the primitive that also adds the bias, if oneDNN has good code for that."""
         try:
             whole = self.whole.forward(primitive.memory(dnnl.SOURCE), primitive.memory(dnnl.RESULT))
         except Unimplemented:
@@ -119,12 +119,12 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
 
 
 def _turned(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the numbers of weights' axes with filters and channels in each other's place."""
+    """Return the numbers of weights' axes with filters and channels in each other's place."""
     return (*numbers[:-4], numbers[-3], numbers[-4], *numbers[-2:])
 
 
 def add_bias(y: Desc, channels: int) -> list[Call]:
-    """Give the calls that add the bias to `y` where it is."""
+    """Return the calls that add the bias to `y` where it is."""
     shape = (1, channels, 1, 1)
     primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes())
     before, bias = into("bias", plain(*shape), primitive.memory(dnnl.SOURCE, 1))
@@ -132,7 +132,7 @@ def add_bias(y: Desc, channels: int) -> list[Call]:
 
 
 def sum_up(name: str, shape: tuple[int, ...], layout: str, dtype: str = "float32") -> list[Call]:
-    """Give the calls that add up a blob over pixels, then over images: the gradient of the bias.
+    """Return the calls that add up a blob over pixels, then over images: the gradient of the bias.
 
     They are products with ones. A matrix of the first has the pixels of an image, or of one block of its channels.
     """

@@ -89,12 +89,12 @@ def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> lis
 
 
 def numbered(name: str, blobs: list[Own | None]) -> dict[str, Array]:
-    """Give the memory of blobs by numbered names."""
+    """Return the memory of blobs by numbered names."""
     return {f"{name}{place}": blob.memory for place, blob in enumerate(blobs) if blob is not None}
 
 
 def unfit_any(inputs: list[Any]) -> str | None:
-    """Give the reason why no kernel here serves one of these bottoms, or None."""
+    """Return the reason why no kernel here serves one of these bottoms, or None."""
     if reason := next((found for one in inputs if (found := unfit([one]))), None):
         return reason
     return None if len(inputs[0].shape) <= MOST_AXES else f"serves blobs of up to {MOST_AXES} axes"

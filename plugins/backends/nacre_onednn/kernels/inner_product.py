@@ -168,7 +168,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return [replace(one, once=True) for one in reorder("weight", self.weight, NARROW, self.narrow)]
 
     def _weight(self, inner: Desc) -> tuple[list[Call], Buffer]:
-        """Give the copy of the weights that a primitive wants, if there is none yet, and what it then reads."""
+        """Return the copy of the weights that a primitive wants, if there is none yet, and what it then reads."""
         if self.shares and inner == self.narrow:
             return [], (NARROW, inner)
         return self.packed("weight", self.weight, inner)

@@ -37,7 +37,7 @@ class Function:
         self.parameter: float = getattr(neuron, field) if field else 0.0
 
     def call(self, kind: int, names: tuple[str, ...], desc: Desc, size: int, dtype: str) -> Call:
-        """Give the call that computes y (of x, y) or dx (of x or y, dy, dx)."""
+        """Return the call that computes y (of x, y) or dx (of x or y, dy, dx)."""
         numbers = (size, self.number, int(dtype == "bf16"))
         return HelperCall(dict.fromkeys(names, desc.bytes), kind, numbers, values=(self.parameter,))
 

@@ -36,7 +36,7 @@ from .base import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rec
 
 
 def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:
-    """Give oneDNN's number of a pooling function, or None.
+    """Return oneDNN's number of a pooling function, or None.
 
     oneDNN divides a sum by the cells of the whole window or by those inside the image. The cells of the padded image
     are the former where no window reaches beyond it, and the latter where there is no padding.
@@ -121,12 +121,12 @@ class PoolingKernel(OnednnKernel, reads=""):
         return [call(self.mean.backward(x, y), {DIFF_DST: (above, y), DIFF_SRC: ("dx", x)})]
 
     def _largest(self, x: Desc, y: Desc, side: int) -> Call:
-        """Give the call that finds the largest numbers, and notes their cells where somebody will ask."""
+        """Return the call that finds the largest numbers, and notes their cells where somebody will ask."""
         winners = "Winners" if "data" in self.parts() else ""
         return HelperCall({"x": x.bytes, "y": y.bytes, winners: self._winners}, POOL, self._numbers(side))
 
     def _to_largest(self, x: Desc, y: Desc, side: int, above: str) -> Call:
-        """Give the call that brings the gradient `above` of y to the cells that are noted."""
+        """Return the call that brings the gradient `above` of y to the cells that are noted."""
         workers = number_of_threads()
         row, size = "row" if self.inputs[0].dtype == "bf16" else "", 4 * side * self.axes[1].length
         buffers = {above: y.bytes, "dx": x.bytes, "Winners": self._winners, row: size * workers}
@@ -142,7 +142,7 @@ class PoolingKernel(OnednnKernel, reads=""):
         return self.blobs[0].size * (1 if self._in_bytes else 4)
 
     def _numbers(self, side: int) -> tuple[int, ...]:
-        """Give the numbers of pooling.c."""
+        """Return the numbers of pooling.c."""
         (images, channels, *image), top = self.inputs[0].shape, self.blobs[0].shape
         steps = [axis.stride if axis.windows > 1 else 1 for axis in self.axes]
         sizes = (*(axis.kernel for axis in self.axes), *steps, *(axis.pad for axis in self.axes))

@@ -36,7 +36,7 @@ class SGDKernel(MethodState):
             record.add(UPDATE, arrays, [span.value.size, *places, len(copied)], [span.rate])
 
     def _copied(self, span: Span, record: Record) -> Array:
-        """Give the parameters of a span that have a copy in bf16: their start, stop, and the address of the copy."""
+        """Return the parameters of a span that have a copy in bf16: their start, stop, and the address of the copy."""
         found: list[tuple[int, int, int]] = []
         for (_, start, size), storage in zip(span.parts, span.storages, strict=True):
             if (narrow := recorder(self.backend).narrow_of(storage)) is not None:

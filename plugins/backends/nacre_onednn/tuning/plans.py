@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 20
 
 
 def folder() -> Path | None:
-    """Give the folder of the plans, or None where none are kept."""
+    """Return the folder of the plans, or None where none are kept."""
     given = os.environ.get("NACRE_CACHE")
     if given is not None:
         return Path(given) / "onednn" if given else None
@@ -40,7 +40,7 @@ def folder() -> Path | None:
 
 
 def key_of(kernels: Sequence[OnednnKernel], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """Give all that decides which plan is fastest: the layers and their shapes, what is computed of them, and where."""
+    """Return all that decides which plan is fastest: layers and shapes, what is computed of them, and where."""
     here = environment()
     return {
         "nacre": here["nacre"],
@@ -60,7 +60,7 @@ def _work_of(kernel: OnednnKernel) -> dict[str, Any]:
 
 
 def likeness(kernel: OnednnKernel) -> str:
-    """Give what is the same for kernels of a net that take the same time: the layer but for its names, and its work."""
+    """Return what is equal for kernels of a net that take the same time: the layer without its names, its work."""
     fields = {name: value for name, value in table_of(kernel.layer).items() if not name.endswith(OF_ONE)}
     layouts = [blob.layout for blob in (*kernel.inputs, *kernel.blobs)]
     code = [type(kernel).__module__, type(kernel).__qualname__]
@@ -81,7 +81,7 @@ class Kept:
         self.path = None if where is None else where / f"{digest}.json"
 
     def read(self) -> dict[str, Any]:
-        """Give the plan; an empty one where there is none, or none that can be read."""
+        """Return the plan; an empty one where there is none, or none that can be read."""
         if self.path is None:
             return {}
         try:

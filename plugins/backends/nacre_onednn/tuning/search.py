@@ -45,7 +45,7 @@ CLEARLY = 0.97
 def decide(
     kernels: Sequence[OnednnKernel], blobs: Sequence[Own], plan: dict[str, Any], machine: Mapping[str, Any]
 ) -> None:
-    """Give the blobs of a net their layouts, and its kernels their ways.
+    """Choose the layouts of a net's blobs, and its kernels' ways.
 
     Whatever is decided goes into `plan`; what it has decided already is followed, as far as this library can. Else
     the plan is the one that was kept for such a net on such a machine. That of a deterministic net comes from rules.
@@ -109,7 +109,7 @@ def _follow(kernels: Sequence[OnednnKernel], plan: Mapping[str, Any]) -> bool:
 
 
 def _way_of(plan: Mapping[str, Any], kernel: OnednnKernel, part: str, layouts: Layouts) -> str | None:
-    """Give the way that a plan says; None where it says none that this version knows."""
+    """Return the way that a plan says; None where it says none that this version knows."""
     ways = plan.get("ways")
     ways = ways.get(kernel.layer_name) if isinstance(ways, Mapping) else None
     way = ways.get(part) if isinstance(ways, Mapping) else None
@@ -153,7 +153,7 @@ def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str,
 def _timed(
     kernel: OnednnKernel, part: str, candidates: Sequence[str], known: dict[tuple[str, str], float]
 ) -> dict[str, list[Trial]]:
-    """Give the trials of a part in each candidate, timed; what took how long is taken from `known`, or added to it."""
+    """Return the timed trials of a part in each candidate; times are taken from `known`, or added to it."""
     trials: dict[str, list[Trial]] = {}
     for candidate in candidates:
         before = [trial for each in trials.values() for trial in each]
@@ -200,7 +200,7 @@ class Trial:
 
 
 def _trials(kernel: OnednnKernel, part: str, layouts: Layouts, before: Sequence[Trial]) -> list[Trial]:
-    """Give the ways of a part that differ, and that there is good code for; of those `before`, what is the same."""
+    """Return the ways of a part that differ, and that there is good code for; of those `before`, what is the same."""
     found: list[Trial] = []
     for way in kernel.ways_of(part, layouts):
         try:

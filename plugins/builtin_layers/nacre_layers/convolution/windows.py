@@ -32,7 +32,7 @@ class Sliding:
         self.extent = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     def padded(self, image: Sequence[int]) -> tuple[int, ...]:
-        """Give the lengths of an image with its border."""
+        """Return the lengths of an image with its border."""
         return tuple(length + 2 * pad for length, pad in zip(image, self.pad, strict=True))
 
     def count(self, layer: Any, image: Sequence[int]) -> tuple[int, ...]:
@@ -52,11 +52,11 @@ class Sliding:
         return counts
 
     def inside(self, image: Sequence[int]) -> Place:
-        """Give where (images, channels, *image) lies in an array with the border."""
+        """Return where (images, channels, *image) lies in an array with the border."""
         return (slice(None), slice(None), *(slice(pad, pad + long) for pad, long in zip(self.pad, image, strict=True)))
 
     def cells(self, counts: Sequence[int]) -> list[Place]:
-        """Give where each cell of all windows lies in the padded image, row by row."""
+        """Return where each cell of all windows lies in the padded image, row by row."""
         return [
             (slice(None), slice(None), *map(_strided, cell, counts, self.stride, self.dilation))
             for cell in itertools.product(*map(range, self.kernel))
@@ -64,7 +64,7 @@ class Sliding:
 
 
 def _strided(offset: int, count: int, stride: int, dilation: int) -> slice:
-    """Give the pixels below cell `offset` of each of `count` windows."""
+    """Return the pixels below cell `offset` of each of `count` windows."""
     start = offset * dilation
     return slice(start, start + (count - 1) * stride + 1, stride)
 

@@ -35,7 +35,7 @@ class ElementWiseFunction(Component, kind="elementwise"):
     reads: ClassVar[str] = "inputs"
 
     def complaint(self, count: int) -> str | None:
-        """Give None, or the reason why it is no function of `count` arrays."""
+        """Return None, or the reason why it is no function of `count` arrays."""
         return f"it takes two bottoms, not {count}" if self.takes_two and count != 2 else None
 
     def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:

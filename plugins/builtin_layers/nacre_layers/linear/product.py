@@ -36,7 +36,7 @@ class ProductState(LayerState, reads="inputs"):
         self.blobs = [backend.blob(shape) for shape in tops]
 
     def _place(self, name: str, shape: tuple[int, ...]) -> int:
-        """Give the axis of a bottom where its features begin."""
+        """Return the axis of a bottom where its features begin."""
         axis = self.axis if self.axis >= 0 else len(shape) + self.axis
         if axis < (self.axis != 0) or axis > max(1, len(shape) - 1):
             raise ConfigError(
@@ -46,11 +46,11 @@ class ProductState(LayerState, reads="inputs"):
         return axis
 
     def declare_weight(self) -> Parameter:
-        """Give the parameter."""
+        """Return the parameter."""
         raise NotImplementedError
 
     def weight(self) -> Array:
-        """Give the weight as (output_dim, features)."""
+        """Return the weight as (output_dim, features)."""
         return self.parameters[0].blob
 
     def multiply(self, dy: Array, x: Array, gradient: Array) -> None:
@@ -58,7 +58,7 @@ class ProductState(LayerState, reads="inputs"):
         self.backend.xp.matmul(dy.T, x, out=gradient)
 
     def _rows(self, x: Array, dy: Array) -> tuple[Array, Array]:
-        """Give a bottom and a top, or their gradients, as matrices."""
+        """Return a bottom and a top, or their gradients, as matrices."""
         return x.reshape(-1, self.features), dy.reshape(-1, self.layer.output_dim)
 
     def forward(self, inputs: list[Array]) -> None:
@@ -95,7 +95,7 @@ class ProductState(LayerState, reads="inputs"):
 
 
 def not_plain(layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-    """Say why a layer is no product of (images, features) by a weight that lies as (output_dim, features), or None."""
+    """Return why a layer is no product of (images, features) by a weight of (output_dim, features), or None."""
     if layer.transpose:
         return "serves weights that lie as (output_dim, features)"
     plain = layer.axis == 1 or (layer.axis < 0 and layer.axis + len(inputs[0].shape) == 1)

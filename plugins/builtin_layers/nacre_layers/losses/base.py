@@ -22,12 +22,12 @@ class Loss(Layer):
 
 
 def divisor(normalize: str, *, valid: int, full: int, batch: int) -> int:
-    """Give what a loss is divided by: the labels that are not ignored, all labels, the records, or 1."""
+    """Return what a loss is divided by: the labels that are not ignored, all labels, the records, or 1."""
     return {"valid": max(valid, 1), "full": full, "batch": batch, "none": 1}[normalize]
 
 
 def alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Say whether two shapes are equal but for axes of length 1 behind the batch."""
+    """Return whether two shapes are equal but for axes of length 1 behind the batch."""
     first, second = ([shape[0], *(length for length in shape[1:] if length != 1)] for shape in (one, other))
     return first == second
 
@@ -79,11 +79,11 @@ class PairLossState(LayerState, reads="inputs"):
         raise NotImplementedError
 
     def pair(self, inputs: list[Array], rows: int) -> list[Array]:
-        """Give a and b as (rows, elements)."""
+        """Return a and b as (rows, elements)."""
         return [one.reshape(self.images, -1)[:rows] for one in inputs]
 
     def divisor(self, rows: int) -> int:
-        """Give what the sum is divided by; called after `terms`."""
+        """Return what the sum is divided by; called after `terms`."""
         return rows
 
     def forward(self, inputs: list[Array]) -> None:

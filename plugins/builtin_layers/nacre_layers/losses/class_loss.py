@@ -45,7 +45,7 @@ class WeightedClassLoss(ClassLoss):
 
 
 def class_weights(layer: WeightedClassLoss, scores: tuple[int, ...]) -> np.ndarray:
-    """Give the weight of each score, were it the label's.
+    """Return the weight of each score, were it the label's.
 
     Raises:
         ConfigError: the weights do not fit the scores, or cannot be scaled because they are all 0.
@@ -73,7 +73,7 @@ def class_weights(layer: WeightedClassLoss, scores: tuple[int, ...]) -> np.ndarr
 
 
 def class_divisor(layer: ClassLoss, classes: Classes) -> int:
-    """Give what a loss over classes is divided by, after its labels were read."""
+    """Return what a loss over classes is divided by, after its labels were read."""
     return divisor(layer.normalize, valid=classes.used(), full=classes.count, batch=classes.rows)
 
 
@@ -117,7 +117,7 @@ class ClassLossState(LayerState, reads=""):
         self.loss = -self.factor * xp.sum(log)
 
     def _shares(self, count: int) -> Array | None:
-        """Give what each label counts; None where all count 1."""
+        """Return what each label counts; None where all count 1."""
         xp, ignored = self.backend.xp, self.classes.ignored
         if self.weights is None and ignored is None:
             return None
@@ -133,7 +133,7 @@ class ClassLossState(LayerState, reads=""):
         return share
 
     def uncounted(self) -> Array:
-        """Give where a label counts nothing, if not all count 1; good until the next call of a layer."""
+        """Return where a label counts nothing, if not all count 1; good until the next call of a layer."""
         nothing = self.backend.scratch((self.count,), "bool")
         self.backend.xp.equal(self.shares, 0, out=nothing)
         return nothing

@@ -53,7 +53,7 @@ class Classes:
         return before * behind * self.rows // self.images
 
     def labels(self, label: Array, count: int) -> Array:
-        """Give the first `count` labels as a flat array of int64, checked; those that are ignored are 0.
+        """Return the first `count` labels as a flat array of int64, checked; those that are ignored are 0.
 
         Raises:
             DataError: a label is not a whole number from 0 to classes - 1; the message names the record.
@@ -72,7 +72,7 @@ class Classes:
         )
 
     def pick(self, label: Array) -> Array:
-        """Give the flat place of every label's own score among the scores, as int64; good until the next `pick`."""
+        """Return the flat place of every label's own score among the scores, as int64; good until the next `pick`."""
         xp, count = self.backend.xp, self.count
         picked = self._picked[:count]
         xp.multiply(self.labels(label, count), self.shape[2], out=picked)
@@ -95,7 +95,7 @@ def whole_numbers(
     what: str = "label",
     remedy: str = "",
 ) -> Array:
-    """Give the first `count` numbers of an array as a flat array of int64, good until the end of the call.
+    """Return the first `count` numbers of an array as a flat array of int64, good until the end of the call.
 
     Where `free` is true any finite number will do; it becomes 0.
 

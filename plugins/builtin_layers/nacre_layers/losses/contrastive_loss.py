@@ -105,5 +105,5 @@ class ContrastiveLossState(LayerState, of=ContrastiveLossLayer, reads=""):
             diffs[2][...] = 0
 
     def _parts(self) -> list[Array]:
-        """Give differences, labels, squared distances and what is missing to the margin, of the rows that count."""
+        """Return differences, labels, squared distances and what is missing to the margin, of the rows that count."""
         return [one[: self.rows] for one in (self.difference, self.similar, self.square, self.missing)]

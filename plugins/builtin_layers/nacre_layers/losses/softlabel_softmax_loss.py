@@ -49,11 +49,11 @@ class SoftlabelSoftmaxLossState(LayerState, reads="inputs"):
         return self.shape[0] * min(self.backend.rows, self.images) // self.images
 
     def targets(self, inputs: list[Array]) -> Array:
-        """Give q as (before, classes, behind), where the rows count; good until the end of `backward`."""
+        """Return q as (before, classes, behind), where the rows count; good until the end of `backward`."""
         return inputs[1].reshape(self.shape)[: self.real]
 
     def divisor(self) -> int:
-        """Give M; called after `targets`."""
+        """Return M; called after `targets`."""
         return self.real * self.shape[2]
 
     def forward(self, inputs: list[Array]) -> None:

@@ -53,7 +53,7 @@ class Sums:
         self._add_rows(rows, out)
 
     def _rows(self, x: Array, out: Array) -> Array:
-        """Give where the sums of the last axis are written: into `out` if they are what is wanted."""
+        """Return where the sums of the last axis are written: into `out` if they are what is wanted."""
         before, kept, behind = self.shape
         if behind == 1:
             return x

@@ -55,7 +55,7 @@ class LRNLayer(Layer, can_do_bp=True):
 
 
 def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the axes along which the windows of a bottom reach.
+    """Return the axes along which the windows of a bottom reach.
 
     Raises:
         ConfigError: the bottom has no such axes.

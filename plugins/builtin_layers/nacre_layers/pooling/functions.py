@@ -149,7 +149,7 @@ class Stochastic(PoolingFunction):
         return total
 
     def _winners(self, backend: Any, windows: Windows, y: Array) -> Iterator[tuple[Array, Array]]:
-        """Give for each cell of the windows where it is the one that was drawn, and its value, in scratch memory."""
+        """Yield for each cell of the windows where it is the one that was drawn, and its value, in scratch memory."""
         xp, kind = backend.xp, str(y.dtype)
         total, share = self._total(backend, windows, y), backend.scratch(y.shape, kind, slot=7)
         uniform = backend.scratch(y.shape, "float32", slot=7)  # in float64 too: the same cells win

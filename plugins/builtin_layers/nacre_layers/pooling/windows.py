@@ -64,7 +64,7 @@ def make_axis(where: str, place: int, length: int, sizes: tuple[int, int, int, i
 
 
 def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
-    """Give the axes of a bottom that are pooled.
+    """Return the axes of a bottom that are pooled.
 
     Raises:
         ConfigError: the sizes do not fit the bottom.
@@ -101,15 +101,15 @@ class Pools(LayerState, reads="inputs blobs"):
 
     @staticmethod
     def axes_of(layer: Any, shape: Sequence[int]) -> list[list[Axis]]:
-        """Give the pooled axes of a bottom, for each of the ways in which it is pooled."""
+        """Return the pooled axes of a bottom, for each of the ways in which it is pooled."""
         raise NotImplementedError
 
     def top(self, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-        """Give the shape of the top, from those of the bottom's summaries."""
+        """Return the shape of the top, from those of the bottom's summaries."""
         return shapes[0]
 
     def parts(self, top: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
-        """Give the views of a top that hold the summaries."""
+        """Return the views of a top that hold the summaries."""
         return [top]
 
     def ready(self) -> None:
@@ -141,7 +141,7 @@ class Pools(LayerState, reads="inputs blobs"):
 
 
 def pooled_shape(shape: Sequence[int], axes: list[Axis]) -> tuple[int, ...]:
-    """Give the shape of the summaries of a bottom's windows."""
+    """Return the shape of the summaries of a bottom's windows."""
     pooled = list(shape)
     for axis in axes:
         pooled[axis.place] = axis.windows
@@ -193,7 +193,7 @@ class Work:
         self.pooling.forward(self.backend, self.windows, y)
 
     def backward(self, x: Array, y: Array, dy: Array) -> Array:
-        """Give the gradient of x, good until the next call."""
+        """Return the gradient of x, good until the next call."""
         if "inputs" in self.pooling.reads:
             self.backend.xp.copyto(self.padded[self.inside], x)
         self.gradient[...] = 0

@@ -45,7 +45,7 @@ class CropLayer(Layer, can_do_bp=True):
         return (RandomCropState if acts else CropState)(self, backend, inputs, diffs, cuts)
 
     def _middle(self, name: str, shape: tuple[int, ...]) -> tuple[slice, ...]:
-        """Give the window in the middle of the images of a bottom."""
+        """Return the window in the middle of the images of a bottom."""
         if len(shape) != 4:
             raise ConfigError(
                 f"{self.name}: bottom '{name}' of shape {shape} must be (images, channels, rows, columns)"
@@ -125,5 +125,5 @@ class RandomCropState(CropState, reads=""):
 
 
 def _turned(start: int, length: int) -> slice:
-    """Give a window from its last column to its first."""
+    """Return a window from its last column to its first."""
     return slice(start + length - 1, start - 1 if start else None, -1)

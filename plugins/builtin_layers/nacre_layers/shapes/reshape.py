@@ -46,7 +46,7 @@ class ReshapeLayer(Layer, can_do_bp=True):
 
 
 def _filled(layer: ReshapeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the shape of a top."""
+    """Return the shape of a top."""
     first = layer.axis + len(shape) + 1 if layer.axis < 0 else layer.axis
     behind = len(shape) if layer.n_axes == -1 else first + layer.n_axes
     if not 0 < first <= behind <= len(shape):
