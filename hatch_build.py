@@ -1,7 +1,7 @@
 """Compiles the onednn backend's helper when a wheel is built, or an editable install: hatchling calls it.
 
 Without a C compiler, and on other systems than Linux, nothing is compiled: the wheel is for every platform then, and
-the backend does the same work through ctypes and NumPy.
+the backend does the same work through ctypes and NumPy. `CC` names another compiler, `CFLAGS` further options for it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FOLDER = Path("plugins/backends/nacre_onednn/helper")
 # Nobody asks which exceptions a float raised, nor reads errno, so loops that choose between numbers become vectors.
 BITS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"]
-FLAGS = ["-std=gnu11", "-O3", *BITS, "-fvisibility=hidden", "-fPIC", "-shared", "-Wall", "-Wextra"]
+FLAGS = ["-std=gnu11", "-O3", *BITS, "-fvisibility=hidden", "-fPIC", "-Wall", "-Wextra"]
 
 
 class HelperHook(BuildHookInterface):
@@ -53,7 +55,16 @@ def _compile(folder: Path, target: Path) -> str:
     compiler = shlex.split(os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or "")
     if not compiler:
         return "there is no C compiler"
-    command = [*compiler, *FLAGS, *map(str, sorted(folder.glob("*.c"))), "-o", str(target), "-lm"]
+    flags = [*FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))]  # the last of two that contradict counts
+    with tempfile.TemporaryDirectory() as objects, ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = {source: f"{objects}/{source.stem}.o" for source in sorted(folder.glob("*.c"))}
+        commands = [[*compiler, *flags, "-c", str(source), "-o", object_] for source, object_ in made.items()]
+        failed = next(filter(None, pool.map(_run, commands)), "")
+        return failed or _run([*compiler, *flags, "-shared", *made.values(), "-o", str(target), "-lm"])
+
+
+def _run(command: list[str]) -> str:
+    """Run a compiler; return the reason if it fails, or ""."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from fresh import hasty
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Import name -> the folder it lies in, as the house has them: core/nacre, plugins/<kind>/nacre_<name>.
@@ -42,7 +44,7 @@ def build(kind: str, source: Path, folder: Path) -> Path:
     pytest.importorskip("hatchling")
     pytest.importorskip("build")
     command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(folder), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=hasty(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = folder.iterdir()
     return made

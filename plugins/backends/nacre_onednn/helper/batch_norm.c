@@ -2,27 +2,58 @@
  *
  * A blob is (images, parts, pixels, width): plain blobs have parts of one channel, those in blocks parts of a block, and
  * with the channels last there is one image with one part. Work is divided into tasks whatever the number of threads, so
- * that the bits do not depend on it: a group of pixels of all images, of one part. A task adds up blocks of a few pixels
- * in float32, about a centre that is near, and puts the blocks together in float64: Chan, Golub and LeVeque, "Updating
- * formulae and a pairwise algorithm for computing sample variances", 1979.
+ * that the bits do not depend on it: a group of pixels of all images, of one part. A task adds up a few pixels in float32,
+ * about a centre that is near, adds such sums up in float64, and after some hundred pixels joins them to those before:
+ * Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+ *
+ * Where there are parts enough, a thread does all passes over one part before it goes to the next: a part of a blob of
+ * images lies in caches still when the second pass reads it.
  */
 
 #include <math.h>
 
-#include "narrow.h"
-
-#if defined(__x86_64__) && defined(__GLIBC__) /* where a loader picks one of several versions, all with the same bits */
-#define CLONES __attribute__((noinline, target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
+#if defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
-enum { STEPS = 32 }; /* registers of a block */
+#include "narrow.h"
+
+#pragma GCC diagnostic ignored "-Wpsabi" /* how vectors are passed does not matter: all that takes one is inlined */
+
+/* What the loops over whole registers of float32 are made of, the most of the work: compilers make vectors of these in
+ * every case, but of loops over lanes only in some. */
+typedef float vector __attribute__((vector_size(32)));
+typedef int32_t choices __attribute__((vector_size(32)));
+enum { HALF = LANES / 2 }; /* the lanes of a vector; two are a register */
+
+INLINE vector load(const float *from) {
+    vector v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+/* `past_caches`: straight to memory, which is not read first then; a place for that has a multiple of 16 bytes. */
+INLINE void store(float *to, const vector *v, int past_caches) {
+#if defined(__SSE2__)
+    if (past_caches) {
+        __m128 halves[2];
+        memcpy(halves, v, sizeof *v);
+        _mm_stream_ps(to, halves[0]), _mm_stream_ps(to + 4, halves[1]);
+        return;
+    }
+#endif
+    memcpy(to, v, sizeof *v);
+}
+
+/* Registers of a block, where a pixel has one or several of them; and those after which sums are joined to those before. */
+enum { STEPS = 32, STEPS_OF_WIDE = 8, JOINED = 256 };
 enum { SCALED = 1, SHIFTED = 2, RECTIFIED = 4, FOLLOWING = 8, NARROW = 16, WITH_DX = 32, WITH_DSCALE = 64, WITH_DBIAS = 128 };
 enum { MEASURE, NORMALISE, ADD_UP, SPREAD_BACK };
 
 struct moments { /* of 16 lanes, each with numbers of one channel */
     double count[LANES], mean[LANES], squares[LANES];
+    double more[LANES], sum[LANES], products[LANES]; /* of what is not joined to them yet, less the centre */
+    float centre[LANES];
 };
 
 struct sums {
@@ -72,54 +103,82 @@ static struct batch batch(const struct operation *op) {
  * pixels lie in a register, + the lane in a pixel. */
 struct block {
     int64_t place, apart, steps, channel, lanes;
+    int past_caches; /* written straight to memory */
 };
 
 INLINE void coefficients(const struct batch *b, const struct block *k, const float *from, float *to) {
-    int64_t mask = LANES % b->width == 0 ? b->width - 1 : LANES - 1;
-    for (int64_t lane = 0; lane < k->lanes; lane++) to[lane] = from[k->channel + (lane & mask)];
-}
-
-/* Sums of what whole registers are off a centre, and of the squares; a function of its own, which compilers make good vectors of. */
-CLONES static void sums_about(const float *x, int64_t apart, int64_t steps, const float *centre, float *sums, float *squares) {
-    float about[LANES], sum[LANES] = {0}, square[LANES] = {0};
-    memcpy(about, centre, sizeof about);
-    for (int64_t step = 0; step < steps; step++, x += apart)
-        for (int lane = 0; lane < LANES; lane++) {
-            float off = x[lane] - about[lane];
-            sum[lane] += off;
-            square[lane] += off * off;
-        }
-    memcpy(sums, sum, sizeof sum);
-    memcpy(squares, square, sizeof square);
+    int64_t width = at_most(b->width, LANES), mask = LANES % width == 0 ? width - 1 : LANES - 1;
+    if (k->lanes == LANES && (width == LANES || width == LANES / 2)) { /* the usual ones, without a loop */
+        memcpy(to, from + k->channel, LANES / 2 * sizeof(float));
+        memcpy(to + LANES / 2, from + k->channel + width - LANES / 2, LANES / 2 * sizeof(float));
+    } else {
+        for (int64_t lane = 0; lane < k->lanes; lane++) to[lane] = from[k->channel + (lane & mask)];
+    }
 }
 
 INLINE void measure(const struct batch *b, const struct block *k, struct moments *m, const int lanes, const int narrow) {
-    float centre[LANES], sum[LANES] = {0}, squares[LANES] = {0};
-    for (int lane = 0; lane < lanes; lane++)
-        centre[lane] = m->count[lane] > 0 ? (float)m->mean[lane] : get(b->x, k->place + lane, narrow);
-    if (lanes == LANES && !narrow)
-        sums_about((const float *)b->x + k->place, k->apart, k->steps, centre, sum, squares);
-    else
+    float sum[LANES] = {0}, squares[LANES] = {0};
+    if (lanes == LANES && !narrow) {
+        vector about[2] = {load(m->centre), load(m->centre + HALF)}, sums[2] = {0}, products[2] = {0};
+        const float *x = (const float *)b->x + k->place;
+        for (int64_t step = 0; step < k->steps; step++, x += k->apart)
+            for (int i = 0; i < 2; i++) {
+                vector off = load(x + i * HALF) - about[i];
+                sums[i] += off;
+                products[i] += off * off;
+            }
+        memcpy(sum, sums, sizeof sum), memcpy(squares, products, sizeof squares);
+    } else {
         for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart)
             for (int lane = 0; lane < lanes; lane++) {
-                float off = get(b->x, at + lane, narrow) - centre[lane];
+                float off = get(b->x, at + lane, narrow) - m->centre[lane];
                 sum[lane] += off;
                 squares[lane] += off * off;
             }
-    double count = (double)k->steps;
+    }
     for (int lane = 0; lane < lanes; lane++) {
-        double before = m->count[lane], total = before + count, off = sum[lane] / count;
-        double moved = (double)centre[lane] + off - m->mean[lane];
-        m->squares[lane] += squares[lane] - sum[lane] * off + moved * moved * before * count / total;
-        m->mean[lane] += moved * count / total;
+        m->more[lane] += (double)k->steps;
+        m->sum[lane] += sum[lane];
+        m->products[lane] += squares[lane];
+    }
+}
+
+/* Measures from here on about the mean so far, or about the first number. */
+static void centre(const struct batch *b, const struct block *k, struct moments *m, int narrow) {
+    for (int64_t lane = 0; lane < LANES; lane++)
+        m->centre[lane] = m->count[lane] > 0 ? (float)m->mean[lane] : get(b->x, k->place + lane % k->lanes, narrow);
+}
+
+static void join(struct moments *m) {
+    for (int lane = 0; lane < LANES; lane++) {
+        double before = m->count[lane], more = m->more[lane], total = before + more;
+        if (more == 0) continue;
+        double off = m->sum[lane] / more, moved = m->centre[lane] + off - m->mean[lane];
+        m->squares[lane] += m->products[lane] - m->sum[lane] * off + moved * moved * before * more / total;
+        m->mean[lane] += moved * more / total;
         m->count[lane] = total;
     }
+    memset(m->more, 0, sizeof m->more), memset(m->sum, 0, sizeof m->sum), memset(m->products, 0, sizeof m->products);
 }
 
 INLINE void normalise(const struct batch *b, const struct block *k, const int lanes, const int narrow) {
     float centre[LANES], factor[LANES], shift[LANES];
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     float low = b->flags & RECTIFIED ? 0 : -INFINITY;
+    if (lanes == LANES && !narrow) {
+        const float *x = (const float *)b->x + k->place;
+        float *y = (float *)b->y + k->place;
+        vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
+        vector shifts[2] = {load(shift), load(shift + HALF)}, least = low - (vector){0};
+        for (int64_t step = 0; step < k->steps; step++, x += k->apart, y += k->apart)
+            for (int i = 0; i < 2; i++) {
+                vector value = (load(x + i * HALF) - centres[i]) * factors[i] + shifts[i];
+                choices below = value < least; /* never of a NaN */
+                value = (vector)((~below & (choices)value) | (below & (choices)least));
+                store(y + i * HALF, &value, k->past_caches);
+            }
+        return;
+    }
     for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart) {
         float y[LANES];
         for (int lane = 0; lane < lanes; lane++) {
@@ -135,17 +194,36 @@ INLINE float gated(float dy, float off, float factor, float shift, const int rel
     return relu ? dy * (off * factor + shift > 0 ? 1.f : 0.f) : dy;
 }
 
+INLINE vector gated_vector(vector dy, vector off, vector factor, vector shift, const int relu) {
+    const vector one = 1 - (vector){0};
+    return relu ? dy * (vector)((off * factor + shift > 0) & (choices)one) : dy;
+}
+
 INLINE void add_up(const struct batch *b, const struct block *k, struct sums *s, const int lanes, const int narrow,
                    const int relu) {
     float centre[LANES], factor[LANES], shift[LANES], sum[LANES] = {0}, product[LANES] = {0};
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
-    for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart)
-        for (int lane = 0; lane < lanes; lane++) {
-            float off = get(b->x, at + lane, narrow) - centre[lane];
-            float dy = gated(get(b->dy, at + lane, narrow), off, factor[lane], shift[lane], relu);
-            sum[lane] += dy;
-            product[lane] += dy * off;
-        }
+    if (lanes == LANES && !narrow) {
+        const float *x = (const float *)b->x + k->place, *dy = (const float *)b->dy + k->place;
+        vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
+        vector shifts[2] = {load(shift), load(shift + HALF)}, sums[2] = {0}, products[2] = {0};
+        for (int64_t step = 0; step < k->steps; step++, x += k->apart, dy += k->apart)
+            for (int i = 0; i < 2; i++) {
+                vector off = load(x + i * HALF) - centres[i];
+                vector passed = gated_vector(load(dy + i * HALF), off, factors[i], shifts[i], relu);
+                sums[i] += passed;
+                products[i] += passed * off;
+            }
+        memcpy(sum, sums, sizeof sum), memcpy(product, products, sizeof product);
+    } else {
+        for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart)
+            for (int lane = 0; lane < lanes; lane++) {
+                float off = get(b->x, at + lane, narrow) - centre[lane];
+                float dy = gated(get(b->dy, at + lane, narrow), off, factor[lane], shift[lane], relu);
+                sum[lane] += dy;
+                product[lane] += dy * off;
+            }
+    }
     for (int lane = 0; lane < lanes; lane++) s->sum[lane] += sum[lane], s->product[lane] += product[lane];
 }
 
@@ -154,6 +232,22 @@ INLINE void spread_back(const struct batch *b, const struct block *k, const int 
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     coefficients(b, k, b->of_dy, of_dy), coefficients(b, k, b->of_x, of_x), coefficients(b, k, b->constant, constant);
     int follows = (b->flags & FOLLOWING) != 0;
+    if (lanes == LANES && !narrow) {
+        const float *x = (const float *)b->x + k->place, *dy = (const float *)b->dy + k->place;
+        float *dx = (float *)b->dx + k->place;
+        vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
+        vector shifts[2] = {load(shift), load(shift + HALF)}, of_dys[2] = {load(of_dy), load(of_dy + HALF)};
+        vector of_xs[2] = {load(of_x), load(of_x + HALF)}, constants[2] = {load(constant), load(constant + HALF)};
+        for (int64_t step = 0; step < k->steps; step++, x += k->apart, dy += k->apart, dx += k->apart)
+            for (int i = 0; i < 2; i++) {
+                vector off = load(x + i * HALF) - centres[i];
+                vector passed = gated_vector(load(dy + i * HALF), off, factors[i], shifts[i], relu);
+                vector away = follows ? passed - constants[i] - of_xs[i] * off : passed;
+                away *= of_dys[i];
+                store(dx + i * HALF, &away, k->past_caches);
+            }
+        return;
+    }
     for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart) {
         float dx[LANES];
         for (int lane = 0; lane < lanes; lane++) {
@@ -191,43 +285,36 @@ INLINE void block(const struct batch *b, const struct block *k, int64_t place, c
         work_on_few(b, k, place, pass, narrow);
 }
 
+/* Whether a blob is larger than caches are, and all its registers lie where they can be written past them. */
+INLINE int past_caches(const struct batch *b) {
+    return b->images * b->pixels * b->channels >= 1 << 21 && b->width % 4 == 0 && b->pixels * b->width % 4 == 0;
+}
+
 INLINE void task(const struct batch *b, int64_t number, const int pass, const int narrow) {
     int64_t part = number / b->groups, group = number % b->groups, all = b->images * b->pixels;
-    int64_t stop = all * (group + 1) / b->groups;
+    int64_t stop = all * (group + 1) / b->groups, to_join = 0;
+    struct moments *moments = (struct moments *)b->parts_of_sums + number * b->chunks;
     for (int64_t at = all * group / b->groups; at < stop;) {
         int64_t pixel = at % b->pixels, run = at_most(b->pixels - pixel, stop - at);
         int64_t place = ((at / b->pixels * b->parts + part) * b->pixels + pixel) * b->width;
         int several = LANES % b->width == 0; /* whole pixels in a register, and a rest in the last one */
         int64_t steps = several ? run * b->width / LANES : run, rest = several ? run * b->width % LANES : 0;
-        struct block k = {.apart = several ? LANES : b->width};
+        struct block k = {.apart = several ? LANES : b->width, .past_caches = past_caches(b)};
         at += run;
         for (int64_t step = 0; step < steps + (rest > 0); step += k.steps) {
-            k.steps = step < steps ? at_most(STEPS, steps - step) : 1;
+            k.steps = step < steps ? at_most(b->chunks > 1 ? STEPS_OF_WIDE : STEPS, steps - step) : 1;
             for (int64_t chunk = 0; chunk < b->chunks; chunk++) {
                 k.place = place + step * k.apart + chunk * LANES, k.channel = part * b->width + chunk * LANES;
                 k.lanes = step == steps ? rest : several ? LANES : at_most(LANES, b->width - chunk * LANES);
+                if (pass == MEASURE && to_join == 0) centre(b, &k, moments + chunk, narrow);
                 block(b, &k, number * b->chunks + chunk, pass, narrow);
+                if (pass == MEASURE && to_join + k.steps >= JOINED) join(moments + chunk);
             }
+            to_join = to_join + k.steps >= JOINED ? 0 : to_join + k.steps;
         }
     }
+    for (int64_t chunk = 0; pass == MEASURE && chunk < b->chunks; chunk++) join(moments + chunk);
 }
-
-#define PASS(name, pass)                                                                                               \
-    INLINE void name(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {                        \
-        struct batch b = batch(op);                                                                                    \
-        (void)worker;                                                                                                  \
-        for (int64_t number = start; number < stop; number++)                                                          \
-            if (b.flags & NARROW)                                                                                      \
-                task(&b, number, pass, 1);                                                                             \
-            else                                                                                                       \
-                task(&b, number, pass, 0);                                                                             \
-    }                                                                                                                  \
-    VERSIONS(name)
-
-PASS(all_measure, MEASURE)
-PASS(all_normalise, NORMALISE)
-PASS(all_add_up, ADD_UP)
-PASS(all_spread_back, SPREAD_BACK)
 
 /* The lanes of a channel: the first, those of a task and chunk, and how far they are apart. */
 struct lanes {
@@ -294,22 +381,64 @@ static void finish_gradient(const struct operation *op, int64_t start, int64_t s
     }
 }
 
-static void clear(const struct batch *b, size_t size) {
-    memset(b->parts_of_sums, 0, (size_t)(b->parts * b->groups * b->chunks) * size);
+INLINE void tasks(const struct operation *op, int64_t start, int64_t stop, const int pass) {
+    struct batch b = batch(op);
+    for (int64_t number = start; number < stop; number++)
+        if (b.flags & NARROW)
+            task(&b, number, pass, 1);
+        else
+            task(&b, number, pass, 0);
+#if defined(__SSE2__)
+    _mm_sfence(); /* other threads see what was written straight to memory */
+#endif
+}
+
+#define PASS(name, pass)                                                                                               \
+    INLINE void name(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {                        \
+        (void)worker;                                                                                                  \
+        tasks(op, start, stop, pass);                                                                                  \
+    }                                                                                                                  \
+    VERSIONS(name)
+
+PASS(all_measure, MEASURE)
+PASS(all_normalise, NORMALISE)
+PASS(all_add_up, ADD_UP)
+PASS(all_spread_back, SPREAD_BACK)
+
+/* The passes of an operation: over x or dy, over its channels, and over what it writes; or NULL. */
+struct passes {
+    work_t first, between, last;
+};
+
+static struct passes passes(const struct operation *op, const struct batch *b) {
+    int follows = (b->flags & FOLLOWING) != 0;
+    if (op->kind == BATCH_NORM) return (struct passes){follows ? best_all_measure() : NULL, finish, best_all_normalise()};
+    int adds_up = (b->flags & (FOLLOWING | WITH_DSCALE | WITH_DBIAS)) != 0, has_dx = (b->flags & WITH_DX) != 0;
+    return (struct passes){adds_up ? best_all_add_up() : NULL, finish_gradient, has_dx ? best_all_spread_back() : NULL};
+}
+
+static void whole_parts(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    struct batch b = batch(op);
+    struct passes p = passes(op, &b);
+    for (int64_t part = start; part < stop; part++) {
+        int64_t task = part * b.groups, channel = part * b.width;
+        if (p.first) p.first(op, task, task + b.groups, worker);
+        p.between(op, channel, channel + b.width, worker);
+        if (p.last) p.last(op, task, task + b.groups, worker);
+    }
 }
 
 void batch_norm(const struct machine *machine, const struct operation *op) {
     struct batch b = batch(op);
-    int64_t tasks = b.parts * b.groups, unit = b.images * b.pixels * b.channels > ALONE ? 1 : tasks;
-    int forward = op->kind == BATCH_NORM;
-    if (forward && b.flags & FOLLOWING) {
-        clear(&b, sizeof(struct moments));
-        share_out(machine, op, best_all_measure(), tasks, unit);
+    struct passes p = passes(op, &b);
+    int64_t tasks = b.parts * b.groups, alone = b.images * b.pixels * b.channels <= ALONE;
+    size_t size = op->kind == BATCH_NORM ? sizeof(struct moments) : sizeof(struct sums);
+    memset(b.parts_of_sums, 0, (size_t)(tasks * b.chunks) * size);
+    if (alone || b.parts % machine->threads == 0 || b.parts >= 8 * machine->threads) {
+        share_out(machine, op, whole_parts, b.parts, alone ? b.parts : 1);
+        return;
     }
-    if (!forward) {
-        clear(&b, sizeof(struct sums));
-        if (b.flags & (FOLLOWING | WITH_DSCALE | WITH_DBIAS)) share_out(machine, op, best_all_add_up(), tasks, unit);
-    }
-    share_out(machine, op, forward ? finish : finish_gradient, b.channels, 256);
-    if (forward || b.flags & WITH_DX) share_out(machine, op, forward ? best_all_normalise() : best_all_spread_back(), tasks, unit);
+    if (p.first) share_out(machine, op, p.first, tasks, 1);
+    share_out(machine, op, p.between, b.channels, 256);
+    if (p.last) share_out(machine, op, p.last, tasks, 1);
 }

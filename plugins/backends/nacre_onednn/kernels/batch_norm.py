@@ -14,8 +14,8 @@ from ..helper.native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
 from ..record import rounded_up
 from .base import Layouts, OnednnKernel, describe_blob, unfit
 
-LANES, MOMENTS, SUMS = 16, 3, 2
-"""Of batch_norm.c: numbers in a register, and numbers of float64 that are kept for each while they are added up."""
+LANES, MOMENTS, SUMS = 16, 52, 16
+"""Of batch_norm.c: the numbers in a register, and the bytes kept for each while they are added up."""
 
 
 TASKS = 32
@@ -69,7 +69,7 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         images, parts, pixels, width = _lies(blob.shape, layouts(blob))
         groups = max(1, min(-(-TASKS // parts), images * pixels // PIXELS))
         numbers = parts * groups * rounded_up(width, LANES)
-        kept, scratch = 28 * channels, rounded_up(12 * channels, 64) + 8 * numbers * (MOMENTS if forward else SUMS)
+        kept, scratch = 28 * channels, rounded_up(12 * channels, 64) + numbers * (MOMENTS if forward else SUMS)
         flags = SCALED * layer.scale | SHIFTED * layer.bias | RECTIFIED * self.relu
         flags |= FOLLOWING * self.plain.follows | NARROW * (blob.dtype == "bf16")
         if forward:
