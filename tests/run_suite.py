@@ -1,7 +1,6 @@
 """Running a suite of `nacre.testing` by hand, to see what it finds."""
 
 import inspect
-import itertools
 
 
 def kit_tests(suite):
@@ -9,20 +8,20 @@ def kit_tests(suite):
     return {name for name in dir(suite) if name.startswith("test_") and callable(getattr(suite, name))}
 
 
-def failures(suite, recorded=None, backend="numpy"):
-    """Run the tests of a suite on a backend, as pytest would; give {test: first error}.
+def failures(suite, recorded=None, backend="numpy", dtypes=(), without=()):
+    """Run the tests of a suite on a backend, as pytest would, `without` some; return {test: first error}.
 
     Of a backend of its own only those that ask for one: the others would only be repeated. `recorded` takes what the
-    tests record as properties.
+    tests record as properties; `dtypes` are the suite's if there are none.
     """
     found = {}
-    choices = {"backend": [backend], "dtype": suite.dtypes, "example": list(suite().examples())}
+    choices = {"backend": [backend], "dtype": dtypes or suite.dtypes, "example": list(suite().examples())}
     choices["record_property"] = [lambda *what: recorded.append(what) if recorded is not None else None]
-    for name in sorted(kit_tests(suite)):
+    for name in sorted(kit_tests(suite) - set(without)):
         asked = [one for one in inspect.signature(getattr(suite, name)).parameters if one != "self"]
         if backend != "numpy" and "backend" not in asked:
             continue
-        for values in itertools.product(*(choices[one] for one in asked)):
+        for values in suite.rows(name, {one: choices[one] for one in asked}):
             try:
                 getattr(suite(), name)(*values)
             except Exception as error:

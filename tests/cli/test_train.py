@@ -241,7 +241,7 @@ def test_a_terminal_shows_progress_and_colour_unless_it_must_not() -> None:
     assert "iteration 30: validation: loss" in shown
     colours = ("\x1b[3", "\x1b[9", "\x1b[1;3")
     assert any(colour in shown for colour in colours)
-    plain = terminal("train", "small.toml", "--set", "solver.max_iter=3000", NO_COLOR="1")
+    plain = terminal("train", "small.toml", NO_COLOR="1")
     assert "iteration 30: validation: loss" in plain
     assert "\x1b[38" not in plain and "\x1b[32" not in plain and "\x1b[35" not in plain
 

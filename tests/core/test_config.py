@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre.discovery.registry
+from forging import trials
 from nacre import (
     Component,
     ConfigError,
@@ -714,6 +715,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=trials(30, 300))
 @given(st.dictionaries(TEXTS, VALUES))
 def test_toml_that_is_written_is_read_back(table: dict[str, Any]) -> None:
     assert equal(tomllib.loads(toml_text(table)), table)

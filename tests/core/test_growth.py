@@ -195,7 +195,7 @@ def uses(count: int, folder: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.long)])
 def test_a_net_is_used_by_calls_in_proportion_to_its_layers(count: int, tmp_path: Path) -> None:
     costs: list[dict[str, int]] = []
     for size in (10, count, 2 * count):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forging import trials
 from nacre import Layer, Names, Net, Neuron
 from nacre.engine.memory import group_bytes
 from nacre.engine.ops import Group, Value
@@ -454,7 +455,7 @@ def random_nets(draw: st.DrawFn) -> list[Layer]:
     return random_net(draw)
 
 
-@settings(max_examples=150)
+@settings(max_examples=trials(50, 150))
 @given(random_nets(), st.sampled_from([PLAIN, "numpy"]))
 def test_sharing_memory_changes_no_number(layers: list[Layer], backend: Any) -> None:
     nets = [

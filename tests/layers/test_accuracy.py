@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from forging import trials
 from losses import scores_and_labels
 from nacre import ConfigError, DataError, InputLayer, Net
 from nacre.testing.layers import LayerTests
@@ -17,7 +18,7 @@ def with_ties(random, shape, axis):
 
 class TestAccuracy(LayerTests):
     layer = AccuracyLayer
-    max_examples = 200
+    max_examples = trials(50, 200)
 
     def examples(self):
         yield Example({}, [(5, 3), np.array([0, 2, 1, 2, 0])])

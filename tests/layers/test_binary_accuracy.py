@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from forging import trials
 from losses import pairs
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.layers import LayerTests
@@ -17,7 +18,7 @@ def some_equal(random, shape):
 
 class TestBinaryAccuracy(LayerTests):
     layer = BinaryAccuracyLayer
-    max_examples = 200
+    max_examples = trials(50, 200)
 
     def examples(self):
         yield Example({}, [(4, 3), np.random.default_rng(0).choice([-1.0, 1.0], (4, 3))])

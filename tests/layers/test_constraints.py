@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forging import trials
 from nacre import ConfigError, InputLayer, Net, Solver
 from nacre.testing.close import assert_close, assert_near
 from nacre.testing.trial import ProbeLayer
@@ -42,7 +43,7 @@ def test_zeros_stay_zeros():
     assert_close(constrained(np.zeros((2, 3)), threshold=0.5), np.zeros((2, 3)), tolerance=0.0)
 
 
-@settings(derandomize=True, max_examples=200, database=None)
+@settings(derandomize=True, max_examples=trials(60, 200), database=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.floats(0.1, 3), st.integers(0, 99))
 def test_every_output_is_at_most_so_long_and_points_where_it_did(shape, threshold, seed):
     before = np.random.default_rng(seed).standard_normal(shape)

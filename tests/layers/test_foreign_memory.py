@@ -23,6 +23,15 @@ def suites():
                 yield thing
 
 
-@pytest.mark.parametrize("suite", list(suites()), ids=lambda suite: suite.__name__)
+each = pytest.mark.parametrize("suite", list(suites()), ids=lambda suite: suite.__name__)
+
+
+@each
 def test_on_foreign_memory(suite):
+    assert failures(suite, backend=ForeignBackend(), dtypes=["float32"], without=["test_random_shapes"]) == {}
+
+
+@pytest.mark.long
+@each
+def test_all_on_foreign_memory(suite):
     assert failures(suite, backend=ForeignBackend()) == {}

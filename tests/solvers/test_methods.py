@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import nacre
 from fake_backends import ForeignBackend
+from forging import trials
 from nacre import ConfigError, InputLayer, Method, Net, SnapshotError, Solver
 from nacre.discovery.registry import Registry
 from nacre.snapshots.snapshot import Snapshot
@@ -164,7 +165,7 @@ methods = st.one_of(
 )
 
 
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=trials(60, 200), derandomize=True)
 @given(
     method=methods,
     seed=st.integers(0, 1000),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre
+from forging import trials
 from nacre import ConfigError, LrPolicy, Solver
 from nacre.training.policies import LrState
 from nacre_solvers import (
@@ -168,7 +169,7 @@ single = st.one_of(
 )
 
 
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=trials(60, 200), derandomize=True)
 @given(policy=single, iteration=st.integers(0, 10**7), first=st.floats(0, 0.99), n_iter=counts)
 def test_rates_stay_between_0_and_1_for_ever(policy: LrPolicy, iteration: int, first: float, n_iter: int) -> None:
     rate = policy.rate(iteration)
