@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ..errors import NacreError, PluginError, RegistryError, nearest, where_it_is
 from .discovery import find_plugins, load, new_manager, read_module, switch_off
@@ -58,6 +59,8 @@ class Registry:
         self._problems: list[Problem] = []
         self._offers: dict[str, dict[str, list[Offer]]] = {}
         self._opened: dict[Offer, Any] = {}
+        # What `offers_of` found, until something else is offered or opened.
+        self._offers_of: WeakKeyDictionary[type, dict[str, list[Offer]]] = WeakKeyDictionary()
         self._loading: Plugin | None = None
         self._by_hand: set[str] = set()
 
@@ -165,6 +168,7 @@ class Registry:
             if offer.kind != "command" and not is_class(thing):
                 raise unusable(offer, f"{offer.target} must be a class, but is {shown(thing)}")
             self._opened[offer] = thing
+            self._offers_of.clear()
         return self._opened[offer]
 
     def make(self, offer: Offer) -> Any:
@@ -194,11 +198,15 @@ class Registry:
         Of several distributions' only nacre's, else those of the package that the class stands in, if there are any:
         who offers a class of another's does not own it.
         """
+        self._discover()
+        if (known := self._offers_of.get(cls, {}).get(kind)) is not None:
+            return list(known)
         found = [offer for offer in self.offers(kind) if self.opens_to(offer, cls)]
         package = cls.__module__.partition(".")[0]
         own = [offer for offer in found if offer.distribution == FIRST_PARTY]
         near = [offer for offer in found if offer.provenance.module.partition(".")[0] == package]
-        return own or near or found
+        self._offers_of.setdefault(cls, {})[kind] = own or near or found
+        return list(own or near or found)
 
     def owner(self, cls: type) -> Provenance | None:
         """Return who offers a class, or None."""
@@ -392,6 +400,7 @@ class Registry:
         if any(offer.distribution == other.distribution for other in others):
             self._problems.append(plugin.problem("offer", f"{offer.kind} '{offer.name}' is offered twice"))
             return
+        self._offers_of.clear()
         others.append(offer)
         others.sort(key=lambda other: other.distribution)
         plugin.offers.append(offer)
@@ -400,6 +409,7 @@ class Registry:
         for offer in list(offers):
             plugin.offers.remove(offer)
             self._opened.pop(offer, None)
+            self._offers_of.clear()
             others = self._offers[offer.kind][offer.name]
             others.remove(offer)
             if not others:
