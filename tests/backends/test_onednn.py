@@ -328,7 +328,7 @@ def without_helper(patch: pytest.MonkeyPatch) -> None:
     for found in pkgutil.walk_packages(nacre_onednn.__path__, "nacre_onednn."):
         if not found.name.endswith("._helper"):
             module = importlib.import_module(found.name)
-            for name, answer in {"helper": None, "has_lanes": False}.items():
+            for name, answer in {"helper": None, "has_avx512": False}.items():
                 if callable(getattr(module, name, None)):
                     patch.setattr(module, name, lambda answer=answer: answer)
 

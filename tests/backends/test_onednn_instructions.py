@@ -36,7 +36,7 @@ TELL = """
 from nacre_onednn.helper import native
 from nacre_onednn.dnnl.library import library
 found = native.helper()
-print(library().instructions, found.nacre_use(native.most_instructions()), native.has_lanes())
+print(library().instructions, found.nacre_use(native.most_instructions()), native.has_avx512())
 """
 
 

@@ -109,9 +109,9 @@ def test_max_pooling_in_bf16(side: int, torn: bool) -> None:
         }
         sizes = {name: one.nbytes for name, one in buffers.items()}
         numbers = of_type(narrow, *shape["numbers"])
-        forward = HelperCall({name: sizes[name] for name in ("x", "y", "Winners")}, native.POOL, numbers)
+        forward = HelperCall({name: sizes[name] for name in ("x", "y", "Winners")}, native.POOLING, numbers)
         ends = {name: sizes[name] for name in ("dy", "dx", "Winners", "row")}
-        run([forward, HelperCall(ends, native.POOL_GRADIENT, numbers, WORKERS)], buffers, threads)
+        run([forward, HelperCall(ends, native.POOLING_GRADIENT, numbers, WORKERS)], buffers, threads)
         y, dx = (widened(buffers[name]) if narrow else buffers[name] for name in ("y", "dx"))
         found.append((y, narrowed(dx), buffers["Winners"].astype(np.int32)))
     for other in found[1:]:

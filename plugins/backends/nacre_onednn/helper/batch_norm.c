@@ -107,7 +107,7 @@ struct block {
 };
 
 INLINE void coefficients(const struct batch *b, const struct block *k, const float *from, float *to) {
-    int64_t width = at_most(b->width, LANES), mask = LANES % width == 0 ? width - 1 : LANES - 1;
+    int64_t width = smaller(b->width, LANES), mask = LANES % width == 0 ? width - 1 : LANES - 1;
     if (k->lanes == LANES && (width == LANES || width == LANES / 2)) { /* the usual ones, without a loop */
         memcpy(to, from + k->channel, LANES / 2 * sizeof(float));
         memcpy(to + LANES / 2, from + k->channel + width - LANES / 2, LANES / 2 * sizeof(float));
@@ -295,17 +295,17 @@ INLINE void task(const struct batch *b, int64_t number, const int pass, const in
     int64_t stop = all * (group + 1) / b->groups, to_join = 0;
     struct moments *moments = (struct moments *)b->parts_of_sums + number * b->chunks;
     for (int64_t at = all * group / b->groups; at < stop;) {
-        int64_t pixel = at % b->pixels, run = at_most(b->pixels - pixel, stop - at);
+        int64_t pixel = at % b->pixels, run = smaller(b->pixels - pixel, stop - at);
         int64_t place = ((at / b->pixels * b->parts + part) * b->pixels + pixel) * b->width;
         int several = LANES % b->width == 0; /* whole pixels in a register, and a rest in the last one */
         int64_t steps = several ? run * b->width / LANES : run, rest = several ? run * b->width % LANES : 0;
         struct block k = {.apart = several ? LANES : b->width, .past_caches = past_caches(b)};
         at += run;
         for (int64_t step = 0; step < steps + (rest > 0); step += k.steps) {
-            k.steps = step < steps ? at_most(b->chunks > 1 ? STEPS_OF_WIDE : STEPS, steps - step) : 1;
+            k.steps = step < steps ? smaller(b->chunks > 1 ? STEPS_OF_WIDE : STEPS, steps - step) : 1;
             for (int64_t chunk = 0; chunk < b->chunks; chunk++) {
                 k.place = place + step * k.apart + chunk * LANES, k.channel = part * b->width + chunk * LANES;
-                k.lanes = step == steps ? rest : several ? LANES : at_most(LANES, b->width - chunk * LANES);
+                k.lanes = step == steps ? rest : several ? LANES : smaller(LANES, b->width - chunk * LANES);
                 if (pass == MEASURE && to_join == 0) centre(b, &k, moments + chunk, narrow);
                 block(b, &k, number * b->chunks + chunk, pass, narrow);
                 if (pass == MEASURE && to_join + k.steps >= JOINED) join(moments + chunk);

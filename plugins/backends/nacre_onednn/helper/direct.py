@@ -1,4 +1,4 @@
-"""Kernels of the helper that fill registers where oneDNN does not, or need fewer products: see lanes.c and winograd.c.
+"""Kernels of the helper that fill registers where oneDNN does not, or need fewer products: see direct.c and winograd.c.
 
 They are ways beside those of oneDNN, taken where they are faster: convolutions whose channels fill no blocks,
 convolutions of 3 x 3 and 5 x 5, and copies of weights into the layouts that oneDNN's products read.
@@ -26,7 +26,7 @@ from ..dnnl.primitives import (
     plain,
     tagged,
 )
-from .native import CONVOLVE, CONVOLVE_WEIGHTS, PACK, TURN, has_lanes
+from .native import DIRECT, DIRECT_WEIGHTS, PACK, DIRECT_FILTERS, has_avx512
 
 LANES = 16
 TILES_AT_ONCE = 12
@@ -58,9 +58,9 @@ TILES = {
 
 
 def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
-    """Return the copy of a plain matrix into the layout `inner`, if lanes.c has it."""
+    """Return the copy of a plain matrix into the layout `inner`, if direct.c has it."""
     shape = outer.shape
-    if not has_lanes() or len(shape) != 2 or outer != plain(*shape):
+    if not has_avx512() or len(shape) != 2 or outer != plain(*shape):
         return None
     for dtype in TILES if library().narrow else ("float32",):
         for tag, rows in TILES[dtype].items():
@@ -115,7 +115,7 @@ def served(desc: Desc) -> Desc:
     return desc if is_blocked(desc) else describe(desc.shape, CHANNELS_LAST)
 
 
-class LanesConvolution:
+class DirectConvolution:
     """The parts of a convolution of float32, over buffers whose channels come last or in blocks.
 
     Args:
@@ -132,7 +132,7 @@ class LanesConvolution:
         )
         self.relu, self.keeps = relu, keeps
         self.workers = number_of_threads()
-        self.usual = has_lanes() and g.dilation == (1, 1)
+        self.usual = has_avx512() and g.dilation == (1, 1)
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
     def has(self, part: str) -> bool:
@@ -159,7 +159,7 @@ class LanesConvolution:
         (x, x_desc), (y, y_desc) = source, result
         turned = "Turned weight" if self.keeps else "turned weight"
         filters = (self.sizes.filters, self.sizes.channels, *self.sizes.kernel)
-        turning = HelperCall({"weight": self.weight, turned: self.weight}, TURN, (*filters, int(back)), once=self.keeps)
+        turning = HelperCall({"weight": self.weight, turned: self.weight}, DIRECT_FILTERS, (*filters, int(back)), once=self.keeps)
         buffers = {
             x: x_desc.bytes,
             turned: self.weight,
@@ -167,7 +167,7 @@ class LanesConvolution:
             y: y_desc.bytes,
             "lanes": (sizes.block + sizes.line) * self.workers,
         }
-        return [turning, HelperCall(buffers, CONVOLVE, (*sizes.numbers(x_desc, y_desc), int(relu)), self.workers)]
+        return [turning, HelperCall(buffers, DIRECT, (*sizes.numbers(x_desc, y_desc), int(relu)), self.workers)]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
         """Return the calls of the gradients of weight and bias, `bias` by name as above."""
@@ -183,4 +183,4 @@ class LanesConvolution:
             bias: self.bias,
             "lanes": blocks + sums,
         }
-        return [*before, *also, HelperCall(buffers, CONVOLVE_WEIGHTS, sizes.numbers(x, y), self.workers)]
+        return [*before, *also, HelperCall(buffers, DIRECT_WEIGHTS, sizes.numbers(x, y), self.workers)]

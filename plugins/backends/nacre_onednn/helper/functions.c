@@ -204,7 +204,7 @@ INLINE void apply(const struct operation *op, int64_t start, int64_t stop, int64
     int narrow = (int)op->numbers[2];
     (void)worker;
     for (int64_t at = start; at < stop; at += CHUNK) {
-        int64_t count = at_most(CHUNK, stop - at);
+        int64_t count = smaller(CHUNK, stop - at);
         read_chunk(op->pointers[0], at, count, narrow, x);
         switch (op->numbers[1]) {
             EACH(ELU, elu(x[i], parameter))
@@ -228,7 +228,7 @@ INLINE void differentiate(const struct operation *op, int64_t start, int64_t sto
     int narrow = (int)op->numbers[2];
     (void)worker;
     for (int64_t at = start; at < stop; at += CHUNK) {
-        int64_t count = at_most(CHUNK, stop - at);
+        int64_t count = smaller(CHUNK, stop - at);
         read_chunk(op->pointers[0], at, count, narrow, v);
         read_chunk(op->pointers[1], at, count, narrow, dy);
         switch (op->numbers[1]) {

@@ -7,9 +7,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT, PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS,
-       FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT,
-       POOL, POOL_GRADIENT, LRN, LRN_GRADIENT, FUNCTION, FUNCTION_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT };
+enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT, PACK, DIRECT_FILTERS, DIRECT, DIRECT_WEIGHTS,
+       WINOGRAD_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS, RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT,
+       POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, FUNCTION, FUNCTION_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT };
 enum { LANES = 16 };
 enum { ALONE = 1 << 15 }; /* elements up to which one thread does the work */
 
@@ -76,7 +76,7 @@ struct copied {
     uint16_t *to;
 };
 
-/* lanes.c: moves values as `update` does, and writes the copy; at its address must be room for whole registers. */
+/* direct.c: moves values as `update` does, and writes the copy; at its address must be room for whole registers. */
 double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum);
 
 /* functions.c */
@@ -85,7 +85,7 @@ void apply_function(const struct machine *machine, const struct operation *op);
 /* batch_norm.c */
 void batch_norm(const struct machine *machine, const struct operation *op);
 
-/* lanes.c: 0, or 1 where this processor cannot do it. */
+/* direct.c: 0, or 1 where this processor cannot do it. */
 int run_on_lanes(const struct machine *machine, const struct operation *op);
 
 /* passes.c, pooling.c, lrn.c */

@@ -14,9 +14,9 @@ from ..dnnl.library import OPENMP, find, library
 
 VERSION = 9
 PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
-PACK, TURN, CONVOLVE, CONVOLVE_WEIGHTS, FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
-SKINNY, SKINNY_DATA, SKINNY_WEIGHTS = range(14, 17)
-RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT, POOL, POOL_GRADIENT, LRN, LRN_GRADIENT = range(17, 26)
+PACK, DIRECT_FILTERS, DIRECT, DIRECT_WEIGHTS, WINOGRAD_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
+SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS = range(14, 17)
+RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT, POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT = range(17, 26)
 FUNCTION, FUNCTION_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT = range(26, 30)
 AVX2, AVX512 = 1, 2
 """Instructions that the helper may use."""
@@ -94,8 +94,8 @@ def most_instructions() -> int:
 
 
 @cache
-def has_lanes() -> bool:
-    """Return whether there is a helper, and it may use what lanes.c needs."""
+def has_avx512() -> bool:
+    """Return whether there is a helper, and it may use what direct.c needs."""
     native = helper()
     return native is not None and native.nacre_use(ctypes.c_int64(most_instructions())) == AVX512
 

@@ -70,11 +70,11 @@ INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, con
     const void *x = op->pointers[0];
     void *y = op->pointers[1], *winners = op->pointers[2];
     for (int64_t line = start; line < stop; line++) {
-        int64_t plane = line / p.out_rows, top = line % p.out_rows * p.step_down - p.above, skip = at_least(0, -top);
-        int64_t rows = at_most(p.down, p.rows - top) - skip;
+        int64_t plane = line / p.out_rows, top = line % p.out_rows * p.step_down - p.above, skip = larger(0, -top);
+        int64_t rows = smaller(p.down, p.rows - top) - skip;
         for (int64_t column = 0; column < p.out_columns; column++) {
-            int64_t left = column * p.step_right - p.beside, over = at_least(0, -left);
-            int64_t columns = at_most(p.right, p.columns - left) - over;
+            int64_t left = column * p.step_right - p.beside, over = larger(0, -left);
+            int64_t columns = smaller(p.right, p.columns - left) - over;
             struct window w = {x, y, winners, ((plane * p.rows + top + skip) * p.columns + left + over) * p.side,
                                (line * p.out_columns + column) * p.side, rows, columns,
                                (int32_t)(skip * p.right + over)};
@@ -105,13 +105,13 @@ INLINE void back_in(const struct operation *op, int64_t start, int64_t stop, int
         float *dx = narrow ? (float *)op->pointers[3] + worker * width : (float *)op->pointers[1] + line * width;
         for (int64_t one = 0; one < width; one++) dx[one] = 0;
         /* the windows that reach this row */
-        int64_t first = at_least(0, (row + p.above - p.down + p.step_down) / p.step_down);
-        int64_t end = at_most(p.out_rows, (row + p.above) / p.step_down + 1);
+        int64_t first = larger(0, (row + p.above - p.down + p.step_down) / p.step_down);
+        int64_t end = smaller(p.out_rows, (row + p.above) / p.step_down + 1);
         for (int64_t out = first; out < end; out++) {
             int64_t down = row - out * p.step_down + p.above, from = (plane * p.out_rows + out) * p.out_columns * p.side;
             for (int64_t column = 0; column < p.out_columns; column++, from += p.side) {
                 int64_t left = column * p.step_right - p.beside;
-                for (int64_t right = at_least(0, -left); right < at_most(p.right, p.columns - left); right++) {
+                for (int64_t right = larger(0, -left); right < smaller(p.right, p.columns - left); right++) {
                     float *to = dx + (left + right) * p.side;
                     int32_t cell = (int32_t)(down * p.right + right);
 #pragma GCC ivdep

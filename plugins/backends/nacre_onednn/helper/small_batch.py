@@ -1,4 +1,4 @@
-"""Kernels of the helper for inner products of few images, where memory is what takes time: see skinny.c.
+"""Kernels of the helper for inner products of few images, where memory is what takes time: see small_batch.c.
 
 They are ways beside those of oneDNN, taken where they are faster.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from ..dnnl.primitives import Call, HelperCall
 from ..record import rounded_up
 from .direct import LANES
-from .native import SKINNY, SKINNY_DATA, SKINNY_WEIGHTS, has_lanes
+from .native import SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS, has_avx512
 
 MOST_IMAGES = 32
 EIGHT, LINE, BLOCK = 8, 64, 32
-"""Of skinny.c: images that go together, bytes of a register, and features that go together."""
+"""Of small_batch.c: images that go together, bytes of a register, and features that go together."""
 
 
-class SkinnyProduct:
+class SmallBatchProduct:
     """The parts of y = x Wᵀ + b for few images, over plain buffers of float32 or of bf16."""
 
     def __init__(self, images: int, outputs: int, features: int, dtype: str, *, relu: bool) -> None:
@@ -28,7 +28,7 @@ class SkinnyProduct:
     @property
     def usual(self) -> bool:
         """Whether it can be computed here."""
-        return has_lanes() and self.images <= MOST_IMAGES
+        return has_avx512() and self.images <= MOST_IMAGES
 
     def _bytes(self, rows: int, columns: int) -> int:
         return rows * columns * self.size
@@ -41,9 +41,9 @@ class SkinnyProduct:
             weight: self._bytes(self.outputs, self.features),
             bias: 4 * self.outputs,
             y: self._bytes(self.images, self.outputs),
-            "skinny": self.padded * (lines + 4 * rounded_up(self.outputs, 2)),
+            "small batch": self.padded * (lines + 4 * rounded_up(self.outputs, 2)),
         }
-        return [HelperCall(buffers, SKINNY, self.numbers)]
+        return [HelperCall(buffers, SMALL_BATCH, self.numbers)]
 
     def data(self, dy: str, weight: str, dx: str) -> list[Call]:
         """Return the calls of dx = dy W."""
@@ -52,9 +52,9 @@ class SkinnyProduct:
             dy: self._bytes(self.images, self.outputs),
             weight: self._bytes(self.outputs, self.features),
             dx: self._bytes(self.images, self.features),
-            "skinny": 4 * (rounded_up(tops * self.padded, LANES) + rounded_up(self.features, BLOCK) * self.padded),
+            "small batch": 4 * (rounded_up(tops * self.padded, LANES) + rounded_up(self.features, BLOCK) * self.padded),
         }
-        return [HelperCall(buffers, SKINNY_DATA, self.numbers)]
+        return [HelperCall(buffers, SMALL_BATCH_DATA, self.numbers)]
 
     def weights(self, x: str, dy: str, dw: str, db: str) -> list[Call]:
         """Return the calls of dw = dyᵀ x and of db, all of float32; `db` is "" where there is none."""
@@ -64,4 +64,4 @@ class SkinnyProduct:
             dw: 4 * self.outputs * self.features,
             db: 4 * self.outputs,
         }
-        return [HelperCall(buffers, SKINNY_WEIGHTS, self.numbers)]
+        return [HelperCall(buffers, SMALL_BATCH_WEIGHTS, self.numbers)]

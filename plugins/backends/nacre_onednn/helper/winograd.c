@@ -6,7 +6,7 @@
  * 4 are taken at 0, 1 and -1, behind that of 6 at 0, A, -A, B and -B, where rounding does least harm of all that was tried.
  */
 
-#include "lanes.h"
+#include "avx512.h"
 
 #if defined(__x86_64__)
 
@@ -20,15 +20,15 @@ enum { TILES = 12, EIGHT = 8, MOST = 6 };
 #define OF_A (1 / (2 * AA * (AA - BB)))
 #define OF_B (1 / (2 * BB * (BB - AA)))
 
-IN_PLACE __m512 times(float factor, __m512 number) { return _mm512_mul_ps(_mm512_set1_ps(factor), number); }
+INLINE_AVX512 __m512 times(float factor, __m512 number) { return _mm512_mul_ps(_mm512_set1_ps(factor), number); }
 
 /* sum + factor number */
-IN_PLACE __m512 plus(__m512 sum, float factor, __m512 number) {
+INLINE_AVX512 __m512 plus(__m512 sum, float factor, __m512 number) {
     return _mm512_fmadd_ps(_mm512_set1_ps(factor), number, sum);
 }
 
 /* An edge of a tile of x. */
-IN_PLACE void transform(const __m512 *d, __m512 *to, const int edge) {
+INLINE_AVX512 void transform(const __m512 *d, __m512 *to, const int edge) {
     if (edge == 4) {
         to[0] = _mm512_sub_ps(d[0], d[2]), to[1] = _mm512_add_ps(d[1], d[2]);
         to[2] = _mm512_sub_ps(d[2], d[1]), to[3] = _mm512_sub_ps(d[1], d[3]);
@@ -42,7 +42,7 @@ IN_PLACE void transform(const __m512 *d, __m512 *to, const int edge) {
 }
 
 /* Two results of the products of an edge. */
-IN_PLACE void combine(const __m512 *m, __m512 *to, const int edge) {
+INLINE_AVX512 void combine(const __m512 *m, __m512 *to, const int edge) {
     __m512 sum = _mm512_add_ps(m[1], m[2]), difference = _mm512_sub_ps(m[1], m[2]);
     if (edge == 4) {
         to[0] = _mm512_add_ps(m[0], sum), to[1] = _mm512_sub_ps(difference, m[3]);
@@ -53,7 +53,7 @@ IN_PLACE void combine(const __m512 *m, __m512 *to, const int edge) {
 }
 
 /* The transpose: two gradients of results become those of the products of an edge. */
-IN_PLACE void spread(const __m512 *d, __m512 *to, const int edge) {
+INLINE_AVX512 void spread(const __m512 *d, __m512 *to, const int edge) {
     const __m512 none = _mm512_setzero_ps();
     to[0] = d[0], to[edge - 1] = edge == 4 ? _mm512_sub_ps(none, d[1]) : d[1];
     to[1] = plus(d[0], edge == 4 ? 1 : A, d[1]), to[2] = plus(d[0], edge == 4 ? -1 : -A, d[1]);
@@ -61,7 +61,7 @@ IN_PLACE void spread(const __m512 *d, __m512 *to, const int edge) {
 }
 
 /* An edge of a filter. */
-IN_PLACE void turn(const __m512 *g, __m512 *to, const int edge) {
+INLINE_AVX512 void turn(const __m512 *g, __m512 *to, const int edge) {
     to[0] = g[0], to[edge - 1] = g[edge - 2];
     if (edge == 4) {
         __m512 even = times(0.5f, _mm512_add_ps(g[0], g[2])), odd = times(0.5f, g[1]);
@@ -78,7 +78,7 @@ IN_PLACE void turn(const __m512 *g, __m512 *to, const int edge) {
 }
 
 /* The transpose: sums of products become an edge of the gradient of a filter. */
-IN_PLACE void turn_back(const __m512 *s, __m512 *to, const int edge) {
+INLINE_AVX512 void turn_back(const __m512 *s, __m512 *to, const int edge) {
     __m512 even = _mm512_add_ps(s[1], s[2]), odd = _mm512_sub_ps(s[1], s[2]);
     if (edge == 4) {
         even = times(0.5f, even);
@@ -100,7 +100,7 @@ static inline int64_t plane_of(int64_t numbers) { return numbers + LANES; }
 /* Filters (filters, channels, rows, columns) as (cells, filters / 16, channels, 16); for the gradient of images turned by
  * half a turn, with filters and channels in each other's place. pointers: filters, result; numbers: filters, channels,
  * whether for the gradient, groups, edge. Pieces are 16 filters of the result. */
-IN_PLACE void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     int64_t given = op->numbers[1], back = op->numbers[2], outs = back ? given : op->numbers[0];
     int64_t ins = back ? op->numbers[0] : given, plane = plane_of(outs * ins);
     const int side = edge - 1, window = side * side;
@@ -145,7 +145,7 @@ static struct steps steps(int64_t channels, int64_t height, int64_t width, int64
 }
 
 /* A tile of x of 16 channels. */
-IN_PLACE void read_tile(const float *x, const struct steps *s, int64_t top, int64_t left, int64_t height, int64_t width,
+INLINE_AVX512 void read_tile(const float *x, const struct steps *s, int64_t top, int64_t left, int64_t height, int64_t width,
                         float *to, int64_t plane, const int edge) {
     __m512 once[MOST][MOST], cells[MOST];
     int inside = top >= 0 && left >= 0 && top + edge <= height && left + edge <= width;
@@ -166,7 +166,7 @@ IN_PLACE void read_tile(const float *x, const struct steps *s, int64_t top, int6
 }
 
 /* Twelve tiles times 32 filters, or 16. */
-IN_PLACE void product(const float *u, const float *v, float *m, int64_t channels, const int wide) {
+INLINE_AVX512 void product(const float *u, const float *v, float *m, int64_t channels, const int wide) {
     __m512 sums[TILES][2];
     for (int tile = 0; tile < TILES; tile++)
         for (int half = 0; half <= wide; half++) sums[tile][half] = _mm512_setzero_ps();
@@ -184,7 +184,7 @@ IN_PLACE void product(const float *u, const float *v, float *m, int64_t channels
 }
 
 /* Two by two results of 16 filters. */
-IN_PLACE void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct steps *s, int rows,
+INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct steps *s, int rows,
                          int columns, const int edge) {
     __m512 once[2][MOST], column[MOST], two[2];
     for (int right = 0; right < edge; right++) {
@@ -225,14 +225,14 @@ static struct place place(const struct winograd *w, int64_t tile) {
  * become, and their results; numbers: images, channels, rows and columns of x, filters, rows and columns of y, padding
  * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU, groups, tiles at a time, edge; channels and
  * filters are those of a group. Pieces are so many tiles as there is room for. */
-IN_PLACE void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     const int cells = edge * edge;
     const float *x = op->pointers[0], *v = op->pointers[1], *bias = op->pointers[2];
     int64_t plane = plane_of(w.room * w.channels), plane_of_m = plane_of(w.room * 2 * LANES), parts = w.filters / LANES;
     float *y = op->pointers[3], *u = (float *)op->pointers[4] + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
     for (int64_t strip = start; strip < stop; strip++) {
-        int64_t begin = strip * w.room, count = least(w.room, w.tiles - begin);
+        int64_t begin = strip * w.room, count = smaller(w.room, w.tiles - begin);
         for (int64_t tile = 0; tile < count; tile++) {
             struct place at = place(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
@@ -257,14 +257,14 @@ IN_PLACE void strips(const struct operation *op, int64_t start, int64_t stop, in
                     write_tile(m + (tile * 2 + half) * LANES, plane_of_m,
                                bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(),
                                (int)op->numbers[11], corner + (part + half) * w.out.part, &w.out,
-                               (int)least(2, w.out_height - at.row), (int)least(2, w.out_width - at.column), edge);
+                               (int)smaller(2, w.out_height - at.row), (int)smaller(2, w.out_width - at.column), edge);
             }
         }
     }
 }
 
 /* The gradients of two by two results of 16 filters. */
-IN_PLACE void read_top(const float *dy, const struct steps *s, int rows, int columns, float *to, int64_t plane, const int edge) {
+INLINE_AVX512 void read_top(const float *dy, const struct steps *s, int rows, int columns, float *to, int64_t plane, const int edge) {
     __m512 once[MOST][2], two[2], cells[MOST];
     for (int right = 0; right < 2; right++) {
         for (int row = 0; row < 2; row++)
@@ -299,7 +299,7 @@ static struct sums sums_of(const struct winograd *w, void *memory, int64_t part,
 /* The gradient of the filters. pointers: x, dy, dw, db or NULL, scratch: the sums of a worker, for each worker, or one for all;
  * numbers: as for `strips`, but in the place of ReLU the first tile that is looked at now, and last the one behind them;
  * values: whether they are the first at all. Pieces are tiles here, ... */
-IN_PLACE void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     struct sums s = sums_of(&w, op->pointers[4], 0, edge);
     (void)worker;
@@ -312,13 +312,13 @@ IN_PLACE void both(const struct operation *op, int64_t start, int64_t stop, int6
                       s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
         for (int64_t part = 0; part < w.filters / LANES; part++)
             read_top(dy + part * w.out.part + at.row * w.out.row + at.column * w.out.pixel, &w.out,
-                     (int)least(2, w.out_height - at.row), (int)least(2, w.out_width - at.column),
+                     (int)smaller(2, w.out_height - at.row), (int)smaller(2, w.out_width - at.column),
                      s.e + tile * w.filters + part * LANES, s.plane_of_e, edge);
     }
 }
 
 /* Eight filters times 16, 32 or 48 channels, over some tiles; what was added up before is added last. */
-IN_PLACE void outer(const float *u, const float *e, float *sums, int64_t tiles, int64_t channels, int64_t filters, int fresh,
+INLINE_AVX512 void outer(const float *u, const float *e, float *sums, int64_t tiles, int64_t channels, int64_t filters, int fresh,
                     const int parts) {
     __m512 kept[EIGHT][3];
     for (int f = 0; f < EIGHT; f++)
@@ -339,7 +339,7 @@ IN_PLACE void outer(const float *u, const float *e, float *sums, int64_t tiles, 
 }
 
 /* ... a cell of eight filters here, ... */
-IN_PLACE void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     struct sums s = sums_of(&w, op->pointers[4], 0, edge);
     int64_t tiles = op->numbers[15] - op->numbers[11], eights = w.filters / EIGHT;
@@ -372,11 +372,11 @@ IN_PLACE void add_products(const struct operation *op, int64_t start, int64_t st
 }
 
 /* ... and filters here, whose sums of all workers are added up. */
-IN_PLACE void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     struct sums s = sums_of(&w, op->pointers[4], 0, edge);
     const int side = edge - 1, window = side * side;
-    int64_t workers = most(op->workers, 1);
+    int64_t workers = larger(op->workers, 1);
     (void)worker;
     for (int64_t filter = start; filter < stop; filter++) {
         for (int64_t channel = 0; channel < w.channels; channel += LANES) {
@@ -406,21 +406,21 @@ IN_PLACE void filters_back(const struct operation *op, int64_t start, int64_t st
 }
 
 /* The first two, all by one worker, over its share of the tiles. Pieces are workers. */
-IN_PLACE void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
+INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
     struct winograd w = winograd(op->numbers);
     for (int64_t one = start; one < stop; one++) {
         int64_t end = w.tiles * (one + 1) / op->workers, from = w.tiles * one / op->workers;
         struct operation mine = *op;
         mine.pointers[4] = sums_of(&w, op->pointers[4], one, edge).u;
         for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
-            mine.numbers[11] = begin, mine.numbers[15] = least(begin + w.room, end), mine.values[0] = begin == from;
+            mine.numbers[11] = begin, mine.numbers[15] = smaller(begin + w.room, end), mine.values[0] = begin == from;
             both(&mine, 0, mine.numbers[15] - begin, worker, edge);
             add_products(&mine, 0, edge * edge * w.filters / EIGHT, worker, edge);
         }
     }
 }
 
-#define OF_EDGES(work) WITH(ON_LANES, work##_of_4, work, 4) WITH(ON_LANES, work##_of_6, work, 6)
+#define OF_EDGES(work) WITH(ON_AVX512, work##_of_4, work, 4) WITH(ON_AVX512, work##_of_6, work, 6)
 
 OF_EDGES(filters)
 OF_EDGES(strips)
@@ -464,7 +464,7 @@ void winograd_weights(const struct machine *machine, const struct operation *op)
         struct operation part = of_group(op, group, later);
         if (op->workers) share_out(machine, &part, edge == 4 ? alone_of_4 : alone_of_6, op->workers, 1);
         for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
-            part.numbers[11] = begin, part.numbers[15] = least(begin + w.room, w.tiles), part.values[0] = begin == 0;
+            part.numbers[11] = begin, part.numbers[15] = smaller(begin + w.room, w.tiles), part.values[0] = begin == 0;
             share_out(machine, &part, edge == 4 ? both_of_4 : both_of_6, part.numbers[15] - begin, 1);
             share_out(machine, &part, edge == 4 ? add_products_of_4 : add_products_of_6, edge * edge * w.filters / EIGHT, 1);
         }

@@ -13,17 +13,17 @@ from .direct import (
     ROOM,
     ROOM_OF_ALL,
     TILES_AT_ONCE,
-    LanesConvolution,
+    DirectConvolution,
     is_blocked,
     served,
 )
-from .native import FILTERS, WINOGRAD, WINOGRAD_WEIGHTS
+from .native import WINOGRAD_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS
 
 if TYPE_CHECKING:
     from .direct import Sizes
 
 
-class WinogradConvolution(LanesConvolution):
+class WinogradConvolution(DirectConvolution):
     """The parts of convolutions of 3 x 3 and 5 x 5 of float32, by Winograd's minimal filtering."""
 
     KERNELS = ((3, 3), (5, 5))
@@ -54,7 +54,7 @@ class WinogradConvolution(LanesConvolution):
         turned = "Tiled weight" if self.keeps else "tiled weight"
         size = self.groups * self._cells(sizes.channels * sizes.filters)
         filters = (self.sizes.filters, self.sizes.channels, int(back), self.groups, self.edge)
-        tiling = HelperCall({"weight": self.weight, turned: size}, FILTERS, filters, once=self.keeps)
+        tiling = HelperCall({"weight": self.weight, turned: size}, WINOGRAD_FILTERS, filters, once=self.keeps)
         tiles = self._tiles(sizes.channels, TILES_AT_ONCE, MOST_TILES, ROOM)
         buffers = {
             x: x_desc.bytes,

@@ -34,7 +34,7 @@ from ..dnnl.primitives import (
     out_of,
     plain,
 )
-from ..helper.direct import LanesConvolution
+from ..helper.direct import DirectConvolution
 from ..helper.winograd import WinogradConvolution
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
@@ -43,7 +43,7 @@ AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bot
 oneDNN likes them best."""
 
 
-IN_LANES, BY_WINOGRAD = "in lanes", "by Winograd"
+DIRECTLY, BY_WINOGRAD = "in lanes", "by Winograd"
 """Ways that are the helper's."""
 
 
@@ -120,9 +120,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         self.forms = self.FORMS(self.geometry, layer.n_group, layer.bias, backend.compute)
         if self.relu:
             self.reads = "inputs blobs"
-        self.ours: dict[str, LanesConvolution] = {}
+        self.ours: dict[str, DirectConvolution] = {}
         if type(self.geometry) is Geometry and backend.compute == "float32":
-            for way, kind in ((IN_LANES, LanesConvolution), (BY_WINOGRAD, WinogradConvolution)):
+            for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
                 self.ours[way] = kind(self.geometry, relu=self.relu, keeps=self.keeps)
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
@@ -150,7 +150,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         """Return the ways with Winograd's first, and lanes where channels fill no blocks."""
         ways = self.ways_of(part, layouts)
         fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
-        first = [way for way in (BY_WINOGRAD, *(() if fills else (IN_LANES,))) if way in ways]
+        first = [way for way in (BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
         return (*first, *(way for way in ways if way not in first))
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
@@ -172,7 +172,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         calls = getattr(self, f"_{part}")(primitive, x, y)
         return [*calls, *rectify(y)] if part == "forward" and self.relu else calls
 
-    def _of_ours(self, ours: LanesConvolution, part: str, x: Desc, y: Desc) -> list[Call]:
+    def _of_ours(self, ours: DirectConvolution, part: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None
         top = "gated" if self.relu else "dy"
         if part == "forward":

@@ -37,7 +37,7 @@ from ..dnnl.primitives import (
     strided,
     too_large,
 )
-from ..helper.small_batch import SkinnyProduct
+from ..helper.small_batch import SmallBatchProduct
 from ..record import Copies, recorder
 from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
 
@@ -79,7 +79,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.weight, self.bias = plain(outputs, self.features), plain(outputs) if layer.bias else None
         self.narrow = plain(outputs, self.features, dtype=self.dtype)
         self.row = plain(1, outputs)
-        self.ours = SkinnyProduct(images, outputs, self.features, self.dtype, relu=self.relu)
+        self.ours = SmallBatchProduct(images, outputs, self.features, self.dtype, relu=self.relu)
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu

@@ -31,7 +31,7 @@ from ..dnnl.primitives import (
     of_type,
     too_large,
 )
-from ..helper.native import MISSING, POOL, POOL_GRADIENT, helper
+from ..helper.native import MISSING, POOLING, POOLING_GRADIENT, helper
 from .base import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rectify, side_by_side, stays_plain, unfit
 
 
@@ -123,14 +123,14 @@ class PoolingKernel(OnednnKernel, reads=""):
     def _largest(self, x: Desc, y: Desc, side: int) -> Call:
         """Return the call that finds the largest numbers, and notes their cells where somebody will ask."""
         winners = "Winners" if "data" in self.parts() else ""
-        return HelperCall({"x": x.bytes, "y": y.bytes, winners: self._winners}, POOL, self._numbers(side))
+        return HelperCall({"x": x.bytes, "y": y.bytes, winners: self._winners}, POOLING, self._numbers(side))
 
     def _to_largest(self, x: Desc, y: Desc, side: int, above: str) -> Call:
         """Return the call that brings the gradient `above` of y to the cells that are noted."""
         workers = number_of_threads()
         row, size = "row" if self.inputs[0].dtype == "bf16" else "", 4 * side * self.axes[1].length
         buffers = {above: y.bytes, "dx": x.bytes, "Winners": self._winners, row: size * workers}
-        return HelperCall(buffers, POOL_GRADIENT, self._numbers(side), workers if row else 0)
+        return HelperCall(buffers, POOLING_GRADIENT, self._numbers(side), workers if row else 0)
 
     @property
     def _in_bytes(self) -> bool:

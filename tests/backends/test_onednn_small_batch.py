@@ -1,4 +1,4 @@
-"""The kernels of skinny.c: inner products of few images against NumPy, whatever the sizes, types and threads."""
+"""The kernels of small_batch.c: inner products of few images against NumPy, whatever the sizes, types and threads."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import CHANNELS_LAST
 from nacre_onednn.helper import native
-from nacre_onednn.helper.small_batch import MOST_IMAGES, SkinnyProduct
+from nacre_onednn.helper.small_batch import MOST_IMAGES, SmallBatchProduct
 from nacre_onednn.kernels.inner_product import FEW
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
-if not native.has_lanes():
+if not native.has_avx512():
     pytest.skip("no helper was compiled, or the processor has no AVX-512", allow_module_level=True)
 
 TYPES = ["float32", *(["bf16"] if library().narrow else [])]
@@ -55,7 +55,7 @@ def test_products_agree_with_numpy(
     images: int, outputs: int, features: int, dtype: str, threads: int, *, bias: bool, relu: bool
 ) -> None:
     random = np.random.default_rng(features)
-    product = SkinnyProduct(images, outputs, features, dtype, relu=relu)
+    product = SmallBatchProduct(images, outputs, features, dtype, relu=relu)
     given: dict[str, Any] = {}
     wide: dict[str, Any] = {}
     for name, shape in {"x": (images, features), "w": (outputs, features), "dy": (images, outputs)}.items():
@@ -121,7 +121,7 @@ def test_gradients_that_no_cache_holds() -> None:
     images, outputs, features = 5, 1100, 1024
     x, dy = (random.normal(size=(images, count)).astype(np.float32) for count in (features, outputs))
     dw, db = aligned(4 * outputs * features).view(np.float32), np.zeros(outputs, np.float32)
-    product = SkinnyProduct(images, outputs, features, "float32", relu=False)
+    product = SmallBatchProduct(images, outputs, features, "float32", relu=False)
     (call,) = product.weights("x", "dy", "dw", "db")
     run([call], {"x": x, "dy": dy, "dw": dw, "db": db}, 2)
     assert_near(dw.reshape(outputs, features), dy.T @ x, "dw", 1e-6)
@@ -132,7 +132,7 @@ def test_gradients_that_no_cache_holds() -> None:
 def test_threads_change_no_bit(dtype: str) -> None:
     random = np.random.default_rng(0)
     images, outputs, features = 11, 77, 1500
-    product = SkinnyProduct(images, outputs, features, dtype, relu=True)
+    product = SmallBatchProduct(images, outputs, features, dtype, relu=True)
     cast: Callable[[Any], Any] = narrowed if dtype == "bf16" else lambda values: values
     given = {
         name: cast(random.normal(size=size).astype(np.float32))
@@ -148,5 +148,5 @@ def test_threads_change_no_bit(dtype: str) -> None:
 
 
 def test_many_images_are_left_to_onednn() -> None:
-    assert SkinnyProduct(MOST_IMAGES, 5, 5, "float32", relu=False).usual
-    assert not SkinnyProduct(MOST_IMAGES + 1, 5, 5, "float32", relu=False).usual
+    assert SmallBatchProduct(MOST_IMAGES, 5, 5, "float32", relu=False).usual
+    assert not SmallBatchProduct(MOST_IMAGES + 1, 5, 5, "float32", relu=False).usual

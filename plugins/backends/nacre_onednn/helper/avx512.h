@@ -1,19 +1,19 @@
 /* What files share that hold the same element of 16 rows, images or channels in a register of AVX-512. */
 
-#ifndef NACRE_LANES_H
-#define NACRE_LANES_H
+#ifndef NACRE_AVX512_H
+#define NACRE_AVX512_H
 
 #include "helper.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define ON_LANES __attribute__((target("avx512f")))
-#define IN_PLACE static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
+#define ON_AVX512 __attribute__((target("avx512f")))
+#define INLINE_AVX512 static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
 
 /* The same where products may be of bf16; what is of bf16 alone is used in bf16 alone. */
-#define ON_PAIRS __attribute__((target("avx512f,avx512bw,avx512bf16")))
-#define PAIRS_IN_PLACE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512bf16")))
+#define ON_BF16 __attribute__((target("avx512f,avx512bw,avx512bf16")))
+#define INLINE_BF16 static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512bf16")))
 
 /* A work_t that does a piece of work with a number that is a constant. */
 #define WITH(on, variant, work, number)                                                                                \
@@ -24,11 +24,11 @@
 enum { AHEAD = 256 }; /* numbers that are fetched before they are needed: the processor follows few rows by itself */
 enum { LARGE = 1 << 22 }; /* bytes; what is larger goes past the caches, where it would not be found again */
 
-static inline int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
-static inline int64_t most(int64_t one, int64_t other) { return one > other ? one : other; }
+static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
+static inline int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }
 
 /* Columns become rows. */
-IN_PLACE void transpose(__m512i rows[LANES]) {
+INLINE_AVX512 void transpose(__m512i rows[LANES]) {
     const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     for (int round = 0; round < 4; round++) { /* four riffles of a deck of sixteen */
@@ -41,10 +41,10 @@ IN_PLACE void transpose(__m512i rows[LANES]) {
     }
 }
 
-IN_PLACE __mmask16 first(int64_t count) { return (__mmask16)(count >= LANES ? 0xFFFF : (1 << count) - 1); }
+INLINE_AVX512 __mmask16 first(int64_t count) { return (__mmask16)(count >= LANES ? 0xFFFF : (1 << count) - 1); }
 
 /* `count` rows of `length` numbers, `apart` from one another, become `length` registers; rows that lack are 0. */
-ON_LANES static inline void gather(const float *rows, int64_t apart, int64_t count, int64_t length, float *lanes) {
+ON_AVX512 static inline void gather(const float *rows, int64_t apart, int64_t count, int64_t length, float *lanes) {
     for (int64_t at = 0; at < length; at += LANES) {
         __m512i block[LANES];
         __mmask16 mask = first(length - at);
@@ -59,7 +59,7 @@ ON_LANES static inline void gather(const float *rows, int64_t apart, int64_t cou
 }
 
 /* The other way round. */
-ON_LANES static inline void scatter(const float *lanes, float *rows, int64_t apart, int64_t count, int64_t length) {
+ON_AVX512 static inline void scatter(const float *lanes, float *rows, int64_t apart, int64_t count, int64_t length) {
     for (int64_t at = 0; at < length; at += LANES) {
         __m512i block[LANES];
         __mmask16 mask = first(length - at);
@@ -76,10 +76,10 @@ void winograd_filters(const struct machine *machine, const struct operation *op)
 void winograd_convolve(const struct machine *machine, const struct operation *op);
 void winograd_weights(const struct machine *machine, const struct operation *op);
 
-/* skinny.c */
-void skinny_forward(const struct machine *machine, const struct operation *op);
-void skinny_data(const struct machine *machine, const struct operation *op);
-void skinny_weights(const struct machine *machine, const struct operation *op);
+/* small_batch.c */
+void small_batch_forward(const struct machine *machine, const struct operation *op);
+void small_batch_data(const struct machine *machine, const struct operation *op);
+void small_batch_weights(const struct machine *machine, const struct operation *op);
 
 #endif
 #endif

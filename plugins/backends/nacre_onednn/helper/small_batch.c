@@ -6,41 +6,41 @@
  * counted by eights; where some lack, there are zeros. numbers: images, outputs, features, whether in bf16, whether ReLU.
  */
 
-#include "lanes.h"
+#include "avx512.h"
 
 #if defined(__x86_64__)
 
 enum { EIGHT = 8, LINE = 64, BLOCK = 2 * LANES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
 
-struct skinny {
+struct small_batch {
     int64_t images, outputs, features;
     int64_t padded;        /* images, with those that lack */
     int64_t size, lines;   /* bytes of a number, registers that hold a row of x */
     int64_t tops, blocks;  /* rows of weights that go together, one by one or in pairs; blocks of 32 features */
 };
 
-static struct skinny skinny(const struct operation *op) {
+static struct small_batch small_batch(const struct operation *op) {
     const int64_t *n = op->numbers, size = n[3] ? 2 : 4, step = LINE / size;
-    return (struct skinny){
+    return (struct small_batch){
         .images = n[0], .outputs = n[1], .features = n[2], .padded = (n[0] + EIGHT - 1) / EIGHT * EIGHT, .size = size,
         .lines = (n[2] + step - 1) / step, .tops = n[3] ? (n[1] + 1) / 2 : n[1], .blocks = (n[2] + BLOCK - 1) / BLOCK,
     };
 }
 
 /* The sum and 16 products, or in bf16 32, which lie in pairs. */
-PAIRS_IN_PLACE __m512 add(__m512 sum, __m512i one, __m512i other, const int narrow) {
+INLINE_BF16 __m512 add(__m512 sum, __m512i one, __m512i other, const int narrow) {
     return narrow ? _mm512_dpbf16_ps(sum, (__m512bh)one, (__m512bh)other)
                   : _mm512_fmadd_ps((__m512)one, (__m512)other, sum);
 }
 
 /* A register of numbers, of which `left` are there; the others are 0. */
-PAIRS_IN_PLACE __m512i read(const void *from, int64_t left, const int narrow) {
+INLINE_BF16 __m512i read(const void *from, int64_t left, const int narrow) {
     if (narrow) return _mm512_maskz_loadu_epi16(left >= BLOCK ? ~0u : (1u << left) - 1, from);
     return _mm512_maskz_loadu_epi32(left > 0 ? first(left) : 0, from);
 }
 
 /* Sixteen numbers become bf16. */
-PAIRS_IN_PLACE void write_narrow(uint16_t *to, __m512 numbers, int64_t left) {
+INLINE_BF16 void write_narrow(uint16_t *to, __m512 numbers, int64_t left) {
     __m256i bits = (__m256i)_mm512_cvtneps_pbh(numbers);
     if (left >= LANES)
         _mm256_storeu_si256((__m256i *)to, bits);
@@ -49,7 +49,7 @@ PAIRS_IN_PLACE void write_narrow(uint16_t *to, __m512 numbers, int64_t left) {
 }
 
 /* The sums of sixteen registers, in their order. */
-PAIRS_IN_PLACE __m512 sums_of(const __m512 *all) {
+INLINE_BF16 __m512 sums_of(const __m512 *all) {
     __m512 twos[8], fours[4], eights[2];
     for (int i = 0; i < 8; i++)
         twos[i] = _mm512_add_ps(_mm512_unpacklo_ps(all[2 * i], all[2 * i + 1]), _mm512_unpackhi_ps(all[2 * i], all[2 * i + 1]));
@@ -65,8 +65,8 @@ PAIRS_IN_PLACE __m512 sums_of(const __m512 *all) {
 
 /* y = x wT + b, and ReLU behind it. pointers: x, w, b or NULL, y, scratch: registers of x (lines, images), and y as
  * (outputs / 2, eights of images, 2, 8). Pieces are lines of x here, ... */
-PAIRS_IN_PLACE void lay_images(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct skinny s = skinny(op);
+INLINE_BF16 void lay_images(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
+    struct small_batch s = small_batch(op);
     (void)worker;
     for (int64_t line = start; line < stop; line++)
         for (int64_t image = 0; image < s.padded; image++) {
@@ -78,15 +78,15 @@ PAIRS_IN_PLACE void lay_images(const struct operation *op, int64_t start, int64_
 }
 
 /* ... and two outputs here. */
-PAIRS_IN_PLACE void forward(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct skinny s = skinny(op);
+INLINE_BF16 void forward(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
+    struct small_batch s = small_batch(op);
     (void)worker;
     const float *bias = op->pointers[2];
     const char *x = op->pointers[4], *w = op->pointers[1];
     float *results = (float *)(x + s.lines * s.padded * LINE);
     int64_t chunk = FAST / LINE / s.padded, row = s.features * s.size, groups = s.padded / EIGHT;
     for (int64_t begin = 0; begin < s.lines; begin += chunk) {
-        int64_t end = least(begin + chunk, s.lines);
+        int64_t end = smaller(begin + chunk, s.lines);
         for (int64_t pair = start; pair < stop; pair++)
             for (int64_t group = 0; group < groups; group++) {
                 const char *one = w + 2 * pair * row, *other = 2 * pair + 1 < s.outputs ? one + row : one;
@@ -112,7 +112,7 @@ PAIRS_IN_PLACE void forward(const struct operation *op, int64_t start, int64_t s
             }
     }
     for (int64_t image = 0; image < s.images; image++)
-        for (int64_t out = 2 * start; out < least(2 * stop, s.outputs); out++) {
+        for (int64_t out = 2 * start; out < smaller(2 * stop, s.outputs); out++) {
             float y = results[((out / 2 * groups + image / EIGHT) * 2 + out % 2) * EIGHT + image % EIGHT];
             y += bias ? bias[out] : 0;
             if (op->numbers[4] && y < 0) y = 0;
@@ -125,8 +125,8 @@ PAIRS_IN_PLACE void forward(const struct operation *op, int64_t start, int64_t s
 
 /* dx = dy w. pointers: dy, w, dx, scratch: dy as (outputs, images), in bf16 by pairs of outputs, and dx as (blocks,
  * images, 32). Pieces are outputs, or pairs, here, ... */
-PAIRS_IN_PLACE void lay_tops(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct skinny s = skinny(op);
+INLINE_BF16 void lay_tops(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
+    struct small_batch s = small_batch(op);
     (void)worker;
     uint32_t *tops = op->pointers[3];
     for (int64_t top = start; top < stop; top++)
@@ -140,7 +140,7 @@ PAIRS_IN_PLACE void lay_tops(const struct operation *op, int64_t start, int64_t 
 }
 
 /* Some rows of weights times eight images, at a block of features. */
-PAIRS_IN_PLACE void add_rows(const struct skinny *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
+INLINE_BF16 void add_rows(const struct small_batch *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
                      int fetch, int fresh, const int narrow) {
     /* pairs of the numbers of two rows: of the first half, and of the second */
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
@@ -172,20 +172,20 @@ PAIRS_IN_PLACE void add_rows(const struct skinny *s, const char *w, const uint32
 }
 
 /* ... and blocks here. */
-PAIRS_IN_PLACE void data(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct skinny s = skinny(op);
+INLINE_BF16 void data(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
+    struct small_batch s = small_batch(op);
     (void)worker;
     const uint32_t *tops = op->pointers[3];
     float *sums = (float *)op->pointers[3] + (s.tops * s.padded + LANES - 1) / LANES * LANES;
     int64_t chunk = FAST / (int64_t)sizeof(float) / BLOCK / s.padded, deep = narrow ? NARROW_ROWS : WIDE_ROWS;
     for (int64_t begin = start; begin < stop; begin += chunk) {
-        int64_t end = least(begin + chunk, stop);
+        int64_t end = smaller(begin + chunk, stop);
         for (int64_t row = 0; row < s.outputs; row += deep)
             for (int64_t block = begin; block < end; block++)
                 for (int64_t image = 0; image < s.padded; image += EIGHT)
                     add_rows(&s, (const char *)op->pointers[1] + (row * s.features + block * BLOCK) * s.size,
                              tops + row / (narrow ? 2 : 1) * s.padded + image, sums + (block * s.padded + image) * BLOCK,
-                             least(deep, s.outputs - row), s.features - block * BLOCK, image == 0, row == 0, narrow);
+                             smaller(deep, s.outputs - row), s.features - block * BLOCK, image == 0, row == 0, narrow);
         for (int64_t block = begin; block < end; block++)
             for (int64_t image = 0; image < s.images; image++)
                 for (int64_t at = 0; at < BLOCK; at += LANES) {
@@ -200,7 +200,7 @@ PAIRS_IN_PLACE void data(const struct operation *op, int64_t start, int64_t stop
 }
 
 /* Some rows of the gradients of weights at a block of features. */
-IN_PLACE void outer(const int64_t *n, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
+INLINE_AVX512 void outer(const int64_t *n, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
     const __mmask16 masks[2] = {first(left), left > LANES ? first(left - LANES) : 0};
     __m512 sums[ROWS][2];
     for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
@@ -222,14 +222,14 @@ IN_PLACE void outer(const int64_t *n, const float *x, const float *dy, float *dw
 
 /* dw = dyT x, db = the sums of dy, all of float32: sums of so few outer products that writing them takes longer than
  * computing them. pointers: x, dy, dw, db or NULL. Pieces are eight rows. */
-ON_LANES static void weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON_AVX512 static void weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const int64_t *n = op->numbers, outputs = n[1], features = n[2];
     const float *x = op->pointers[0], *dy = op->pointers[1];
     float *dw = op->pointers[2], *db = op->pointers[3];
     int past = 4 * outputs * features > LARGE && features % BLOCK == 0 && (uintptr_t)dw % 64 == 0;
     (void)worker;
-    for (int64_t row = start * ROWS; row < least(stop * ROWS, outputs); row += ROWS) {
-        int64_t rows = least(ROWS, outputs - row);
+    for (int64_t row = start * ROWS; row < smaller(stop * ROWS, outputs); row += ROWS) {
+        int64_t rows = smaller(ROWS, outputs - row);
         for (int64_t at = 0; at < features; at += BLOCK)
             if (rows == ROWS)
                 outer(n, x + at, dy + row, dw + row * features + at, features - at, past, ROWS);
@@ -244,26 +244,26 @@ ON_LANES static void weights(const struct operation *op, int64_t start, int64_t 
     }
 }
 
-#define IN_BOTH(work) WITH(ON_PAIRS, wide_##work, work, 0) WITH(ON_PAIRS, narrow_##work, work, 1)
+#define IN_BOTH(work) WITH(ON_BF16, wide_##work, work, 0) WITH(ON_BF16, narrow_##work, work, 1)
 
 IN_BOTH(lay_images)
 IN_BOTH(forward)
 IN_BOTH(lay_tops)
 IN_BOTH(data)
 
-void skinny_forward(const struct machine *machine, const struct operation *op) {
-    struct skinny s = skinny(op);
+void small_batch_forward(const struct machine *machine, const struct operation *op) {
+    struct small_batch s = small_batch(op);
     share_out(machine, op, op->numbers[3] ? narrow_lay_images : wide_lay_images, s.lines, 1);
     share_out(machine, op, op->numbers[3] ? narrow_forward : wide_forward, (s.outputs + 1) / 2, 1);
 }
 
-void skinny_data(const struct machine *machine, const struct operation *op) {
-    struct skinny s = skinny(op);
+void small_batch_data(const struct machine *machine, const struct operation *op) {
+    struct small_batch s = small_batch(op);
     share_out(machine, op, op->numbers[3] ? narrow_lay_tops : wide_lay_tops, s.tops, LANES);
     share_out(machine, op, op->numbers[3] ? narrow_data : wide_data, s.blocks, 1);
 }
 
-void skinny_weights(const struct machine *machine, const struct operation *op) {
+void small_batch_weights(const struct machine *machine, const struct operation *op) {
     share_out(machine, op, weights, (op->numbers[1] + ROWS - 1) / ROWS, 1);
 }
 

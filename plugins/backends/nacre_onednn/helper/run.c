@@ -220,8 +220,8 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
         case ADD: run_add(machine, op); break;
         case SOFTMAX: run_softmax(machine, op); break;
         case SOFTMAX_GRADIENT: run_softmax_gradient(machine, op); break;
-        case POOL: run_pool(machine, op); break;
-        case POOL_GRADIENT: run_pool_gradient(machine, op); break;
+        case POOLING: run_pool(machine, op); break;
+        case POOLING_GRADIENT: run_pool_gradient(machine, op); break;
         case LRN: run_lrn(machine, op); break;
         case LRN_GRADIENT: run_lrn_gradient(machine, op); break;
         case FUNCTION:

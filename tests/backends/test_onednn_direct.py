@@ -1,4 +1,4 @@
-"""The kernels of lanes.c and winograd.c: convolutions against numpy, packed weights against oneDNN's own copies."""
+"""The kernels of direct.c and winograd.c: convolutions against numpy, packed weights against oneDNN's own copies."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from nacre_layers.neurons import ReLU
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain, reorder, tagged
-from nacre_onednn.helper import direct as lanes
+from nacre_onednn.helper import direct
 from nacre_onednn.helper import native
-from nacre_onednn.helper.direct import LANES, TILES, LanesConvolution, packing
+from nacre_onednn.helper.direct import LANES, TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
-from nacre_onednn.kernels.convolution import BY_WINOGRAD, IN_LANES
+from nacre_onednn.kernels.convolution import BY_WINOGRAD, DIRECTLY
 from nacre_onednn.record import aligned
 
 if reason := OnednnBackend.unusable():
     pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
-if not native.has_lanes():
+if not native.has_avx512():
     pytest.skip("no helper was compiled, or the processor has no AVX-512", allow_module_level=True)
 
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -77,8 +77,8 @@ def test_convolutions_agree_with_numpy(
 ) -> None:
     layer = ConvolutionLayer(name="conv", bottoms="x", tops="y", n_filter=filters, **fields)
     shape = (images, channels, *size)
-    ours = LanesConvolution(Geometry(layer, shape), relu=False, keeps=False)
-    ways = {part: IN_LANES for part in ("forward", "weights", "data") if ours.has(part)}
+    ours = DirectConvolution(Geometry(layer, shape), relu=False, keeps=False)
+    ways = {part: DIRECTLY for part in ("forward", "weights", "data") if ours.has(part)}
     assert {"forward", "weights"} <= set(ways)
     random = np.random.default_rng(0).normal(1, size=shape).astype(np.float32)  # sums of both signs would cancel out
     found = results(layer, random, backend="onednn", plan={"onednn": {"layout": layout, "ways": {"conv": ways}}})
@@ -112,7 +112,7 @@ def test_winograd_agrees_with_numpy(
 
 
 def parts_of(
-    fields: dict[str, Any], shape: tuple[int, ...], kind: type[LanesConvolution] = LanesConvolution
+    fields: dict[str, Any], shape: tuple[int, ...], kind: type[DirectConvolution] = DirectConvolution
 ) -> set[str]:
     geometry = Geometry(ConvolutionLayer(bottoms="x", tops="y", **fields), shape)
     ours = kind(geometry, relu=False, keeps=False)
@@ -137,9 +137,9 @@ def test_what_is_left_to_onednn() -> None:
 
 
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "number_of_threads", lambda: 3)
+    monkeypatch.setattr(direct, "number_of_threads", lambda: 3)
     layer = ConvolutionLayer(bottoms="x", tops="y", n_filter=23, kernel=3, pad=1, neuron=ReLU())
-    ours = LanesConvolution(Geometry(layer, (70, 5, 6, 7)), relu=True, keeps=False)
+    ours = DirectConvolution(Geometry(layer, (70, 5, 6, 7)), relu=True, keeps=False)
     x, y = describe((70, 5, 6, 7), CHANNELS_LAST), describe((70, 23, 6, 7), CHANNELS_LAST)
     random = np.random.default_rng(0)
     given = {name: random.normal(size=size).astype(np.float32) for name, size in
@@ -158,7 +158,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("alone", [0, 1 << 20])
 def test_workers_share_the_gradient_of_filters(kernel: int, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"ALONE": alone, "MOST_TILES": 12, "MOST_OF_ALL": 24, "number_of_threads": lambda: 3}.items():
-        monkeypatch.setattr(lanes, name, value)  # many steps, and workers without tiles where there is one image
+        monkeypatch.setattr(direct, name, value)  # many steps, and workers without tiles where there is one image
     layer = ConvolutionLayer(bottoms="x", tops="y", n_filter=32, kernel=kernel, pad=1)
     random = np.random.default_rng(0)
     for images, size in ((1, kernel), (7, 11)):

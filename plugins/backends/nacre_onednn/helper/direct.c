@@ -6,7 +6,7 @@
  * products over them. Copies of weights are here, too.
  */
 
-#include "lanes.h"
+#include "avx512.h"
 
 #if defined(__x86_64__)
 
@@ -26,11 +26,11 @@ static struct strip strip(const struct operation *op, int64_t number, int64_t de
     return (struct strip){
         .from = (const float *)op->pointers[0] + row * columns,
         .to = (uint32_t *)op->pointers[1] + row / block * tiles * deep * block + row % block,
-        .rows = least(LANES, op->numbers[0] - row), .columns = columns, .tiles = tiles, .block = block,
+        .rows = smaller(LANES, op->numbers[0] - row), .columns = columns, .tiles = tiles, .block = block,
     };
 }
 
-ON_LANES static void pack(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON_AVX512 static void pack(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
     for (int64_t number = start; number < stop; number++) {
         struct strip s = strip(op, number, LANES);
@@ -48,11 +48,11 @@ ON_LANES static void pack(const struct operation *op, int64_t start, int64_t sto
 }
 
 /* `first` and `second`, 16 numbers each, in bf16. */
-PAIRS_IN_PLACE __m512i narrow(__m512 first, __m512 second) {
+INLINE_BF16 __m512i narrow(__m512 first, __m512 second) {
     return (__m512i)_mm512_cvtne2ps_pbh(second, first);
 }
 
-ON_PAIRS static void pack_narrow(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON_BF16 static void pack_narrow(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
     for (int64_t number = start; number < stop; number++) {
         struct strip s = strip(op, number, LANES / 2);
@@ -75,7 +75,7 @@ ON_PAIRS static void pack_narrow(const struct operation *op, int64_t start, int6
 
 /* Moves 16 values, or as many as the mask says; a full one is to be a constant: with another, processors store half as
  * fast. */
-PAIRS_IN_PLACE __m512 move_some(float *w, const float *g, float *v, uint16_t *to, __m512 rate, __m512 momentum,
+INLINE_BF16 __m512 move_some(float *w, const float *g, float *v, uint16_t *to, __m512 rate, __m512 momentum,
                                 const __mmask16 mask, const int past) {
     __m512 gradient = _mm512_maskz_loadu_ps(mask, g), value = _mm512_maskz_loadu_ps(mask, w);
     __m512 moved = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, v), momentum);
@@ -90,7 +90,7 @@ PAIRS_IN_PLACE __m512 move_some(float *w, const float *g, float *v, uint16_t *to
     return _mm512_mul_ps(value, gradient);
 }
 
-ON_PAIRS double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
+ON_BF16 double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
     const __mmask16 all = 0xFFFF;
     __m512 sum = _mm512_setzero_ps(), by = _mm512_set1_ps(rate), kept = _mm512_set1_ps(momentum);
     int64_t i = 0;
@@ -131,7 +131,7 @@ static struct convolution convolution(const int64_t *n) {
 }
 
 /* Copies a row of a block of images into registers, channels last, or back. */
-ON_LANES static void copy_row(const struct images *i, float *images, int64_t block, int64_t row, float *lanes, int back) {
+ON_AVX512 static void copy_row(const struct images *i, float *images, int64_t block, int64_t row, float *lanes, int back) {
     int64_t image = i->height * i->width * i->channels, length = i->width * i->part, count = i->count - block * LANES;
     int64_t run = i->part == i->channels ? length : i->part; /* numbers that lie side by side on both sides */
     images += block * LANES * image + row * length;
@@ -146,7 +146,7 @@ ON_LANES static void copy_row(const struct images *i, float *images, int64_t blo
 }
 
 /* Reads rows of a block of images, with columns of zeros beside. */
-ON_LANES static void read_rows(const struct convolution *c, float *x, int64_t block, int64_t row, int64_t end,
+ON_AVX512 static void read_rows(const struct convolution *c, float *x, int64_t block, int64_t row, int64_t end,
                                float *lanes) {
     int64_t pixels = c->in.width * c->channels, before = c->beside * c->channels;
     for (lanes += row * c->pitch * LANES; row < end; row++, lanes += c->pitch * LANES) {
@@ -157,7 +157,7 @@ ON_LANES static void read_rows(const struct convolution *c, float *x, int64_t bl
 
 /* Some filters at some pixels beside each other. `x` and `w` are the first row of the windows and of the filters that
  * counts, of which there are `rows`; of each the numbers from `start` to `stop` count. */
-IN_PLACE void tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y, int64_t rows,
+INLINE_AVX512 void tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y, int64_t rows,
                    int64_t start, int64_t stop, int relu, const int filters, const int pixels) {
     __m512 sums[HIGH][PIXELS];
     int64_t apart = c->right * c->channels * LANES;
@@ -178,7 +178,7 @@ IN_PLACE void tile(const struct convolution *c, const float *x, const float *w, 
                             relu ? _mm512_max_ps(_mm512_setzero_ps(), sums[f][p]) : sums[f][p]);
 }
 
-ON_LANES static void any_tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y,
+ON_AVX512 static void any_tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y,
                               int64_t rows, int64_t start, int64_t stop, int relu, int64_t filters, int64_t pixels) {
 #define TILE(f, p) case f * 4 + p: tile(c, x, w, bias, y, rows, start, stop, relu, f, p); break;
 #define TILES(p) TILE(1, p) TILE(2, p) TILE(3, p) TILE(4, p) TILE(5, p) TILE(6, p) TILE(7, p) TILE(8, p)
@@ -188,23 +188,23 @@ ON_LANES static void any_tile(const struct convolution *c, const float *x, const
 /* y = x * w + b, and ReLU behind it. pointers: x, w (filters, rows, columns, channels), b or NULL, y, scratch for each
  * worker: a block of images and a row of results; numbers: those of `convolution`, whether ReLU. Pieces are blocks of
  * images. Padding is left out where a whole row or a whole tile falls on it. */
-ON_LANES static void convolve(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON_AVX512 static void convolve(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct convolution c = convolution(op->numbers);
     const float *w = op->pointers[1], *bias = op->pointers[2];
     int64_t line = c.out.width * c.filters, relu = op->numbers[15];
     float *x = (float *)op->pointers[4] + worker * (c.x + line) * LANES, *y = x + c.x * LANES;
     for (int64_t block = start; block < stop; block++)
         for (int64_t i = 0, there = 0; i < c.out.height; i++) {
-            int64_t above = i * c.down - c.above, skip = most(0, -above);
-            int64_t rows = least(c.rows, c.in.height - above) - skip;
-            int64_t end = most(there, above + skip + rows); /* read when they are needed: they are in the cache then */
+            int64_t above = i * c.down - c.above, skip = larger(0, -above);
+            int64_t rows = smaller(c.rows, c.in.height - above) - skip;
+            int64_t end = larger(there, above + skip + rows); /* read when they are needed: they are in the cache then */
             read_rows(&c, op->pointers[0], block, there, end, x);
             there = end;
             for (int64_t f = 0, tiles = (c.filters + HIGH - 1) / HIGH; f < c.filters; tiles--) {
                 int64_t filters = (c.filters - f + tiles - 1) / tiles;
                 for (int64_t j = 0; j < c.out.width; j += PIXELS) {
-                    int64_t pixels = least(PIXELS, c.out.width - j), left = j * c.right - c.beside;
-                    int64_t from = most(0, -left - (pixels - 1) * c.right), to = least(c.columns, c.in.width - left);
+                    int64_t pixels = smaller(PIXELS, c.out.width - j), left = j * c.right - c.beside;
+                    int64_t from = larger(0, -left - (pixels - 1) * c.right), to = smaller(c.columns, c.in.width - left);
                     any_tile(&c, x + ((above + skip) * c.pitch + j * c.right * c.channels) * LANES,
                              w + f * c.window + skip * c.run, bias ? bias + f : bias, y + (j * c.filters + f) * LANES,
                              rows, from * c.channels, to * c.channels, (int)relu, filters, pixels);
@@ -216,7 +216,7 @@ ON_LANES static void convolve(const struct operation *op, int64_t start, int64_t
 }
 
 /* The gradient of some filters' numbers beside each other, over a block of images. */
-IN_PLACE void side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
+INLINE_AVX512 void side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
                    const int filters, const int numbers) {
     __m512 kept[SIDE][SIDE];
     for (int f = 0; f < filters; f++)
@@ -236,7 +236,7 @@ IN_PLACE void side(const struct convolution *c, const float *x, const float *dy,
         for (int n = 0; n < numbers; n++) _mm512_store_ps(sums + (f * c->run + n) * LANES, kept[f][n]);
 }
 
-ON_LANES static void any_side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
+ON_AVX512 static void any_side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
                               int64_t filters, int64_t numbers) {
 #define ONE_SIDE(f, n) case f * 8 + n: side(c, x, dy, lines, sums, f, n); break;
 #define SIDES(n) ONE_SIDE(1, n) ONE_SIDE(2, n) ONE_SIDE(3, n) ONE_SIDE(4, n) ONE_SIDE(5, n)
@@ -247,7 +247,7 @@ static int64_t blocks_of(const struct convolution *c) { return (c->in.count + LA
 
 /* pointers: x, dy, dw (filters, channels, rows, columns), db or NULL, scratch: the blocks of images, those of dy, and a
  * row of five filters for each worker; numbers: those of `convolution`. Pieces are blocks of images here, ... */
-ON_LANES static void read_both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON_AVX512 static void read_both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct convolution c = convolution(op->numbers);
     float *x = op->pointers[4], *dy = x + blocks_of(&c) * c.x * LANES;
     (void)worker;
@@ -259,23 +259,23 @@ ON_LANES static void read_both(const struct operation *op, int64_t start, int64_
 }
 
 /* ... and rows of five filters here. */
-ON_LANES static void convolve_weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+ON_AVX512 static void convolve_weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     struct convolution c = convolution(op->numbers);
     int64_t blocks = blocks_of(&c);
     const float *x = op->pointers[4], *dy = x + blocks * c.x * LANES;
     float *sums = (float *)op->pointers[4] + (blocks * (c.x + c.y) + worker * SIDE * c.run) * LANES;
     float *dw = op->pointers[2], *db = op->pointers[3];
     for (int64_t task = start; task < stop; task++) {
-        int64_t filter = task / c.rows * SIDE, row = task % c.rows, filters = least(SIDE, c.filters - filter);
+        int64_t filter = task / c.rows * SIDE, row = task % c.rows, filters = smaller(SIDE, c.filters - filter);
         /* the rows of the result that this row of a filter meets inside the images */
-        int64_t top = most(0, (c.above - row + c.down - 1) / c.down);
-        int64_t end = least(c.out.height, (c.in.height - 1 - row + c.above + c.down) / c.down);
+        int64_t top = larger(0, (c.above - row + c.down - 1) / c.down);
+        int64_t end = smaller(c.out.height, (c.in.height - 1 - row + c.above + c.down) / c.down);
         for (int64_t one = 0; one < filters * c.run * LANES; one++) sums[one] = 0;
         for (int64_t block = 0; block < blocks && top < end; block++)
             for (int64_t at = 0; at < c.run; at += SIDE)
                 any_side(&c, x + (block * c.x + (top * c.down + row - c.above) * c.pitch + at) * LANES,
                          dy + (block * c.y + top * c.out.width * c.filters + filter) * LANES, end - top,
-                         sums + at * LANES, filters, least(SIDE, c.run - at));
+                         sums + at * LANES, filters, smaller(SIDE, c.run - at));
         const float *sum = sums;
         for (int64_t f = filter; f < filter + filters; f++)
             for (int64_t column = 0; column < c.columns; column++)
@@ -309,18 +309,18 @@ int run_on_lanes(const struct machine *machine, const struct operation *op) {
     const int64_t *n = op->numbers;
     switch (op->kind) {
     case PACK: share_out(machine, op, n[3] ? pack_narrow : pack, (n[0] + n[2] - 1) / n[2] * n[2] / LANES, 1); return 0;
-    case TURN: share_out(machine, op, turn, n[4] ? n[1] : n[0], 1); return 0;
-    case CONVOLVE: share_out(machine, op, convolve, (n[0] + LANES - 1) / LANES, 1); return 0;
-    case CONVOLVE_WEIGHTS:
+    case DIRECT_FILTERS: share_out(machine, op, turn, n[4] ? n[1] : n[0], 1); return 0;
+    case DIRECT: share_out(machine, op, convolve, (n[0] + LANES - 1) / LANES, 1); return 0;
+    case DIRECT_WEIGHTS:
         share_out(machine, op, read_both, (n[0] + LANES - 1) / LANES, 1);
         share_out(machine, op, convolve_weights, (n[4] + SIDE - 1) / SIDE * n[5], 1);
         return 0;
-    case FILTERS: winograd_filters(machine, op); return 0;
+    case WINOGRAD_FILTERS: winograd_filters(machine, op); return 0;
     case WINOGRAD: winograd_convolve(machine, op); return 0;
     case WINOGRAD_WEIGHTS: winograd_weights(machine, op); return 0;
-    case SKINNY: skinny_forward(machine, op); return 0;
-    case SKINNY_DATA: skinny_data(machine, op); return 0;
-    case SKINNY_WEIGHTS: skinny_weights(machine, op); return 0;
+    case SMALL_BATCH: small_batch_forward(machine, op); return 0;
+    case SMALL_BATCH_DATA: small_batch_data(machine, op); return 0;
+    case SMALL_BATCH_WEIGHTS: small_batch_weights(machine, op); return 0;
     default: return 1;
     }
 }
