@@ -24,9 +24,6 @@
 enum { AHEAD = 256 }; /* numbers that are fetched before they are needed: the processor follows few rows by itself */
 enum { LARGE = 1 << 22 }; /* bytes; what is larger goes past the caches, where it would not be found again */
 
-static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
-static inline int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }
-
 /* Columns become rows. */
 INLINE_AVX512 void transpose(__m512i rows[LANES]) {
     const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -70,16 +67,6 @@ ON_AVX512 static inline void scatter(const float *lanes, float *rows, int64_t ap
             _mm512_mask_storeu_epi32(rows + row * apart + at, mask, block[row]);
     }
 }
-
-/* winograd.c */
-void winograd_filters(const struct machine *machine, const struct operation *op);
-void winograd_convolve(const struct machine *machine, const struct operation *op);
-void winograd_weights(const struct machine *machine, const struct operation *op);
-
-/* small_batch.c */
-void small_batch_forward(const struct machine *machine, const struct operation *op);
-void small_batch_data(const struct machine *machine, const struct operation *op);
-void small_batch_weights(const struct machine *machine, const struct operation *op);
 
 #endif
 #endif

@@ -428,7 +428,7 @@ static void whole_parts(const struct operation *op, int64_t start, int64_t stop,
     }
 }
 
-void batch_norm(const struct machine *machine, const struct operation *op) {
+void run_batch_norm(const struct machine *machine, const struct operation *op) {
     struct batch b = batch(op);
     struct passes p = passes(op, &b);
     int64_t tasks = b.parts * b.groups, alone = b.images * b.pixels * b.channels <= ALONE;

@@ -12,98 +12,6 @@
 
 enum { HIGH = 8, PIXELS = 2, SIDE = 5 };
 
-/* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
- * two columns go together. pointers: matrix, packed; numbers: rows, columns, block, whether in bf16. */
-struct strip { /* 16 rows of it, of which the last may lack some */
-    const float *from;
-    uint32_t *to;
-    int64_t rows, columns, tiles, block;
-};
-
-/* `deep`: rows of a tile when it is turned. */
-static struct strip strip(const struct operation *op, int64_t number, int64_t deep) {
-    int64_t row = number * LANES, columns = op->numbers[1], block = op->numbers[2], tiles = (columns + LANES - 1) / LANES;
-    return (struct strip){
-        .from = (const float *)op->pointers[0] + row * columns,
-        .to = (uint32_t *)op->pointers[1] + row / block * tiles * deep * block + row % block,
-        .rows = smaller(LANES, op->numbers[0] - row), .columns = columns, .tiles = tiles, .block = block,
-    };
-}
-
-ON_AVX512 static void pack(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    (void)worker;
-    for (int64_t number = start; number < stop; number++) {
-        struct strip s = strip(op, number, LANES);
-        for (int64_t tile = 0; tile < s.tiles; tile++) {
-            __m512i turned[LANES];
-            __mmask16 mask = first(s.columns - tile * LANES);
-            for (int row = 0; row < LANES; row++)
-                turned[row] = row < s.rows ? _mm512_maskz_loadu_epi32(mask, s.from + row * s.columns + tile * LANES)
-                                           : _mm512_setzero_si512();
-            transpose(turned);
-            for (int column = 0; column < LANES; column++)
-                _mm512_storeu_si512(s.to + (tile * LANES + column) * s.block, turned[column]);
-        }
-    }
-}
-
-/* `first` and `second`, 16 numbers each, in bf16. */
-INLINE_BF16 __m512i narrow(__m512 first, __m512 second) {
-    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
-}
-
-ON_BF16 static void pack_narrow(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    (void)worker;
-    for (int64_t number = start; number < stop; number++) {
-        struct strip s = strip(op, number, LANES / 2);
-        for (int64_t tile = 0; tile < s.tiles; tile += 2) { /* two tiles fill a register with pairs */
-            __m512i turned[LANES];
-            __mmask16 mask = first(s.columns - tile * LANES), next = 0;
-            if (tile + 1 < s.tiles) next = first(s.columns - (tile + 1) * LANES);
-            for (int row = 0; row < LANES; row++) {
-                const float *source = s.from + row * s.columns + tile * LANES;
-                turned[row] = row < s.rows ? narrow(_mm512_maskz_loadu_ps(mask, source),
-                                                    _mm512_maskz_loadu_ps(next, source + LANES))
-                                           : _mm512_setzero_si512();
-            }
-            transpose(turned);
-            for (int pair = 0; pair < (next ? LANES : LANES / 2); pair++)
-                _mm512_storeu_si512(s.to + (tile * LANES / 2 + pair) * s.block, turned[pair]);
-        }
-    }
-}
-
-/* Moves 16 values, or as many as the mask says; a full one is to be a constant: with another, processors store half as
- * fast. */
-INLINE_BF16 __m512 move_some(float *w, const float *g, float *v, uint16_t *to, __m512 rate, __m512 momentum,
-                                const __mmask16 mask, const int past) {
-    __m512 gradient = _mm512_maskz_loadu_ps(mask, g), value = _mm512_maskz_loadu_ps(mask, w);
-    __m512 moved = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, v), momentum);
-    moved = _mm512_sub_ps(moved, _mm512_mul_ps(gradient, rate));
-    value = _mm512_add_ps(value, moved);
-    _mm512_mask_storeu_ps(v, mask, moved);
-    _mm512_mask_storeu_ps(w, mask, value);
-    if (past)
-        _mm256_stream_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(value));
-    else
-        _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh(value));
-    return _mm512_mul_ps(value, gradient);
-}
-
-ON_BF16 double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
-    const __mmask16 all = 0xFFFF;
-    __m512 sum = _mm512_setzero_ps(), by = _mm512_set1_ps(rate), kept = _mm512_set1_ps(momentum);
-    int64_t i = 0;
-    if (2 * size > LARGE)
-        for (; i + LANES <= size; i += LANES)
-            sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, all, 1));
-    for (; i + LANES <= size; i += LANES)
-        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, all, 0));
-    if (i < size)
-        sum = _mm512_add_ps(sum, move_some(w + i, g + i, v + i, to + i, by, kept, first(size - i), 0));
-    return _mm512_reduce_add_ps(sum);
-}
-
 /* Images in memory: their channels come last, or in parts of so many, (images, channels / part, height, width, part). */
 struct images {
     int64_t count, channels, height, width, part;
@@ -305,36 +213,19 @@ static void turn(const struct operation *op, int64_t start, int64_t stop, int64_
                 *to++ = back ? w[(other * n[1] + one) * cells + cells - 1 - cell] : w[(one * n[1] + other) * cells + cell];
 }
 
-int run_on_lanes(const struct machine *machine, const struct operation *op) {
+void run_direct_filters(const struct machine *machine, const struct operation *op) {
     const int64_t *n = op->numbers;
-    switch (op->kind) {
-    case PACK: share_out(machine, op, n[3] ? pack_narrow : pack, (n[0] + n[2] - 1) / n[2] * n[2] / LANES, 1); return 0;
-    case DIRECT_FILTERS: share_out(machine, op, turn, n[4] ? n[1] : n[0], 1); return 0;
-    case DIRECT: share_out(machine, op, convolve, (n[0] + LANES - 1) / LANES, 1); return 0;
-    case DIRECT_WEIGHTS:
-        share_out(machine, op, read_both, (n[0] + LANES - 1) / LANES, 1);
-        share_out(machine, op, convolve_weights, (n[4] + SIDE - 1) / SIDE * n[5], 1);
-        return 0;
-    case WINOGRAD_FILTERS: winograd_filters(machine, op); return 0;
-    case WINOGRAD: winograd_convolve(machine, op); return 0;
-    case WINOGRAD_WEIGHTS: winograd_weights(machine, op); return 0;
-    case SMALL_BATCH: small_batch_forward(machine, op); return 0;
-    case SMALL_BATCH_DATA: small_batch_data(machine, op); return 0;
-    case SMALL_BATCH_WEIGHTS: small_batch_weights(machine, op); return 0;
-    default: return 1;
-    }
+    share_out(machine, op, turn, n[4] ? n[1] : n[0], 1);
 }
 
-#else
-
-double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum) {
-    (void)w, (void)g, (void)v, (void)to, (void)size, (void)rate, (void)momentum;
-    return 0;
+void run_direct(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, convolve, (op->numbers[0] + LANES - 1) / LANES, 1);
 }
 
-int run_on_lanes(const struct machine *machine, const struct operation *op) {
-    (void)machine, (void)op;
-    return 1;
+void run_direct_weights(const struct machine *machine, const struct operation *op) {
+    const int64_t *n = op->numbers;
+    share_out(machine, op, read_both, (n[0] + LANES - 1) / LANES, 1);
+    share_out(machine, op, convolve_weights, (n[4] + SIDE - 1) / SIDE * n[5], 1);
 }
 
 #endif

@@ -247,8 +247,15 @@ INLINE void differentiate(const struct operation *op, int64_t start, int64_t sto
 
 VERSIONS(differentiate)
 
-void apply_function(const struct machine *machine, const struct operation *op) {
-    work_t work = op->kind == FUNCTION ? best_apply() : best_differentiate();
+static void share_chunks(const struct machine *machine, const struct operation *op, work_t work) {
     int64_t size = op->numbers[0];
     share_out(machine, op, work, size, size > ALONE ? CHUNK : size);
+}
+
+void run_function(const struct machine *machine, const struct operation *op) {
+    share_chunks(machine, op, best_apply());
+}
+
+void run_function_gradient(const struct machine *machine, const struct operation *op) {
+    share_chunks(machine, op, best_differentiate());
 }

@@ -76,27 +76,27 @@ struct copied {
     uint16_t *to;
 };
 
-/* direct.c: moves values as `update` does, and writes the copy; at its address must be room for whole registers. */
-double move_copied(float *w, const float *g, float *v, uint16_t *to, int64_t size, float rate, float momentum);
+static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
+static inline int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }
 
-/* functions.c */
-void apply_function(const struct machine *machine, const struct operation *op);
+/* What run.c calls, by the name of the kind. */
+typedef void run_t(const struct machine *machine, const struct operation *op);
 
-/* batch_norm.c */
-void batch_norm(const struct machine *machine, const struct operation *op);
+run_t run_update, run_decay;                                      /* update.c */
+int run_loss(const struct operation *op);                         /* loss.c: 1 where a label is none, else 0 */
+void run_loss_gradient(const struct operation *op);               /* loss.c */
+run_t run_dropout, run_dropout_gradient;                          /* dropout.c */
+run_t run_rectify, run_gate, run_add;                             /* elementwise.c */
+run_t run_softmax, run_softmax_gradient;                          /* softmax.c */
+run_t run_pooling, run_pooling_gradient;                          /* pooling.c */
+run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
+run_t run_function, run_function_gradient;                        /* functions.c */
+run_t run_batch_norm;                                             /* batch_norm.c: both passes */
 
-/* direct.c: 0, or 1 where this processor cannot do it. */
-int run_on_lanes(const struct machine *machine, const struct operation *op);
-
-/* passes.c, pooling.c, lrn.c */
-void run_rectify(const struct machine *machine, const struct operation *op);
-void run_gate(const struct machine *machine, const struct operation *op);
-void run_add(const struct machine *machine, const struct operation *op);
-void run_softmax(const struct machine *machine, const struct operation *op);
-void run_softmax_gradient(const struct machine *machine, const struct operation *op);
-void run_pool(const struct machine *machine, const struct operation *op);
-void run_pool_gradient(const struct machine *machine, const struct operation *op);
-void run_lrn(const struct machine *machine, const struct operation *op);
-void run_lrn_gradient(const struct machine *machine, const struct operation *op);
+/* With AVX-512 only: */
+run_t run_pack;                                                   /* pack.c */
+run_t run_direct, run_direct_weights, run_direct_filters;         /* direct.c */
+run_t run_winograd, run_winograd_weights, run_winograd_filters;   /* winograd.c */
+run_t run_small_batch, run_small_batch_data, run_small_batch_weights; /* small_batch.c */
 
 #endif

@@ -27,7 +27,4 @@ INLINE void put(void *numbers, int64_t place, float number, const int narrow) {
     ((uint16_t *)numbers)[place] = (uint16_t)(number == number ? rounded : (bits >> 16 | 0x40));
 }
 
-static inline int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }
-static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
-
 #endif

@@ -140,10 +140,10 @@ INLINE void rows_back(const struct operation *op, int64_t start, int64_t stop, i
 VERSIONS(rows_of)
 VERSIONS(rows_back)
 
-void run_pool(const struct machine *machine, const struct operation *op) {
+void run_pooling(const struct machine *machine, const struct operation *op) {
     share_out(machine, op, best_rows_of(), op->numbers[0] * op->numbers[4], 1);
 }
 
-void run_pool_gradient(const struct machine *machine, const struct operation *op) {
+void run_pooling_gradient(const struct machine *machine, const struct operation *op) {
     share_out(machine, op, best_rows_back(), op->numbers[0] * op->numbers[1], 1);
 }

@@ -251,19 +251,19 @@ IN_BOTH(forward)
 IN_BOTH(lay_tops)
 IN_BOTH(data)
 
-void small_batch_forward(const struct machine *machine, const struct operation *op) {
+void run_small_batch(const struct machine *machine, const struct operation *op) {
     struct small_batch s = small_batch(op);
     share_out(machine, op, op->numbers[3] ? narrow_lay_images : wide_lay_images, s.lines, 1);
     share_out(machine, op, op->numbers[3] ? narrow_forward : wide_forward, (s.outputs + 1) / 2, 1);
 }
 
-void small_batch_data(const struct machine *machine, const struct operation *op) {
+void run_small_batch_data(const struct machine *machine, const struct operation *op) {
     struct small_batch s = small_batch(op);
     share_out(machine, op, op->numbers[3] ? narrow_lay_tops : wide_lay_tops, s.tops, LANES);
     share_out(machine, op, op->numbers[3] ? narrow_data : wide_data, s.blocks, 1);
 }
 
-void small_batch_weights(const struct machine *machine, const struct operation *op) {
+void run_small_batch_weights(const struct machine *machine, const struct operation *op) {
     share_out(machine, op, weights, (op->numbers[1] + ROWS - 1) / ROWS, 1);
 }
 

@@ -437,7 +437,7 @@ static struct operation of_group(const struct operation *op, int64_t group, cons
     return part;
 }
 
-void winograd_filters(const struct machine *machine, const struct operation *op) {
+void run_winograd_filters(const struct machine *machine, const struct operation *op) {
     const int64_t *n = op->numbers, edge = n[4];
     const int64_t later[4] = {n[0] * n[1] * (edge - 1) * (edge - 1), plane_of(n[0] * n[1]) * edge * edge};
     for (int64_t group = 0; group < n[3]; group++) {
@@ -446,7 +446,7 @@ void winograd_filters(const struct machine *machine, const struct operation *op)
     }
 }
 
-void winograd_convolve(const struct machine *machine, const struct operation *op) {
+void run_winograd(const struct machine *machine, const struct operation *op) {
     struct winograd w = winograd(op->numbers);
     const int64_t edge = op->numbers[14], filters = plane_of(w.filters * w.channels) * edge * edge;
     const int64_t later[4] = {w.channels / LANES * w.in.part, filters, w.filters, w.filters / LANES * w.out.part};
@@ -456,7 +456,7 @@ void winograd_convolve(const struct machine *machine, const struct operation *op
     }
 }
 
-void winograd_weights(const struct machine *machine, const struct operation *op) {
+void run_winograd_weights(const struct machine *machine, const struct operation *op) {
     struct winograd w = winograd(op->numbers);
     const int64_t edge = op->numbers[14], filters = w.filters * w.channels * (edge - 1) * (edge - 1);
     const int64_t later[4] = {w.channels / LANES * w.in.part, w.filters / LANES * w.out.part, filters, w.filters};

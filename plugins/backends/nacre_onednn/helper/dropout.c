@@ -1,0 +1,57 @@
+/* Dropout whose mask has the bits of nacre.random, for any number of threads. Runs on every processor. */
+
+#include "helper.h"
+
+/* Philox 4x64-10 (Salmon and others, 2011): four random numbers of 64 bits from a counter and a key. */
+static void philox(uint64_t counter[4], uint64_t first, uint64_t second) {
+    for (int round = 0; round < 10; round++) {
+        unsigned __int128 one = (unsigned __int128)0xD2E7470EE14C6C93u * counter[0];
+        unsigned __int128 other = (unsigned __int128)0xCA5A826395121157u * counter[2];
+        uint64_t next[4] = {(uint64_t)(other >> 64) ^ counter[1] ^ first, (uint64_t)other,
+                            (uint64_t)(one >> 64) ^ counter[3] ^ second, (uint64_t)one};
+        for (int word = 0; word < 4; word++) counter[word] = next[word];
+        first += 0x9E3779B97F4A7C15u;
+        second += 0xBB67AE8584CAA73Bu;
+    }
+}
+
+/* y = x scale where the uniform number of the element is ratio or more, else x 0; see nacre.random.
+ * pointers: x, y, kept (a byte for each element), scalars, key; numbers: size, place of the step; values: ratio, scale. */
+static void dropout(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const float *x = op->pointers[0];
+    float *y = op->pointers[1];
+    uint8_t *kept = op->pointers[2];
+    const uint64_t *key = op->pointers[4];
+    uint64_t step = (uint64_t)((const double *)op->pointers[3])[op->numbers[1]];
+    float ratio = (float)op->values[0], scale = (float)op->values[1];
+    (void)worker;
+    for (int64_t block = start; block < stop; block += 8) { /* eight numbers of 32 bits come from one counter */
+        uint64_t words[4] = {(uint64_t)(block / 8) + 1, 0, step, 0};
+        philox(words, key[0], key[1]);
+        for (int64_t i = block; i < block + 8 && i < stop; i++) {
+            uint32_t half = (uint32_t)(words[(i - block) / 2] >> (i % 2 ? 32 : 0));
+            kept[i] = (float)(half >> 8) * 0x1p-24f >= ratio;
+            y[i] = x[i] * (kept[i] ? scale : 0);
+        }
+    }
+}
+
+/* The same with the elements that were kept: pointers: dy, dx, kept. */
+INLINE void dropout_gradient(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    const float *dy = op->pointers[0];
+    float *dx = op->pointers[1];
+    const uint8_t *kept = op->pointers[2];
+    float scale = (float)op->values[1];
+    (void)worker;
+    for (int64_t i = start; i < stop; i++) dx[i] = dy[i] * (kept[i] ? scale : 0);
+}
+
+VERSIONS(dropout_gradient)
+
+void run_dropout(const struct machine *machine, const struct operation *op) {
+    share_elements(machine, op, dropout, op->numbers[0]);
+}
+
+void run_dropout_gradient(const struct machine *machine, const struct operation *op) {
+    share_elements(machine, op, best_dropout_gradient(), op->numbers[0]);
+}

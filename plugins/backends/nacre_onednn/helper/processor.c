@@ -1,0 +1,15 @@
+/* Which of the processor's instructions the helper uses: at most those that it is told to use, which are oneDNN's. */
+
+#include "helper.h"
+
+int64_t instructions = ANY;
+
+/* Sets the most instructions that may be used; returns those of them that there is code for. */
+EXPORT int64_t nacre_use(int64_t most) {
+#if defined(__x86_64__)
+    instructions = most;
+#else
+    (void)most;
+#endif
+    return instructions;
+}

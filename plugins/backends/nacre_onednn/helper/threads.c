@@ -1,0 +1,31 @@
+/* How the work of an operation is shared out over OpenMP's threads. Needs no other file of the helper. */
+
+#include "helper.h"
+
+struct share {
+    const struct machine *machine;
+    const struct operation *op;
+    work_t work;
+    int64_t size, unit;
+};
+
+static void piece(void *data) {
+    const struct share *share = data;
+    int64_t worker = share->machine->thread(), team = share->machine->team(), unit = share->unit;
+    int64_t units = (share->size + unit - 1) / unit;
+    int64_t start = units * worker / team * unit, stop = units * (worker + 1) / team * unit;
+    share->work(share->op, start, stop < share->size ? stop : share->size, worker);
+}
+
+void share_out(const struct machine *machine, const struct operation *op, work_t work, int64_t size, int64_t unit) {
+    struct share share = {machine, op, work, size, unit};
+    int64_t threads = op->workers && op->workers < machine->threads ? op->workers : machine->threads;
+    if (machine->parallel && threads > 1 && size > unit)
+        machine->parallel(piece, &share, (unsigned)threads, 0);
+    else
+        work(op, 0, size, 0);
+}
+
+void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
+    share_out(machine, op, work, size, size > ALONE ? LANES : size);
+}
