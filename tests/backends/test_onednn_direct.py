@@ -20,9 +20,8 @@ from nacre_layers.neurons import ReLU
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.library import library
 from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, describe, plain, reorder, tagged
-from nacre_onednn.helper import direct
-from nacre_onednn.helper import native
-from nacre_onednn.helper.direct import LANES, TILES, DirectConvolution, packing
+from nacre_onednn.helper import direct, native, winograd
+from nacre_onednn.helper.direct import TILES, DirectConvolution, packing
 from nacre_onednn.helper.winograd import WinogradConvolution
 from nacre_onednn.kernels.convolution import BY_WINOGRAD, DIRECTLY
 from nacre_onednn.record import aligned
@@ -157,8 +156,9 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize("alone", [0, 1 << 20])
 def test_workers_share_the_gradient_of_filters(kernel: int, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"ALONE": alone, "MOST_TILES": 12, "MOST_OF_ALL": 24, "number_of_threads": lambda: 3}.items():
-        monkeypatch.setattr(direct, name, value)  # many steps, and workers without tiles where there is one image
+    monkeypatch.setattr(direct, "number_of_threads", lambda: 3)
+    for name, value in {"ALONE": alone, "MOST_TILES": 12, "MOST_OF_ALL": 24}.items():
+        monkeypatch.setattr(winograd, name, value)  # many steps, and workers without tiles where there is one image
     layer = ConvolutionLayer(bottoms="x", tops="y", n_filter=32, kernel=kernel, pad=1)
     random = np.random.default_rng(0)
     for images, size in ((1, kernel), (7, 11)):
@@ -200,4 +200,3 @@ def test_other_copies_are_left_to_onednn() -> None:
     assert packing("weight", plain(20, 30), plain(20, 30), "copy") is None
     assert packing("weight", plain(20, 30, dtype="bf16"), tagged((20, 30), 237), "copy") is None
     assert packing("weight", plain(20, 3, 2, 2), tagged((20, 30), 237), "copy") is None
-    assert LANES == 16

@@ -141,7 +141,7 @@ def test_sizes_are_checked_before_onednn_sees_them(numbers: tuple[int, ...]) -> 
 @pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1])
 def test_numbers_of_the_helper_are_checked(number: int) -> None:
     with pytest.raises(NacreError, match="more than a processor can count"):
-        operation(native.LRN, (), (1, number))
+        operation("lrn", {"images": 1, "channels": number})
 
 
 @pytest.mark.parametrize("status", [1, 2, 4, 5, 99])

@@ -19,7 +19,7 @@ from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.helper import native
-from nacre_onednn.helper.native import UPDATE, Operation
+from nacre_onednn.helper.native import operation
 from nacre_onednn.record import Copies, aligned
 from nacre_solvers import SGD, Adam
 
@@ -182,10 +182,11 @@ def test_updates_have_the_same_bits_with_copies(
     for count in (0, len(starts)):
         w, g, v = (array.copy() for array in before)
         products = np.zeros(threads)
-        arrays = (w, g, v, scalars, products, table)
-        operation = Operation(UPDATE, tuple(one.ctypes.data for one in arrays), (size, 0, 1, count), (1.0,))
+        arrays = {"w": w, "g": g, "v": v, "scalars": scalars, "products": products, "copied": table}
+        numbers = {"size": size, "rate": 0, "momentum": 1, "n_copied": count, "factor": 1.0}
+        update = operation("update", {**{name: one.ctypes.data for name, one in arrays.items()}, **numbers})
         machine = native.machine(threads)
-        assert native.helper().nacre_run(ctypes.byref(machine), ctypes.byref(operation), ctypes.c_int64(1)) == 0
+        assert native.helper().nacre_run(ctypes.byref(machine), ctypes.byref(update), ctypes.c_int64(1)) == 0
         results.append((w, v, products.sum()))
     for one, other in zip(results[0][:2], results[1][:2], strict=True):
         np.testing.assert_array_equal(one, other)

@@ -9,7 +9,7 @@ import pytest
 
 from helper_calls import assert_same_bits, run
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.dnnl.primitives import HelperCall, of_type
+from nacre_onednn.dnnl.primitives import HelperCall
 from nacre_onednn.helper import native
 
 if reason := OnednnBackend.unusable():
@@ -35,30 +35,39 @@ def widened(numbers: Any) -> Any:
 
 def pooled(side: int, winners: bool) -> dict[str, Any]:
     """Describe a max pooling of windows of 3 x 2 with steps of 2 x 1 and a border of 1 x 0."""
-    out = (5, 10)
-    numbers = (3 * 24 // side, 9, 11, side, *out, 3, 2, 2, 1, 1, 0, 1, int(winners))
-    return {"numbers": numbers, "top": 3 * 24 * out[0] * out[1]}
+    image = {"planes": 3 * 24 // side, "rows": 9, "columns": 11, "side": side, "out_rows": 5, "out_columns": 10}
+    windows = {"down": 3, "right": 2, "step_down": 2, "step_right": 1, "above": 1, "beside": 0}
+    return {"numbers": {**image, **windows, "relu": 0, "bytes": winners}, "top": 3 * 24 * 5 * 10}
 
 
-LRN = (*SIZES, 24, 2, 2, 0), (*SIZES, 8, 2, 1, 0), (*SIZES, 24, 1, 1, 1), (*SIZES, 8, 1, 2, 1)
-OPERATIONS: list[tuple[str, int, tuple[int, ...], tuple[str, ...], str, tuple[float, ...]]] = [
-    ("ReLU", native.RECTIFY, (SIZE,), ("x", "out"), "out", ()),
-    ("its gradient", native.GATE, (SIZE,), ("x", "dy", "out"), "out", ()),
-    ("a sum", native.ADD, (SIZE, 0), ("x", "dy", "out"), "out", ()),
-    ("a sum with ReLU", native.ADD, (SIZE, 1), ("x", "dy", "out"), "out", ()),
-    ("softmax", native.SOFTMAX, (SIZE // 11, 11), ("x", "out"), "out", ()),
-    ("its gradient", native.SOFTMAX_GRADIENT, (SIZE // 11, 11), ("x", "dy", "out"), "out", ()),
-    *(("LRN", native.LRN, numbers, ("x", "out"), "lrn", (0.3, 1.5, 0.75)) for numbers in LRN),
-    *(("LRN", native.LRN, numbers, ("x", "out"), "lrn", (0.3, 1.5, 0.6)) for numbers in LRN[:1]),
-    *(("its gradient", native.LRN_GRADIENT, numbers, ("x", "dy", "out"), "lrn", (0.3, 1.5, 0.75)) for numbers in LRN),
+IMAGES = dict(zip(("images", "channels", "rows", "columns"), SIZES, strict=True))
+SCORES = {"images": SIZE // 11, "classes": 11}
+
+
+def lrn(side: int, down: int, up: int, within: int, power: float = 0.75) -> dict[str, Any]:
+    windows = {"down": down, "up": up, "within": within, "scale": 0.3, "shift": 1.5, "power": power}
+    return {**IMAGES, "side": side, **windows}
+
+
+WINDOWS = lrn(24, 2, 2, 0), lrn(8, 2, 1, 0), lrn(24, 1, 1, 1), lrn(8, 1, 2, 1)
+OPERATIONS: list[tuple[str, str, dict[str, Any], dict[str, str]]] = [
+    ("ReLU", "rectify", {"size": SIZE}, {"x": "x", "y": "out"}),
+    ("its gradient", "gate", {"size": SIZE}, {"y": "x", "dy": "dy", "dx": "out"}),
+    ("a sum", "add", {"size": SIZE, "relu": 0}, {"one": "x", "other": "dy", "y": "out"}),
+    ("a sum with ReLU", "add", {"size": SIZE, "relu": 1}, {"one": "x", "other": "dy", "y": "out"}),
+    ("softmax", "softmax", SCORES, {"x": "x", "y": "out"}),
+    ("its gradient", "softmax_gradient", SCORES, {"y": "x", "dy": "dy", "dx": "out"}),
+    *(("LRN", "lrn", numbers, {"x": "x", "y": "out", "scratch": "scratch"}) for numbers in WINDOWS),
+    ("LRN", "lrn", lrn(24, 2, 2, 0, 0.6), {"x": "x", "y": "out", "scratch": "scratch"}),
+    *(
+        ("its gradient", "lrn_gradient", numbers, {"x": "x", "dy": "dy", "dx": "out", "scratch": "scratch"})
+        for numbers in WINDOWS
+    ),
 ]
 
 
-def result(
-    kind: int, numbers: tuple[int, ...], names: tuple[str, ...], scratch: str, values: tuple[float, ...],
-    narrow: bool, threads: int, torn: bool,
-) -> Any:  # fmt: skip
-    """Run an operation; give what it writes."""
+def result(kind: str, numbers: dict[str, Any], operands: dict[str, str], narrow: bool, threads: int, torn: bool) -> Any:
+    """Run an operation; return what it writes."""
     generator = np.random.default_rng(8)
     buffers: dict[str, Any] = {}
     for name in ("x", "dy"):
@@ -67,23 +76,22 @@ def result(
             one[generator.choice(SIZE, 9, replace=False)] = np.nan
         buffers[name] = narrowed(one) if narrow else one
     buffers["out"] = np.zeros(SIZE, np.uint16 if narrow else np.float32)
-    sizes = {name: buffers[name].nbytes for name in names}
-    more = {} if scratch == "out" else {scratch: 4 * (2 * SIZE + 1000) * WORKERS}
-    call = HelperCall({**sizes, **more}, kind, of_type(narrow, *numbers), WORKERS if more else 0, values)
-    run([call], {name: buffers[name] for name in names}, threads)
+    sizes = {name: one.nbytes for name, one in buffers.items()} | {"scratch": 4 * (2 * SIZE + 1000) * WORKERS}
+    given = {operand: (name, sizes[name]) for operand, name in operands.items()}
+    call = HelperCall(given, kind, {**numbers, "narrow": narrow}, WORKERS if "scratch" in operands else 0)
+    run([call], {name: one for name, one in buffers.items() if name in operands.values()}, threads)
     return widened(buffers["out"]) if narrow else buffers["out"]
 
 
 @pytest.mark.parametrize("torn", [False, True], ids=["numbers", "with NaN"])
-@pytest.mark.parametrize(("name", "kind", "numbers", "names", "scratch", "values"), OPERATIONS)
+@pytest.mark.parametrize(("name", "kind", "numbers", "operands"), OPERATIONS)
 def test_bf16_is_float32_but_for_rounding(
-    name: str, kind: int, numbers: tuple[int, ...], names: tuple[str, ...], scratch: str, values: tuple[float, ...],
-    torn: bool,
-) -> None:  # fmt: skip
-    wide, narrow = (result(kind, numbers, names, scratch, values, one, 1, torn) for one in (False, True))
+    name: str, kind: str, numbers: dict[str, Any], operands: dict[str, str], torn: bool
+) -> None:
+    wide, narrow = (result(kind, numbers, operands, one, 1, torn) for one in (False, True))
     assert np.isnan(wide).any() == torn
     np.testing.assert_array_equal(narrow, widened(narrowed(wide)), err_msg=name)
-    assert_same_bits([{"out": result(kind, numbers, names, scratch, values, True, n, torn)} for n in (1, WORKERS)])
+    assert_same_bits([{"out": result(kind, numbers, operands, True, n, torn)} for n in (1, WORKERS)])
 
 
 @pytest.mark.parametrize("torn", [False, True], ids=["numbers", "with NaN"])
@@ -105,13 +113,14 @@ def test_max_pooling_in_bf16(side: int, torn: bool) -> None:
             "Winners": np.zeros(shape["top"], np.uint8 if bytes_ else np.int32),
             "dy": narrowed(dy) if narrow else dy,
             "dx": np.zeros(SIZE, kind),
-            "row": np.zeros(11 * side * WORKERS, np.float32),
+            "scratch": np.zeros(11 * side * WORKERS, np.float32),
         }
-        sizes = {name: one.nbytes for name, one in buffers.items()}
-        numbers = of_type(narrow, *shape["numbers"])
-        forward = HelperCall({name: sizes[name] for name in ("x", "y", "Winners")}, native.POOLING, numbers)
-        ends = {name: sizes[name] for name in ("dy", "dx", "Winners", "row")}
-        run([forward, HelperCall(ends, native.POOLING_GRADIENT, numbers, WORKERS)], buffers, threads)
+        sizes = {name: (name, one.nbytes) for name, one in buffers.items()}
+        winners = {"winners": sizes["Winners"]}
+        numbers = {**shape["numbers"], "narrow": narrow}
+        forward = HelperCall({"x": sizes["x"], "y": sizes["y"], **winners}, "pooling", numbers)
+        ends = {name: sizes[name] for name in ("dy", "dx", "scratch")}
+        run([forward, HelperCall({**ends, **winners}, "pooling_gradient", numbers, WORKERS)], buffers, threads)
         y, dx = (widened(buffers[name]) if narrow else buffers[name] for name in ("y", "dx"))
         found.append((y, narrowed(dx), buffers["Winners"].astype(np.int32)))
     for other in found[1:]:

@@ -169,15 +169,11 @@ def test_bounds_in_bf16(name):
     assert (function is None) == (VALUES[name]["onednn bf16"] == "" == SLOPES[name]["onednn bf16"])
     if function is None:
         return
-    native, primitives = (
-        importlib.import_module(f"nacre_onednn.{one}") for one in ("helper.native", "dnnl.primitives")
-    )
+    primitives = importlib.import_module("nacre_onednn.dnnl.primitives")
     x = exact.line("bf16")
     desc, bits = primitives.plain(x.size, dtype="bf16"), exact.narrow(x)
     y, dy, dx = np.zeros_like(bits), exact.narrow(np.ones_like(x)), np.zeros_like(bits)
-    calls = [function.call(native.FUNCTION, ("x", "y"), desc, x.size, "bf16")]
-    known = "x" if made.needs_input else "y"
-    calls.append(function.call(native.FUNCTION_GRADIENT, (known, "dy", "dx"), desc, x.size, "bf16"))
+    calls = [function.forward(desc), function.backward("x" if made.needs_input else "y", desc)]
     run_calls(calls, {"x": bits, "y": y, "dy": dy, "dx": dx}, threads=1)
     with np.errstate(all="ignore"):
         check_values(name, exact.widen(y), x, "bf16", "onednn bf16")
@@ -189,9 +185,7 @@ def test_the_helper_gives_the_same_bits_in_place_and_on_several_threads(name):
     made = FUNCTIONS[name].fields["neuron"]
     if (function := helper_function(made)) is None:
         return
-    native, primitives = (
-        importlib.import_module(f"nacre_onednn.{one}") for one in ("helper.native", "dnnl.primitives")
-    )
+    primitives = importlib.import_module("nacre_onednn.dnnl.primitives")
     x = np.random.default_rng(0).normal(0, 5, 70_001).astype(np.float32)
     desc = primitives.plain(x.size)
     found = []
@@ -200,9 +194,7 @@ def test_the_helper_gives_the_same_bits_in_place_and_on_several_threads(name):
         y = given if in_place and not made.needs_input else np.zeros_like(x)
         dx = dy if in_place else np.zeros_like(x)
         buffers = {"x": given, "y": y, "dy": dy, "dx": dx}
-        known = "x" if made.needs_input else "y"
-        calls = [function.call(native.FUNCTION, ("x", "y"), desc, x.size, "float32")]
-        calls.append(function.call(native.FUNCTION_GRADIENT, (known, "dy", "dx"), desc, x.size, "float32"))
+        calls = [function.forward(desc), function.backward("x" if made.needs_input else "y", desc)]
         run_calls(calls, buffers, threads)
         found.append({"y": y, "dx": dx})
     assert_same_bits(found)

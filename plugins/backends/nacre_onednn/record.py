@@ -25,7 +25,7 @@ class Record:
         self.operations: list[Operation] = []
         self.names: list[str] = []
         self.refusals: dict[int, Callable[[], None]] = {}
-        self.scalars: dict[int, tuple[Scalars, Any]] = {}
+        self.scalars: dict[int, tuple[Scalars, Array]] = {}
         self.packings: list[Packing] = []
         self.written: list[Narrow] = []
         self.alive: list[Any] = []
@@ -39,26 +39,24 @@ class Record:
 
     def add(
         self,
-        kind: int,
-        pointers: Sequence[Array | int],
-        numbers: Sequence[int] = (),
-        values: Sequence[float] = (),
+        kind: str,
+        arrays: Mapping[str, Array],
+        numbers: Mapping[str, float],
         refusal: Callable[[], None] | None = None,
     ) -> None:
-        """Add an operation of the helper; `refusal` raises where the operation fails."""
-        addresses = [one if isinstance(one, int) else one.ctypes.data for one in pointers]
-        made = operation(kind, addresses, numbers, values)
+        """Add an operation of the helper on operands by name; `refusal` raises where the operation fails."""
+        made = operation(kind, {**{name: array.ctypes.data for name, array in arrays.items()}, **numbers})
         if refusal is not None:
             self.refusals[len(self.operations)] = refusal
         self.operations.append(made)
         self.names.append(f"helper: {kind}")
-        self.alive += pointers
+        self.alive += arrays.values()
 
-    def read(self, scalars: Scalars) -> int:
-        """Return the address of a copy of a net's scalars, which every replay renews."""
+    def read(self, scalars: Scalars) -> Array:
+        """Return a copy of a net's scalars, which every replay renews."""
         if id(scalars) not in self.scalars:
-            self.scalars[id(scalars)] = (scalars, (ctypes.c_double * MOST_SCALARS)())
-        return ctypes.addressof(self.scalars[id(scalars)][1])
+            self.scalars[id(scalars)] = (scalars, np.zeros(MOST_SCALARS))
+        return self.scalars[id(scalars)][1]
 
     def replay(self, threads: int) -> Callable[[], None]:
         """Make the call that runs all operations; before them, the packings of parameters that have changed."""
@@ -82,8 +80,8 @@ class Record:
         """Make the call that runs all operations: by the helper, or one by one through ctypes."""
         native = helper()
         if native is not None:
-            told, operations = machine(threads), (Operation * len(self.operations))(*self.operations)
-            arguments = (ctypes.byref(told), operations, ctypes.c_int64(len(operations)))
+            functions, operations = machine(threads), (Operation * len(self.operations))(*self.operations)
+            arguments = (ctypes.byref(functions), operations, ctypes.c_int64(len(operations)))
 
             def run() -> None:
                 if failed := native.nacre_run(*arguments):
@@ -93,19 +91,20 @@ class Record:
         assert all(one.kind == PRIMITIVE for one in self.operations), "the helper's operations need the helper"
         here = library()
         execute, stream = here.execute, here.stream
-        calls = [(one.pointers[0], stream, one.numbers[0], one.pointers[1]) for one in self.operations]
+        primitives = [one.operands.primitive for one in self.operations]
+        calls = [(one.primitive, stream, one.count, one.arguments) for one in primitives]
 
         def run_each() -> None:
-            for place, one in enumerate(calls):
+            for index, one in enumerate(calls):
                 if execute(*one):
-                    self._refuse(place)
+                    self._refuse(index)
 
         return run_each
 
-    def _refuse(self, place: int) -> None:
-        if place in self.refusals:
-            self.refusals[place]()
-        raise NacreError(f"{self.names[place]} failed")
+    def _refuse(self, index: int) -> None:
+        if index in self.refusals:
+            self.refusals[index]()
+        raise NacreError(f"{self.names[index]} failed")
 
     def renew(self) -> None:
         """Copy the scalars to where the operations read them."""

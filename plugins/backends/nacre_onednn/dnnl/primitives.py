@@ -9,7 +9,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from ..helper.native import NARROW_PLACE, PRIMITIVE, Operation, operation
+from ..helper.native import Operation, operation
 from . import library as dnnl
 from .library import Argument, Unimplemented, library
 
@@ -277,47 +277,44 @@ class PrimitiveCall(Call):
         arguments = (Argument * len(memories))()
         for argument, number, memory in zip(arguments, self.buffers, memories, strict=True):
             argument.number, argument.memory = number, memory.handle.value
-        pointers = (self.primitive.made.value, ctypes.addressof(arguments))
-        return operation(PRIMITIVE, pointers, (len(arguments),)), (self, arguments, memories)
+        operands = {"primitive": self.primitive.made.value, "arguments": ctypes.addressof(arguments)}
+        return operation("primitive", {**operands, "count": len(arguments)}), (self, arguments, memories)
 
 
 @dataclass
 class HelperCall(Call):
-    """An operation of the helper on `buffers`, {name: bytes} in the order of its pointers; without a name, none.
+    """An operation of the helper on `buffers`, {operand: (buffer, bytes)}; an operand whose buffer has no name is NULL.
 
-    `workers` is the number of threads that there is scratch memory for, where each needs its own. `pointers` are the
-    names in their order where one comes twice.
+    Kinds and operands have the names of operations.h; `numbers` are those that are no buffers. `workers` is the number
+    of threads that there is scratch memory for, where each needs its own.
     """
 
-    buffers: Mapping[str, int]
-    kind: int
-    numbers: Sequence[int] = ()
+    buffers: Mapping[str, tuple[str, int]]
+    kind: str
+    numbers: Mapping[str, float]
     workers: int = 0
-    values: Sequence[float] = ()
-    pointers: Sequence[str] = ()
 
     @property
     def info(self) -> str:
-        return f"helper: {self.kind} {(*self.numbers, *self.values, *self.pointers)}"
+        return f"helper: {self.kind} {dict(self.numbers)}"
 
     def sizes(self) -> dict[str, int]:
-        return {name: size for name, size in self.buffers.items() if name}
+        sizes: dict[str, int] = {}
+        for name, size in self.buffers.values():
+            if name:
+                sizes[name] = max(size, sizes.get(name, 0))
+        return sizes
 
     def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
-        pointers = tuple(addresses[name] if name else None for name in self.pointers or self.buffers)
-        return operation(self.kind, pointers, self.numbers, self.values, self.workers), self
+        pointers = {operand: addresses[name] for operand, (name, _) in self.buffers.items() if name}
+        return operation(self.kind, {**pointers, **self.numbers}, self.workers), self
 
 
-def pass_over(kind: int, pointers: Sequence[str], desc: Desc, *numbers: int) -> Call:
-    """Return an operation of the helper on all elements of blobs that lie alike."""
+def pass_over(kind: str, buffers: Mapping[str, str], desc: Desc, **numbers: float) -> Call:
+    """Return an operation of the helper on all elements of blobs that lie alike; `buffers` are {operand: buffer}."""
     size = prod(desc.shape)
-    sizes = dict.fromkeys(pointers, desc.bytes)
-    return HelperCall(sizes, kind, of_type(desc.bytes < 4 * size, size, *numbers), pointers=pointers)
-
-
-def of_type(narrow: bool, *numbers: int) -> tuple[int, ...]:
-    """Return the numbers of an operation of the helper that is for float32 and for bf16."""
-    return (*numbers, *[0] * (NARROW_PLACE - len(numbers)), int(narrow))
+    sizes = {operand: (name, desc.bytes) for operand, name in buffers.items()}
+    return HelperCall(sizes, kind, {"size": size, "narrow": desc.bytes < 4 * size, **numbers})
 
 
 def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:

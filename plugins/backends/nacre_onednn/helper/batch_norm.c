@@ -47,7 +47,6 @@ INLINE void store(float *to, const vector *v, int past_caches) {
 
 /* Registers of a block, where a pixel has one or several of them; and those after which sums are joined to those before. */
 enum { STEPS = 32, STEPS_OF_WIDE = 8, JOINED = 256 };
-enum { SCALED = 1, SHIFTED = 2, RECTIFIED = 4, FOLLOWING = 8, NARROW = 16, WITH_DX = 32, WITH_DSCALE = 64, WITH_DBIAS = 128 };
 enum { MEASURE, NORMALISE, ADD_UP, SPREAD_BACK };
 
 struct moments { /* of 16 lanes, each with numbers of one channel */
@@ -60,9 +59,13 @@ struct sums {
     double sum[LANES], product[LANES]; /* of dy, and of dy (x - centre) */
 };
 
+_Static_assert(sizeof(struct moments) == BATCH_NORM_MOMENTS * LANES, "operations.h says otherwise");
+_Static_assert(sizeof(struct sums) == BATCH_NORM_SUMS * LANES, "operations.h says otherwise");
+
 struct batch {
-    int64_t images, parts, pixels, width, groups, flags;
+    int64_t images, parts, pixels, width, groups;
     int64_t channels, chunks; /* chunks: registers for the channels of a pixel */
+    int64_t relu, follows, narrow;
     const void *x, *dy;
     const float *scale, *bias;
     void *y, *dx;
@@ -73,29 +76,18 @@ struct batch {
     float *of_dy, *of_x, *constant;  /* dx = of_dy (dy - constant - of_x (x - centre)) */
 };
 
-/* numbers: images, parts, pixels, width, groups, flags. pointers, of which those that the flags leave out are not there:
- * x, scale, bias, y, running mean, running variance, what is kept, scratch; or x, dy, scale, dx, dscale, dbias, what is
- * kept, scratch. */
-static struct batch batch(const struct operation *op) {
-    const int64_t *n = op->numbers;
-    struct batch b = {.images = n[0], .parts = n[1], .pixels = n[2], .width = n[3], .groups = n[4], .flags = n[5]};
-    void *const *next = op->pointers;
-    b.channels = b.parts * b.width, b.chunks = (b.width + LANES - 1) / LANES;
-    b.x = *next++;
-    if (op->kind == BATCH_NORM_GRADIENT) b.dy = *next++;
-    if (b.flags & SCALED) b.scale = *next++;
-    if (op->kind == BATCH_NORM) {
-        if (b.flags & SHIFTED) b.bias = *next++;
-        b.y = *next++, b.running_mean = *next++, b.running_variance = *next++;
-    } else {
-        if (b.flags & WITH_DX) b.dx = *next++;
-        if (b.flags & WITH_DSCALE) b.dscale = *next++;
-        if (b.flags & WITH_DBIAS) b.dbias = *next++;
-    }
-    b.mean = *next++, b.inverse = b.mean + b.channels;
+static struct batch batch(const struct batch_norm *o) {
+    struct batch b = {
+        .images = o->images, .parts = o->parts, .pixels = o->pixels, .width = o->width, .groups = o->groups,
+        .channels = o->parts * o->width, .chunks = (o->width + LANES - 1) / LANES,
+        .relu = o->relu, .follows = o->follows, .narrow = o->narrow,
+        .x = o->x, .dy = o->dy, .scale = o->scale, .bias = o->bias, .y = o->y, .dx = o->dx,
+        .running_mean = o->running_mean, .running_variance = o->running_variance, .dscale = o->dscale, .dbias = o->dbias,
+    };
+    b.mean = o->kept, b.inverse = b.mean + b.channels;
     b.centre = (float *)(b.inverse + b.channels), b.factor = b.centre + b.channels, b.shift = b.factor + b.channels;
-    b.of_dy = *next, b.of_x = b.of_dy + b.channels, b.constant = b.of_x + b.channels;
-    b.parts_of_sums = (char *)*next + (3 * b.channels * (int64_t)sizeof(float) + 63) / 64 * 64;
+    b.of_dy = o->scratch, b.of_x = b.of_dy + b.channels, b.constant = b.of_x + b.channels;
+    b.parts_of_sums = (char *)o->scratch + (3 * b.channels * (int64_t)sizeof(float) + 63) / 64 * 64;
     return b;
 }
 
@@ -164,7 +156,7 @@ static void join(struct moments *m) {
 INLINE void normalise(const struct batch *b, const struct block *k, const int lanes, const int narrow) {
     float centre[LANES], factor[LANES], shift[LANES];
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
-    float low = b->flags & RECTIFIED ? 0 : -INFINITY;
+    float low = b->relu ? 0 : -INFINITY;
     if (lanes == LANES && !narrow) {
         const float *x = (const float *)b->x + k->place;
         float *y = (float *)b->y + k->place;
@@ -231,7 +223,7 @@ INLINE void spread_back(const struct batch *b, const struct block *k, const int 
     float centre[LANES], factor[LANES], shift[LANES], of_dy[LANES], of_x[LANES], constant[LANES];
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     coefficients(b, k, b->of_dy, of_dy), coefficients(b, k, b->of_x, of_x), coefficients(b, k, b->constant, constant);
-    int follows = (b->flags & FOLLOWING) != 0;
+    int follows = b->follows != 0;
     if (lanes == LANES && !narrow) {
         const float *x = (const float *)b->x + k->place, *dy = (const float *)b->dy + k->place;
         float *dx = (float *)b->dx + k->place;
@@ -263,7 +255,7 @@ INLINE void spread_back(const struct batch *b, const struct block *k, const int 
 /* What a pass does with a block; `lanes` is a constant where all are there. */
 INLINE void work_on(const struct batch *b, const struct block *k, int64_t place, const int lanes, const int pass,
                     const int narrow) {
-    int relu = (b->flags & RECTIFIED) != 0;
+    int relu = b->relu != 0;
     if (pass == MEASURE) measure(b, k, (struct moments *)b->parts_of_sums + place, lanes, narrow);
     if (pass == NORMALISE) normalise(b, k, lanes, narrow);
     if (pass == ADD_UP && relu) add_up(b, k, (struct sums *)b->parts_of_sums + place, lanes, narrow, 1);
@@ -329,12 +321,12 @@ static struct lanes lanes_of(const struct batch *b, int64_t channel) {
 
 /* Mean and variance of channels from those of the tasks, or the running ones; and what y is computed with. */
 static void finish(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    struct batch b = batch(op);
-    double epsilon = op->values[0], decay = op->values[1];
+    struct batch b = batch(&op->batch_norm);
+    double epsilon = op->batch_norm.epsilon, decay = op->batch_norm.decay;
     (void)worker;
     for (int64_t c = start; c < stop; c++) {
         double mean = b.running_mean[c], variance = b.running_variance[c];
-        if (b.flags & FOLLOWING) {
+        if (b.follows) {
             struct lanes l = lanes_of(&b, c);
             double count = 0, squares = 0;
             mean = 0;
@@ -362,7 +354,7 @@ static void finish(const struct operation *op, int64_t start, int64_t stop, int6
 
 /* The gradients of scale and bias from the sums of the tasks, and what dx is computed with. */
 static void finish_gradient(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    struct batch b = batch(op);
+    struct batch b = batch(&op->batch_norm);
     double count = (double)(b.images * b.pixels);
     (void)worker;
     for (int64_t c = start; c < stop; c++) {
@@ -382,9 +374,9 @@ static void finish_gradient(const struct operation *op, int64_t start, int64_t s
 }
 
 INLINE void tasks(const struct operation *op, int64_t start, int64_t stop, const int pass) {
-    struct batch b = batch(op);
+    struct batch b = batch(&op->batch_norm);
     for (int64_t number = start; number < stop; number++)
-        if (b.flags & NARROW)
+        if (b.narrow)
             task(&b, number, pass, 1);
         else
             task(&b, number, pass, 0);
@@ -411,14 +403,14 @@ struct passes {
 };
 
 static struct passes passes(const struct operation *op, const struct batch *b) {
-    int follows = (b->flags & FOLLOWING) != 0;
+    int follows = b->follows != 0;
     if (op->kind == BATCH_NORM) return (struct passes){follows ? best_all_measure() : NULL, finish, best_all_normalise()};
-    int adds_up = (b->flags & (FOLLOWING | WITH_DSCALE | WITH_DBIAS)) != 0, has_dx = (b->flags & WITH_DX) != 0;
-    return (struct passes){adds_up ? best_all_add_up() : NULL, finish_gradient, has_dx ? best_all_spread_back() : NULL};
+    int adds_up = follows || b->dscale || b->dbias;
+    return (struct passes){adds_up ? best_all_add_up() : NULL, finish_gradient, b->dx ? best_all_spread_back() : NULL};
 }
 
 static void whole_parts(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    struct batch b = batch(op);
+    struct batch b = batch(&op->batch_norm);
     struct passes p = passes(op, &b);
     for (int64_t part = start; part < stop; part++) {
         int64_t task = part * b.groups, channel = part * b.width;
@@ -429,7 +421,7 @@ static void whole_parts(const struct operation *op, int64_t start, int64_t stop,
 }
 
 void run_batch_norm(const struct machine *machine, const struct operation *op) {
-    struct batch b = batch(op);
+    struct batch b = batch(&op->batch_norm);
     struct passes p = passes(op, &b);
     int64_t tasks = b.parts * b.groups, alone = b.images * b.pixels * b.channels <= ALONE;
     size_t size = op->kind == BATCH_NORM ? sizeof(struct moments) : sizeof(struct sums);

@@ -1,16 +1,16 @@
-/* What oneDNN leaves to be had on processors with AVX-512: a register holds the same element of 16 images, or of 16 rows
- * of a matrix, so that no number of channels is odd.
+/* Convolutions of float32 as direct sums. A register holds the same number of 16 images, so that every number of channels fills
+ * it, where oneDNN wants multiples of 16. Needs AVX-512.
  *
  * A block of 16 images lies as (rows, columns, channels, 16) while it is worked on. The filters are (filters, rows,
  * columns, channels), so that a row of a window and a row of a filter are both contiguous: a convolution is a sum of
- * products over them. Copies of weights are here, too.
+ * products over them.
  */
 
 #include "avx512.h"
 
 #if defined(__x86_64__)
 
-enum { HIGH = 8, PIXELS = 2, SIDE = 5 };
+enum { HIGH = 8, PIXELS = 2, SIDE = DIRECT_SIDE };
 
 /* Images in memory: their channels come last, or in parts of so many, (images, channels / part, height, width, part). */
 struct images {
@@ -26,11 +26,12 @@ struct convolution {
     int64_t pitch, x, y;   /* in registers: a row of padded images, a block of them, a block of results */
 };
 
-static struct convolution convolution(const int64_t *n) {
+static struct convolution convolution(const struct direct *d) {
     struct convolution c = {
-        .in = {n[0], n[1], n[2], n[3], n[13]}, .out = {n[0], n[4], n[7], n[8], n[14]},
-        .channels = n[1], .filters = n[4], .rows = n[5], .columns = n[6],
-        .down = n[9], .right = n[10], .above = n[11], .beside = n[12],
+        .in = {d->images, d->channels, d->height, d->width, d->x_side},
+        .out = {d->images, d->filters, d->out_height, d->out_width, d->y_side},
+        .channels = d->channels, .filters = d->filters, .rows = d->rows, .columns = d->columns,
+        .down = d->down, .right = d->right, .above = d->above, .beside = d->beside,
     };
     c.run = c.columns * c.channels, c.window = c.rows * c.run;
     c.pitch = (c.in.width + 2 * c.beside) * c.channels;
@@ -54,12 +55,12 @@ ON_AVX512 static void copy_row(const struct images *i, float *images, int64_t bl
 }
 
 /* Reads rows of a block of images, with columns of zeros beside. */
-ON_AVX512 static void read_rows(const struct convolution *c, float *x, int64_t block, int64_t row, int64_t end,
+ON_AVX512 static void read_rows(const struct convolution *c, const float *x, int64_t block, int64_t row, int64_t end,
                                float *lanes) {
     int64_t pixels = c->in.width * c->channels, before = c->beside * c->channels;
     for (lanes += row * c->pitch * LANES; row < end; row++, lanes += c->pitch * LANES) {
         for (int64_t one = 0; one < before * LANES; one++) lanes[one] = lanes[(before + pixels) * LANES + one] = 0;
-        copy_row(&c->in, x, block, row, lanes + before * LANES, 0);
+        copy_row(&c->in, (float *)x, block, row, lanes + before * LANES, 0);
     }
 }
 
@@ -93,20 +94,20 @@ ON_AVX512 static void any_tile(const struct convolution *c, const float *x, cons
     switch (filters * 4 + pixels) { TILES(1) TILES(2) }
 }
 
-/* y = x * w + b, and ReLU behind it. pointers: x, w (filters, rows, columns, channels), b or NULL, y, scratch for each
- * worker: a block of images and a row of results; numbers: those of `convolution`, whether ReLU. Pieces are blocks of
+/* y = x * w + b, and ReLU behind it. Scratch for each worker: a block of images and a row of results. Pieces are blocks of
  * images. Padding is left out where a whole row or a whole tile falls on it. */
 ON_AVX512 static void convolve(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    struct convolution c = convolution(op->numbers);
-    const float *w = op->pointers[1], *bias = op->pointers[2];
-    int64_t line = c.out.width * c.filters, relu = op->numbers[15];
-    float *x = (float *)op->pointers[4] + worker * (c.x + line) * LANES, *y = x + c.x * LANES;
+    const struct direct *d = &op->direct;
+    struct convolution c = convolution(d);
+    const float *w = d->w, *bias = d->bias;
+    int64_t line = c.out.width * c.filters, relu = d->relu;
+    float *x = d->scratch + worker * (c.x + line) * LANES, *y = x + c.x * LANES;
     for (int64_t block = start; block < stop; block++)
         for (int64_t i = 0, there = 0; i < c.out.height; i++) {
             int64_t above = i * c.down - c.above, skip = larger(0, -above);
             int64_t rows = smaller(c.rows, c.in.height - above) - skip;
             int64_t end = larger(there, above + skip + rows); /* read when they are needed: they are in the cache then */
-            read_rows(&c, op->pointers[0], block, there, end, x);
+            read_rows(&c, d->x, block, there, end, x);
             there = end;
             for (int64_t f = 0, tiles = (c.filters + HIGH - 1) / HIGH; f < c.filters; tiles--) {
                 int64_t filters = (c.filters - f + tiles - 1) / tiles;
@@ -119,7 +120,7 @@ ON_AVX512 static void convolve(const struct operation *op, int64_t start, int64_
                 }
                 f += filters;
             }
-            copy_row(&c.out, op->pointers[3], block, i, y, 1);
+            copy_row(&c.out, d->y, block, i, y, 1);
         }
 }
 
@@ -153,26 +154,26 @@ ON_AVX512 static void any_side(const struct convolution *c, const float *x, cons
 
 static int64_t blocks_of(const struct convolution *c) { return (c->in.count + LANES - 1) / LANES; }
 
-/* pointers: x, dy, dw (filters, channels, rows, columns), db or NULL, scratch: the blocks of images, those of dy, and a
- * row of five filters for each worker; numbers: those of `convolution`. Pieces are blocks of images here, ... */
+/* The gradients of filters and bias. Scratch: the blocks of images, those of dy, and a row of five filters for each worker.
+ * Pieces are blocks of images here, ... */
 ON_AVX512 static void read_both(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    struct convolution c = convolution(op->numbers);
-    float *x = op->pointers[4], *dy = x + blocks_of(&c) * c.x * LANES;
+    struct convolution c = convolution(&op->direct);
+    float *x = op->direct.scratch, *dy = x + blocks_of(&c) * c.x * LANES;
     (void)worker;
     for (int64_t block = start; block < stop; block++) {
-        read_rows(&c, op->pointers[0], block, 0, c.in.height, x + block * c.x * LANES);
+        read_rows(&c, op->direct.x, block, 0, c.in.height, x + block * c.x * LANES);
         for (int64_t i = 0; i < c.out.height; i++)
-            copy_row(&c.out, op->pointers[1], block, i, dy + (block * c.y + i * c.out.width * c.filters) * LANES, 0);
+            copy_row(&c.out, (float *)op->direct.dy, block, i, dy + (block * c.y + i * c.out.width * c.filters) * LANES, 0);
     }
 }
 
 /* ... and rows of five filters here. */
 ON_AVX512 static void convolve_weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    struct convolution c = convolution(op->numbers);
+    struct convolution c = convolution(&op->direct);
     int64_t blocks = blocks_of(&c);
-    const float *x = op->pointers[4], *dy = x + blocks * c.x * LANES;
-    float *sums = (float *)op->pointers[4] + (blocks * (c.x + c.y) + worker * SIDE * c.run) * LANES;
-    float *dw = op->pointers[2], *db = op->pointers[3];
+    const float *x = op->direct.scratch, *dy = x + blocks * c.x * LANES;
+    float *sums = op->direct.scratch + (blocks * (c.x + c.y) + worker * SIDE * c.run) * LANES;
+    float *dw = op->direct.dw, *db = op->direct.db;
     for (int64_t task = start; task < stop; task++) {
         int64_t filter = task / c.rows * SIDE, row = task % c.rows, filters = smaller(SIDE, c.filters - filter);
         /* the rows of the result that this row of a filter meets inside the images */
@@ -200,32 +201,33 @@ ON_AVX512 static void convolve_weights(const struct operation *op, int64_t start
 }
 
 /* Filters (filters, channels, rows, columns) as (filters, rows, columns, channels); or, for the gradient of images,
- * turned by half a turn as (channels, rows, columns, filters). pointers: filters, result; numbers: filters, channels,
- * rows, columns, whether for the gradient. */
+ * turned by half a turn as (channels, rows, columns, filters). */
 static void turn(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const int64_t *n = op->numbers, cells = n[2] * n[3], back = n[4];
-    const float *w = op->pointers[0];
-    float *to = (float *)op->pointers[1] + start * cells * (back ? n[0] : n[1]);
+    const struct direct_filters *f = &op->direct_filters;
+    const int64_t cells = f->rows * f->columns, channels = f->channels, others = f->back ? f->filters : channels;
+    const float *w = f->w;
+    float *to = f->turned + start * cells * others;
     (void)worker;
     for (int64_t one = start; one < stop; one++)
         for (int64_t cell = 0; cell < cells; cell++)
-            for (int64_t other = 0; other < (back ? n[0] : n[1]); other++)
-                *to++ = back ? w[(other * n[1] + one) * cells + cells - 1 - cell] : w[(one * n[1] + other) * cells + cell];
+            for (int64_t other = 0; other < others; other++)
+                *to++ = f->back ? w[(other * channels + one) * cells + cells - 1 - cell]
+                                : w[(one * channels + other) * cells + cell];
 }
 
 void run_direct_filters(const struct machine *machine, const struct operation *op) {
-    const int64_t *n = op->numbers;
-    share_out(machine, op, turn, n[4] ? n[1] : n[0], 1);
+    const struct direct_filters *f = &op->direct_filters;
+    share_out(machine, op, turn, f->back ? f->channels : f->filters, 1);
 }
 
 void run_direct(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, convolve, (op->numbers[0] + LANES - 1) / LANES, 1);
+    share_out(machine, op, convolve, (op->direct.images + LANES - 1) / LANES, 1);
 }
 
 void run_direct_weights(const struct machine *machine, const struct operation *op) {
-    const int64_t *n = op->numbers;
-    share_out(machine, op, read_both, (n[0] + LANES - 1) / LANES, 1);
-    share_out(machine, op, convolve_weights, (n[4] + SIDE - 1) / SIDE * n[5], 1);
+    const struct direct *d = &op->direct;
+    share_out(machine, op, read_both, (d->images + LANES - 1) / LANES, 1);
+    share_out(machine, op, convolve_weights, (d->filters + SIDE - 1) / SIDE * d->rows, 1);
 }
 
 #endif

@@ -1,7 +1,6 @@
-"""Kernels of the helper that fill registers where oneDNN does not, or need fewer products: see direct.c and winograd.c.
+"""Convolutions of float32 as direct sums by the helper, and copies of weights for oneDNN's products: direct.c, pack.c.
 
-They are ways beside those of oneDNN, taken where they are faster: convolutions whose channels fill no blocks,
-convolutions of 3 x 3 and 5 x 5, and copies of weights into the layouts that oneDNN's products read.
+They are ways beside those of oneDNN, taken where they are faster: oneDNN's convolutions want multiples of 16 channels.
 """
 
 from __future__ import annotations
@@ -26,23 +25,9 @@ from ..dnnl.primitives import (
     plain,
     tagged,
 )
-from .native import DIRECT, DIRECT_WEIGHTS, PACK, DIRECT_FILTERS, has_avx512
+from .native import CONSTANTS, LANES, has_avx512
 
-LANES = 16
-TILES_AT_ONCE = 12
-"""Of winograd.c: the tiles of a product."""
-
-
-MOST_TILES, ROOM = 48, 1 << 19
-MOST_OF_ALL, ROOM_OF_ALL = 1 << 10, 1 << 21
-"""Tiles at a time, and the bytes that they may take: of a thread, and of all for the gradient of the filters."""
-
-
-ALONE = 1 << 20
-"""Bytes up to which each worker has sums of its own for the gradient of the filters."""
-
-
-SIDE = 5
+SIDE = CONSTANTS["DIRECT_SIDE"]
 """Filters whose gradients are added up together."""
 
 
@@ -58,20 +43,23 @@ TILES = {
 
 
 def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
-    """Return the copy of a plain matrix into the layout `inner`, if direct.c has it."""
+    """Return the copy of a plain matrix into the layout `inner`, if the helper has it."""
     shape = outer.shape
     if not has_avx512() or len(shape) != 2 or outer != plain(*shape):
         return None
+    rows, columns = shape
     for dtype in TILES if library().narrow else ("float32",):
-        for tag, rows in TILES[dtype].items():
+        for tag, tile in TILES[dtype].items():
             if inner == tagged(shape, tag, dtype):
-                return HelperCall({name: outer.bytes, copy: inner.bytes}, PACK, (*shape, rows, int(dtype == "bf16")))
+                buffers = {"matrix": (name, outer.bytes), "packed": (copy, inner.bytes)}
+                numbers = {"rows": rows, "columns": columns, "block": tile, "narrow": dtype == "bf16"}
+                return HelperCall(buffers, "pack", numbers)
     return None
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a group of a convolution, as the helper wants them; lengths are pairs, (rows, columns)."""
+    """The sizes of a group of a convolution; lengths are pairs, (rows, columns)."""
 
     images: int
     channels: int
@@ -82,11 +70,21 @@ class Sizes:
     stride: tuple[int, ...]
     pad: tuple[int, ...]
 
-    def numbers(self, x: Desc, y: Desc) -> tuple[int, ...]:
-        """Return all of them, and how many channels of bottom and top lie side by side."""
-        there = (self.images, self.channels, *self.image, self.filters, *self.kernel, *self.out)
-        parts = (block() if is_blocked(desc) else desc.shape[1] for desc in (x, y))
-        return (*there, *self.stride, *self.pad, *parts)
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The sizes that `direct` and `winograd` of operations.h have in common."""
+        (height, width), (out_height, out_width), (above, beside) = self.image, self.out, self.pad
+        return {
+            "images": self.images,
+            "channels": self.channels,
+            "height": height,
+            "width": width,
+            "filters": self.filters,
+            "out_height": out_height,
+            "out_width": out_width,
+            "above": above,
+            "beside": beside,
+        }
 
     @property
     def back(self) -> Sizes:
@@ -116,7 +114,7 @@ def served(desc: Desc) -> Desc:
 
 
 class DirectConvolution:
-    """The parts of a convolution of float32, over buffers whose channels come last or in blocks.
+    """The stages of a convolution of float32, over buffers whose channels come last or in blocks.
 
     Args:
         relu: whether the forward pass applies ReLU.
@@ -135,10 +133,10 @@ class DirectConvolution:
         self.usual = has_avx512() and g.dilation == (1, 1)
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
-    def has(self, part: str) -> bool:
+    def has(self, stage: str) -> bool:
         """Return whether it computes "forward", "weights" or "data"."""
-        sizes = self.sizes.back if part == "data" else self.sizes
-        steps = self.sizes.stride == (1, 1) or part != "data"
+        sizes = self.sizes.back if stage == "data" else self.sizes
+        steps = self.sizes.stride == (1, 1) or stage != "data"
         return self.usual and self.groups == 1 and steps and min(sizes.pad) >= 0 and sizes.block <= MOST
 
     def forward(self, x: Desc, y: Desc, bias: str) -> list[Call]:
@@ -158,16 +156,21 @@ class DirectConvolution:
     ) -> list[Call]:
         (x, x_desc), (y, y_desc) = source, result
         turned = "Turned weight" if self.keeps else "turned weight"
-        filters = (self.sizes.filters, self.sizes.channels, *self.sizes.kernel)
-        turning = HelperCall({"weight": self.weight, turned: self.weight}, DIRECT_FILTERS, (*filters, int(back)), once=self.keeps)
+        turning = HelperCall(
+            {"w": ("weight", self.weight), "turned": (turned, self.weight)},
+            "direct_filters",
+            {"filters": self.sizes.filters, "channels": self.sizes.channels, **self._kernel, "back": back},
+            once=self.keeps,
+        )
         buffers = {
-            x: x_desc.bytes,
-            turned: self.weight,
-            bias: self.bias,
-            y: y_desc.bytes,
-            "lanes": (sizes.block + sizes.line) * self.workers,
+            "x": (x, x_desc.bytes),
+            "w": (turned, self.weight),
+            "bias": (bias, self.bias),
+            "y": (y, y_desc.bytes),
+            "scratch": ("scratch", (sizes.block + sizes.line) * self.workers),
         }
-        return [turning, HelperCall(buffers, DIRECT, (*sizes.numbers(x_desc, y_desc), int(relu)), self.workers)]
+        numbers = {**self._numbers(sizes, x_desc, y_desc), "relu": relu}
+        return [turning, HelperCall(buffers, "direct", numbers, self.workers)]
 
     def weights(self, x: Desc, y: Desc, top: str, bias: str) -> list[Call]:
         """Return the calls of the gradients of weight and bias, `bias` by name as above."""
@@ -177,10 +180,22 @@ class DirectConvolution:
         blocks = -(-sizes.images // LANES) * (sizes.block + sizes.out[0] * sizes.line)
         sums = 4 * LANES * SIDE * sizes.kernel[1] * sizes.channels * self.workers
         buffers = {
-            source: x.bytes,
-            gradient: y.bytes,
-            "dweight": self.weight,
-            bias: self.bias,
-            "lanes": blocks + sums,
+            "x": (source, x.bytes),
+            "dy": (gradient, y.bytes),
+            "dw": ("dweight", self.weight),
+            "db": (bias, self.bias),
+            "scratch": ("scratch", blocks + sums),
         }
-        return [*before, *also, HelperCall(buffers, DIRECT_WEIGHTS, sizes.numbers(x, y), self.workers)]
+        return [*before, *also, HelperCall(buffers, "direct_weights", self._numbers(sizes, x, y), self.workers)]
+
+    @property
+    def _kernel(self) -> dict[str, int]:
+        rows, columns = self.sizes.kernel
+        return {"rows": rows, "columns": columns}
+
+    def _numbers(self, sizes: Sizes, x: Desc, y: Desc) -> dict[str, int]:
+        """Return the numbers of `direct` in operations.h."""
+        down, right = sizes.stride
+        x_side, y_side = (block() if is_blocked(desc) else desc.shape[1] for desc in (x, y))
+        steps = {"down": down, "right": right, "x_side": x_side, "y_side": y_side}
+        return {**sizes.numbers, **self._kernel, **steps}

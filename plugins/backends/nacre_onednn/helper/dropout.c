@@ -15,15 +15,15 @@ static void philox(uint64_t counter[4], uint64_t first, uint64_t second) {
     }
 }
 
-/* y = x scale where the uniform number of the element is ratio or more, else x 0; see nacre.random.
- * pointers: x, y, kept (a byte for each element), scalars, key; numbers: size, place of the step; values: ratio, scale. */
+/* y = x scale where the uniform number of the element is ratio or more, else x 0; see nacre.random. */
 static void dropout(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const float *x = op->pointers[0];
-    float *y = op->pointers[1];
-    uint8_t *kept = op->pointers[2];
-    const uint64_t *key = op->pointers[4];
-    uint64_t step = (uint64_t)((const double *)op->pointers[3])[op->numbers[1]];
-    float ratio = (float)op->values[0], scale = (float)op->values[1];
+    const struct dropout *d = &op->dropout;
+    const float *x = d->x;
+    float *y = d->y;
+    uint8_t *kept = d->kept;
+    const uint64_t *key = d->key;
+    uint64_t step = (uint64_t)d->scalars[d->step];
+    float ratio = (float)d->ratio, scale = (float)d->scale;
     (void)worker;
     for (int64_t block = start; block < stop; block += 8) { /* eight numbers of 32 bits come from one counter */
         uint64_t words[4] = {(uint64_t)(block / 8) + 1, 0, step, 0};
@@ -36,12 +36,12 @@ static void dropout(const struct operation *op, int64_t start, int64_t stop, int
     }
 }
 
-/* The same with the elements that were kept: pointers: dy, dx, kept. */
+/* dx = dy scale for the elements that were kept, else dy 0. */
 INLINE void dropout_gradient(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const float *dy = op->pointers[0];
-    float *dx = op->pointers[1];
-    const uint8_t *kept = op->pointers[2];
-    float scale = (float)op->values[1];
+    const float *dy = op->dropout.dy;
+    float *dx = op->dropout.dx;
+    const uint8_t *kept = op->dropout.kept;
+    float scale = (float)op->dropout.scale;
     (void)worker;
     for (int64_t i = start; i < stop; i++) dx[i] = dy[i] * (kept[i] ? scale : 0);
 }
@@ -49,9 +49,9 @@ INLINE void dropout_gradient(const struct operation *op, int64_t start, int64_t 
 VERSIONS(dropout_gradient)
 
 void run_dropout(const struct machine *machine, const struct operation *op) {
-    share_elements(machine, op, dropout, op->numbers[0]);
+    share_elements(machine, op, dropout, op->dropout.size);
 }
 
 void run_dropout_gradient(const struct machine *machine, const struct operation *op) {
-    share_elements(machine, op, best_dropout_gradient(), op->numbers[0]);
+    share_elements(machine, op, best_dropout_gradient(), op->dropout.size);
 }

@@ -1,10 +1,10 @@
 /* ReLU, its gradient, and sums of two blobs, in float32 or in bf16. Runs on every processor. A NaN stays one, as in NumPy; it
- * does not in all of oneDNN's code. numbers[15]: whether in bf16.
+ * does not in all of oneDNN's code.
  */
 
 #include "narrow.h"
 
-/* y = max(0, x). pointers: x, y, which may be x; numbers: size. */
+/* y = max(0, x) */
 INLINE void rectify_in(const void *x, void *y, int64_t start, int64_t stop, const int narrow) {
 #pragma GCC ivdep
     for (int64_t i = start; i < stop; i++) {
@@ -15,13 +15,13 @@ INLINE void rectify_in(const void *x, void *y, int64_t start, int64_t stop, cons
 
 INLINE void rectify_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
-    if (op->numbers[15])
-        rectify_in(op->pointers[0], op->pointers[1], start, stop, 1);
+    if (op->rectify.narrow)
+        rectify_in(op->rectify.x, op->rectify.y, start, stop, 1);
     else
-        rectify_in(op->pointers[0], op->pointers[1], start, stop, 0);
+        rectify_in(op->rectify.x, op->rectify.y, start, stop, 0);
 }
 
-/* dx = dy where y > 0, else 0, whatever dy is. pointers: y, dy, dx, which may be dy; numbers: size. */
+/* dx = dy where y > 0, else 0, whatever dy is. */
 INLINE void gate_in(const void *y, const void *dy, void *dx, int64_t start, int64_t stop, const int narrow) {
 #pragma GCC ivdep
     for (int64_t i = start; i < stop; i++) {
@@ -32,13 +32,14 @@ INLINE void gate_in(const void *y, const void *dy, void *dx, int64_t start, int6
 
 INLINE void gate_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
-    if (op->numbers[15])
-        gate_in(op->pointers[0], op->pointers[1], op->pointers[2], start, stop, 1);
+    const struct gate *g = &op->gate;
+    if (g->narrow)
+        gate_in(g->y, g->dy, g->dx, start, stop, 1);
     else
-        gate_in(op->pointers[0], op->pointers[1], op->pointers[2], start, stop, 0);
+        gate_in(g->y, g->dy, g->dx, start, stop, 0);
 }
 
-/* y = one + other, or max(0, one + other). pointers: one, other, y, which may be one; numbers: size, whether ReLU. */
+/* y = one + other, or max(0, one + other). */
 INLINE void add_in(const void *one, const void *other, void *y, int64_t start, int64_t stop, const int relu,
                    const int narrow) {
 #pragma GCC ivdep
@@ -50,12 +51,12 @@ INLINE void add_in(const void *one, const void *other, void *y, int64_t start, i
 
 INLINE void add_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     (void)worker;
-    void *const *p = op->pointers;
-    switch (op->numbers[1] * 2 + op->numbers[15]) {
-    case 0: add_in(p[0], p[1], p[2], start, stop, 0, 0); break;
-    case 1: add_in(p[0], p[1], p[2], start, stop, 0, 1); break;
-    case 2: add_in(p[0], p[1], p[2], start, stop, 1, 0); break;
-    default: add_in(p[0], p[1], p[2], start, stop, 1, 1);
+    const struct add *a = &op->add;
+    switch (a->relu * 2 + a->narrow) {
+    case 0: add_in(a->one, a->other, a->y, start, stop, 0, 0); break;
+    case 1: add_in(a->one, a->other, a->y, start, stop, 0, 1); break;
+    case 2: add_in(a->one, a->other, a->y, start, stop, 1, 0); break;
+    default: add_in(a->one, a->other, a->y, start, stop, 1, 1);
     }
 }
 
@@ -64,13 +65,13 @@ VERSIONS(gate_some)
 VERSIONS(add_some)
 
 void run_rectify(const struct machine *machine, const struct operation *op) {
-    share_elements(machine, op, best_rectify_some(), op->numbers[0]);
+    share_elements(machine, op, best_rectify_some(), op->rectify.size);
 }
 
 void run_gate(const struct machine *machine, const struct operation *op) {
-    share_elements(machine, op, best_gate_some(), op->numbers[0]);
+    share_elements(machine, op, best_gate_some(), op->gate.size);
 }
 
 void run_add(const struct machine *machine, const struct operation *op) {
-    share_elements(machine, op, best_add_some(), op->numbers[0]);
+    share_elements(machine, op, best_add_some(), op->add.size);
 }

@@ -9,7 +9,6 @@
 
 #include "narrow.h"
 
-enum { ELU, GELU, GELU_TANH, LRELU, SIGMOID, SILU, SOFTPLUS, TANH };
 enum { CHUNK = 256 };
 
 INLINE uint32_t bits_of(float x) {
@@ -198,15 +197,16 @@ INLINE void write_chunk(const float *from, void *to, int64_t place, int64_t coun
         for (int i = 0; i < CHUNK; i++) out[i] = expression;                                                           \
         break;
 
-/* y = f(x), where y may be x. pointers: x, y; numbers: size, function, whether in bf16; values: its parameter. */
+/* y = f(x), where y may be x. */
 INLINE void apply(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    float parameter = (float)op->values[0], x[CHUNK], out[CHUNK];
-    int narrow = (int)op->numbers[2];
+    const struct function *f = &op->function;
+    float parameter = (float)f->parameter, x[CHUNK], out[CHUNK];
+    int narrow = (int)f->narrow;
     (void)worker;
     for (int64_t at = start; at < stop; at += CHUNK) {
         int64_t count = smaller(CHUNK, stop - at);
-        read_chunk(op->pointers[0], at, count, narrow, x);
-        switch (op->numbers[1]) {
+        read_chunk(f->x, at, count, narrow, x);
+        switch (f->function) {
             EACH(ELU, elu(x[i], parameter))
             EACH(GELU, gelu(x[i], parameter))
             EACH(GELU_TANH, gelu_tanh(x[i], parameter))
@@ -216,22 +216,23 @@ INLINE void apply(const struct operation *op, int64_t start, int64_t stop, int64
             EACH(SOFTPLUS, softplus(x[i], parameter))
             EACH(TANH, hyperbolic(x[i], parameter))
         }
-        write_chunk(out, op->pointers[1], at, count, narrow);
+        write_chunk(out, f->y, at, count, narrow);
     }
 }
 
 VERSIONS(apply)
 
-/* dx = dy f', where dx may be dy. pointers: x for a gate, else y; dy, dx; numbers and values as above. */
+/* dx = dy f', where dx may be dy; `known` is x for a gate, else y. */
 INLINE void differentiate(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    float parameter = (float)op->values[0], v[CHUNK], dy[CHUNK], out[CHUNK];
-    int narrow = (int)op->numbers[2];
+    const struct function *f = &op->function;
+    float parameter = (float)f->parameter, v[CHUNK], dy[CHUNK], out[CHUNK];
+    int narrow = (int)f->narrow;
     (void)worker;
     for (int64_t at = start; at < stop; at += CHUNK) {
         int64_t count = smaller(CHUNK, stop - at);
-        read_chunk(op->pointers[0], at, count, narrow, v);
-        read_chunk(op->pointers[1], at, count, narrow, dy);
-        switch (op->numbers[1]) {
+        read_chunk(f->known, at, count, narrow, v);
+        read_chunk(f->dy, at, count, narrow, dy);
+        switch (f->function) {
             EACH(ELU, dy[i] * elu_slope(v[i], parameter))
             EACH(GELU, dy[i] * gelu_slope(v[i], parameter))
             EACH(GELU_TANH, dy[i] * gelu_tanh_slope(v[i], parameter))
@@ -241,14 +242,14 @@ INLINE void differentiate(const struct operation *op, int64_t start, int64_t sto
             EACH(SOFTPLUS, dy[i] * softplus_slope(v[i], parameter))
             EACH(TANH, dy[i] * hyperbolic_slope(v[i], parameter))
         }
-        write_chunk(out, op->pointers[2], at, count, narrow);
+        write_chunk(out, f->dx, at, count, narrow);
     }
 }
 
 VERSIONS(differentiate)
 
 static void share_chunks(const struct machine *machine, const struct operation *op, work_t work) {
-    int64_t size = op->numbers[0];
+    int64_t size = op->function.size;
     share_out(machine, op, work, size, size > ALONE ? CHUNK : size);
 }
 

@@ -1,38 +1,41 @@
-/* What the files of the helper share: operations, the machine that runs them, and how work is spread over threads. */
+/* What the files of the helper share: an operation, how its work is spread over threads, and which instructions it uses. */
 
 #ifndef NACRE_HELPER_H
 #define NACRE_HELPER_H
 
-#include <stdint.h>
+#include "operations.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT, PACK, DIRECT_FILTERS, DIRECT, DIRECT_WEIGHTS,
-       WINOGRAD_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS, RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT,
-       POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, FUNCTION, FUNCTION_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT };
-enum { LANES = 16 };
 enum { ALONE = 1 << 15 }; /* elements up to which one thread does the work */
 
 struct operation {
     int64_t kind;
-    void *pointers[8];
-    int64_t numbers[16];
-    double values[4];
     int64_t workers; /* threads that there is scratch memory for, or 0 if it needs none of its own for each */
+    union {          /* the operands of the kind, which native.py puts here */
+        struct primitive primitive;
+        struct update update;
+        struct decay decay;
+        struct loss loss;
+        struct dropout dropout;
+        struct rectify rectify;
+        struct gate gate;
+        struct add add;
+        struct function function;
+        struct softmax softmax;
+        struct pooling pooling;
+        struct lrn lrn;
+        struct batch_norm batch_norm;
+        struct pack pack;
+        struct direct direct;
+        struct direct_filters direct_filters;
+        struct winograd winograd;
+        struct winograd_filters winograd_filters;
+        struct small_batch small_batch;
+    };
 };
 
-struct machine {
-    int (*execute)(const void *primitive, void *stream, int count, const void *arguments);
-    void *stream;
-    void (*parallel)(void (*work)(void *), void *data, unsigned threads, unsigned flags); /* GOMP_parallel, or NULL */
-    int (*thread)(void);                                                                  /* omp_get_thread_num */
-    int (*team)(void);                                                                    /* omp_get_num_threads */
-    int64_t threads;
-};
-
-/* Instructions that may be used: what oneDNN uses too, so that one variable tells both. */
-enum { ANY, AVX2, AVX512 };
-extern int64_t instructions;
+extern int64_t instructions; /* those that may be used; see processor.c */
 
 /* Does the pieces from `start` to `stop` of an operation. */
 typedef void (*work_t)(const struct operation *op, int64_t start, int64_t stop, int64_t worker);
@@ -69,12 +72,6 @@ void share_elements(const struct machine *machine, const struct operation *op, w
     }                                                                                                                  \
     static work_t best_##work(void) { return work##_on_any; }
 #endif
-
-/* Values from `start` to `stop` have a copy in bf16 at `to`. */
-struct copied {
-    int64_t start, stop;
-    uint16_t *to;
-};
 
 static inline int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
 static inline int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }

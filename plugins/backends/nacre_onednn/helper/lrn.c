@@ -5,28 +5,26 @@
  *
  * A window reaches from -`down` to `up`, over channels or, within a channel, over rows and columns. oneDNN has code for some
  * processors, windows and layouts only.
- *
- * numbers: images, channels, rows, columns, channels side by side, down, up, whether within; numbers[15]: whether in bf16;
- * values: scale, shift, power.
  */
 
 #include <math.h>
 
 #include "narrow.h"
 
-struct lrn {
+/* The sizes, and the numbers of the formula in float32, of an operation. */
+struct window {
     int64_t images, channels, rows, columns, side, down, up;
     float scale, shift, power;
 };
 
-static struct lrn lrn(const struct operation *op) {
-    const int64_t *n = op->numbers;
-    return (struct lrn){n[0], n[1], n[2], n[3], n[4], n[5], n[6],
-                        (float)op->values[0], (float)op->values[1], (float)op->values[2]};
+static struct window window(const struct lrn *l) {
+    return (struct window){
+        l->images, l->channels, l->rows, l->columns, l->side, l->down, l->up, (float)l->scale, (float)l->shift, (float)l->power,
+    };
 }
 
 /* n^-power; that of AlexNet, 0.75, by two roots, which take less time. */
-INLINE void divide(const struct lrn *l, const float *number, const float *n, float *to, int64_t count) {
+INLINE void divide(const struct window *l, const float *number, const float *n, float *to, int64_t count) {
     if (l->power == 0.75f)
 #pragma GCC ivdep /* `to` may be `number` */
         for (int64_t i = 0; i < count; i++) {
@@ -38,13 +36,13 @@ INLINE void divide(const struct lrn *l, const float *number, const float *n, flo
 }
 
 /* The channels of a pixel beside one another, or back. */
-INLINE void read_pixel(const struct lrn *l, const void *images, int64_t pixel, float *to, const int narrow) {
+INLINE void read_pixel(const struct window *l, const void *images, int64_t pixel, float *to, const int narrow) {
     int64_t pixels = l->rows * l->columns, at = (pixel / pixels * pixels * l->channels) + pixel % pixels * l->side;
     for (int64_t part = 0; part < l->channels; part += l->side, at += pixels * l->side)
         for (int64_t one = 0; one < l->side; one++) to[part + one] = get(images, at + one, narrow);
 }
 
-INLINE void write_pixel(const struct lrn *l, void *images, int64_t pixel, const float *from, const int narrow) {
+INLINE void write_pixel(const struct window *l, void *images, int64_t pixel, const float *from, const int narrow) {
     int64_t pixels = l->rows * l->columns, at = (pixel / pixels * pixels * l->channels) + pixel % pixels * l->side;
     for (int64_t part = 0; part < l->channels; part += l->side, at += pixels * l->side)
         for (int64_t one = 0; one < l->side; one++) put(images, at + one, from[part + one], narrow);
@@ -57,55 +55,55 @@ INLINE void windows(const float *from, float *sums, int64_t count, int64_t reach
         for (int64_t i = 0; i < count; i++) sums[i] += from[i + step];
 }
 
-INLINE void norms(const struct lrn *l, float *n, int64_t count) {
+INLINE void norms(const struct window *l, float *n, int64_t count) {
     for (int64_t i = 0; i < count; i++) n[i] = l->shift + l->scale * n[i];
 }
 
 /* Numbers of scratch memory that a worker has: four rows of the channels of a pixel, two of them with zeros beside. */
-static int64_t room(const struct lrn *l) { return 4 * l->channels + 2 * (l->down + l->up); }
+static int64_t room(const struct window *l) { return 4 * l->channels + 2 * (l->down + l->up); }
 
-/* pointers: x, y, scratch. Pieces are pixels. */
+/* Forward, across channels. Pieces are pixels. */
 INLINE void across_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct lrn l = lrn(op);
+    struct window l = window(&op->lrn);
     int64_t count = l.channels, reach = l.down + 1 + l.up;
-    float *x = (float *)op->pointers[2] + worker * room(&l), *n = x + count, *squares = n + count;
+    float *x = op->lrn.scratch + worker * room(&l), *n = x + count, *squares = n + count;
     for (int64_t one = 0; one < count + reach - 1; one++) squares[one] = 0;
     for (int64_t pixel = start; pixel < stop; pixel++) {
-        read_pixel(&l, op->pointers[0], pixel, x, narrow);
+        read_pixel(&l, op->lrn.x, pixel, x, narrow);
         for (int64_t c = 0; c < count; c++) squares[l.down + c] = x[c] * x[c];
         windows(squares, n, count, reach);
         norms(&l, n, count);
         divide(&l, x, n, x, count);
-        write_pixel(&l, op->pointers[1], pixel, x, narrow);
+        write_pixel(&l, op->lrn.y, pixel, x, narrow);
     }
 }
 
-/* pointers: x, dy, dx, scratch. Pieces are pixels. */
+/* Backward, across channels. Pieces are pixels. */
 INLINE void across_back_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct lrn l = lrn(op);
+    struct window l = window(&op->lrn);
     int64_t count = l.channels, reach = l.down + 1 + l.up;
-    float *x = (float *)op->pointers[3] + worker * room(&l), *n = x + count, *squares = n + count;
+    float *x = op->lrn.scratch + worker * room(&l), *n = x + count, *squares = n + count;
     float *parts = squares + count + reach - 1, factor = 2 * l.power * l.scale;
     for (int64_t one = 0; one < count + reach - 1; one++) squares[one] = parts[one] = 0;
     for (int64_t pixel = start; pixel < stop; pixel++) {
         float *dy = parts + l.up;
-        read_pixel(&l, op->pointers[0], pixel, x, narrow);
+        read_pixel(&l, op->lrn.x, pixel, x, narrow);
         for (int64_t c = 0; c < count; c++) squares[l.down + c] = x[c] * x[c];
         windows(squares, n, count, reach);
         norms(&l, n, count);
-        read_pixel(&l, op->pointers[1], pixel, dy, narrow);
+        read_pixel(&l, op->lrn.dy, pixel, dy, narrow);
         divide(&l, dy, n, dy, count);
         for (int64_t c = 0; c < count; c++) squares[l.down + c] = dy[c]; /* no longer squares */
         for (int64_t c = 0; c < count; c++) dy[c] = dy[c] * x[c] / n[c];
         windows(parts, n, count, reach);
         for (int64_t c = 0; c < count; c++) x[c] = squares[l.down + c] - factor * x[c] * n[c];
-        write_pixel(&l, op->pointers[2], pixel, x, narrow);
+        write_pixel(&l, op->lrn.dx, pixel, x, narrow);
     }
 }
 
 /* Adds up windows within channels into a row of sums: of the squares of `from`, or of its numbers. A window reaches from
  * -`down` to `up`. */
-INLINE void add_within(const struct lrn *l, const void *from, int64_t row, int64_t down, int64_t up, float *sums,
+INLINE void add_within(const struct window *l, const void *from, int64_t row, int64_t down, int64_t up, float *sums,
                        const int squares, const int narrow) {
     int64_t width = l->columns * l->side;
     for (int64_t i = 0; i < width; i++) sums[i] = 0;
@@ -121,41 +119,42 @@ INLINE void add_within(const struct lrn *l, const void *from, int64_t row, int64
     }
 }
 
-/* pointers: x, y, scratch: two rows for each worker. Pieces are rows of a part of the channels of an image. */
+/* Forward, within channels; scratch: two rows for each worker. Pieces are rows of a part of the channels of an image. */
 INLINE void within_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct lrn l = lrn(op);
+    struct window l = window(&op->lrn);
     int64_t width = l.columns * l.side, size = narrow ? 2 : 4;
-    float *n = (float *)op->pointers[2] + worker * 2 * width, *x = n + width;
+    float *n = op->lrn.scratch + worker * 2 * width, *x = n + width;
     for (int64_t line = start; line < stop; line++) {
-        const char *plane = (const char *)op->pointers[0] + line / l.rows * l.rows * width * size;
+        const char *plane = (const char *)op->lrn.x + line / l.rows * l.rows * width * size;
         add_within(&l, plane, line % l.rows, l.down, l.up, n, 1, narrow);
         norms(&l, n, width);
-        for (int64_t i = 0; i < width; i++) x[i] = get(op->pointers[0], line * width + i, narrow);
+        for (int64_t i = 0; i < width; i++) x[i] = get(op->lrn.x, line * width + i, narrow);
         divide(&l, x, n, x, width);
-        for (int64_t i = 0; i < width; i++) put(op->pointers[1], line * width + i, x[i], narrow);
+        for (int64_t i = 0; i < width; i++) put(op->lrn.y, line * width + i, x[i], narrow);
     }
 }
 
-/* pointers: x, dy, dx, scratch: two images of a part of the channels and a row for each worker. Pieces are such images. */
+/* Backward, within channels; scratch: two images of a part of the channels and a row for each worker. Pieces are such
+ * images. */
 INLINE void within_back_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct lrn l = lrn(op);
+    struct window l = window(&op->lrn);
     int64_t width = l.columns * l.side, image = l.rows * width, size = narrow ? 2 : 4;
-    float *parts = (float *)op->pointers[3] + worker * (2 * image + width), *direct = parts + image, *n = direct + image;
+    float *parts = op->lrn.scratch + worker * (2 * image + width), *direct = parts + image, *n = direct + image;
     float factor = 2 * l.power * l.scale;
     for (int64_t plane = start; plane < stop; plane++) {
         int64_t at = plane * image;
         for (int64_t row = 0; row < l.rows; row++) {
             float *dy = direct + row * width, *part = parts + row * width;
-            add_within(&l, (const char *)op->pointers[0] + at * size, row, l.down, l.up, n, 1, narrow);
+            add_within(&l, (const char *)op->lrn.x + at * size, row, l.down, l.up, n, 1, narrow);
             norms(&l, n, width);
-            for (int64_t i = 0; i < width; i++) dy[i] = get(op->pointers[1], at + row * width + i, narrow);
+            for (int64_t i = 0; i < width; i++) dy[i] = get(op->lrn.dy, at + row * width + i, narrow);
             divide(&l, dy, n, dy, width);
-            for (int64_t i = 0; i < width; i++) part[i] = dy[i] * get(op->pointers[0], at + row * width + i, narrow) / n[i];
+            for (int64_t i = 0; i < width; i++) part[i] = dy[i] * get(op->lrn.x, at + row * width + i, narrow) / n[i];
         }
         for (int64_t row = 0; row < l.rows; row++) {
             add_within(&l, parts, row, l.up, l.down, n, 0, 0);
             for (int64_t i = row * width; i < (row + 1) * width; i++)
-                put(op->pointers[2], at + i, direct[i] - factor * get(op->pointers[0], at + i, narrow) * n[i - row * width],
+                put(op->lrn.dx, at + i, direct[i] - factor * get(op->lrn.x, at + i, narrow) * n[i - row * width],
                     narrow);
         }
     }
@@ -163,7 +162,7 @@ INLINE void within_back_in(const struct operation *op, int64_t start, int64_t st
 
 #define OF_BOTH(work)                                                                                                  \
     INLINE void work(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {                        \
-        if (op->numbers[15])                                                                                           \
+        if (op->lrn.narrow)                                                                                           \
             work##_in(op, start, stop, worker, 1);                                                                     \
         else                                                                                                           \
             work##_in(op, start, stop, worker, 0);                                                                     \
@@ -176,16 +175,16 @@ OF_BOTH(within)
 OF_BOTH(within_back)
 
 void run_lrn(const struct machine *machine, const struct operation *op) {
-    struct lrn l = lrn(op);
-    if (op->numbers[7])
+    struct window l = window(&op->lrn);
+    if (op->lrn.within)
         share_out(machine, op, best_within(), l.images * l.channels / l.side * l.rows, 1);
     else
         share_out(machine, op, best_across(), l.images * l.rows * l.columns, 1);
 }
 
 void run_lrn_gradient(const struct machine *machine, const struct operation *op) {
-    struct lrn l = lrn(op);
-    if (op->numbers[7])
+    struct window l = window(&op->lrn);
+    if (op->lrn.within)
         share_out(machine, op, best_within_back(), l.images * l.channels / l.side, 1);
     else
         share_out(machine, op, best_across_back(), l.images * l.rows * l.columns, 1);

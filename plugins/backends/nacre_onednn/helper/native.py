@@ -1,9 +1,13 @@
-"""The helper, where it was compiled: see helper.c and the C files beside it, and hatch_build.py which compiles them."""
+"""The helper as Python sees it: its operations by name, and its library where it was compiled.
+
+The names are those of operations.h, which is read here; hatch_build.py compiles the C files beside it.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,69 +16,82 @@ from nacre import NacreError
 
 from ..dnnl.library import OPENMP, find, library
 
-VERSION = 9
-PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT = range(7)
-PACK, DIRECT_FILTERS, DIRECT, DIRECT_WEIGHTS, WINOGRAD_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS = range(7, 14)
-SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS = range(14, 17)
-RECTIFY, GATE, ADD, SOFTMAX, SOFTMAX_GRADIENT, POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT = range(17, 26)
-FUNCTION, FUNCTION_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT = range(26, 30)
-AVX2, AVX512 = 1, 2
-"""Instructions that the helper may use."""
-
-
-NARROW_PLACE = 15
-"""Of the numbers of operations from RECTIFY on: whether blobs are of bf16."""
-
-
-LABELS = {"float32": 0, "float64": 1, "int32": 2, "int64": 3, "uint8": 4}
 MISSING = "needs the native helper, which was not compiled when nacre was built"
+FOLDER = Path(__file__).parent
+
+
+def read_constants(text: str) -> dict[str, int]:
+    """Return the constants of all enums of a header, by name."""
+    found: dict[str, int] = {}
+    for body in re.findall(r"\benum\b[^{;]*\{(.*?)\}", text, re.DOTALL):
+        number = 0
+        for name, given in re.findall(r"(\w+)(?:\s*=\s*(\d+))?", body):
+            number = int(given or number)
+            found[name] = number
+            number += 1
+    return found
+
+
+def read_structures(text: str) -> dict[str, type[ctypes.Structure]]:
+    """Return the structs of a header, by name, with fields of 8 bytes: pointers, double and int64_t."""
+    found: dict[str, type[ctypes.Structure]] = {}
+    for name, body in re.findall(r"\bstruct (\w+) \{(.*?)\}", text, re.DOTALL):
+        fields: list[tuple[str, Any]] = []
+        for line in body.split(";"):
+            number = ctypes.c_double if line.split()[:1] == ["double"] else ctypes.c_int64
+            for pointer, field in re.findall(r"(\*?)(\w+)\s*(?:,|$)", line):
+                fields.append((field, ctypes.c_void_p if pointer else number))
+        found[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return found
+
+
+_HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "operations.h").read_text("ascii"), flags=re.DOTALL)
+CONSTANTS = read_constants(_HEADER)
+STRUCTURES = read_structures(_HEADER)
+VERSION = CONSTANTS["HELPER_VERSION"]
+PRIMITIVE = CONSTANTS["PRIMITIVE"]
+LANES = CONSTANTS["LANES"]
+
+
+class Operands(ctypes.Union):
+    """The operands of an operation: one of the structures."""
+
+    _fields_ = tuple(STRUCTURES.items())
 
 
 class Operation(ctypes.Structure):
-    """What is done next; the kinds say what the fields mean."""
+    """What the helper does next; `workers` is the number of threads that there is scratch memory for, or 0."""
 
-    _fields_ = (
-        ("kind", ctypes.c_int64),
-        ("pointers", ctypes.c_void_p * 8),
-        ("numbers", ctypes.c_int64 * 16),
-        ("values", ctypes.c_double * 4),
-        ("workers", ctypes.c_int64),
-    )
+    _fields_ = (("kind", ctypes.c_int64), ("workers", ctypes.c_int64), ("operands", Operands))
 
 
-def operation(
-    kind: int, pointers: Sequence[int | None], numbers: Sequence[int], values: Sequence[float] = (), workers: int = 0
-) -> Operation:
-    """Return an operation.
+def operands_of(kind: str) -> str:
+    """Return the name of the structure that has the operands of a kind, such as "lrn" for "lrn_gradient"."""
+    return kind if kind in STRUCTURES else kind.rpartition("_")[0]
+
+
+def operation(kind: str, operands: Mapping[str, float | None], workers: int = 0) -> Operation:
+    """Return an operation. Operands are addresses and numbers by name; those that are not given are NULL and 0.
 
     Raises:
         NacreError: a number does not fit into the 64 bits that it has.
     """
-    for number in numbers:
-        if not -(1 << 63) <= number < 1 << 63:
-            raise NacreError(f"a size of {number} is more than a processor can count")
-    return Operation(kind, tuple(pointers), tuple(numbers), tuple(values), workers)
-
-
-class Machine(ctypes.Structure):
-    """The functions of oneDNN and of its OpenMP that the helper calls."""
-
-    _fields_ = (
-        ("execute", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-        ("parallel", ctypes.c_void_p),
-        ("thread", ctypes.c_void_p),
-        ("team", ctypes.c_void_p),
-        ("threads", ctypes.c_int64),
-    )
+    for name, number in operands.items():
+        if isinstance(number, int) and not -(1 << 63) <= number < 1 << 63:
+            raise NacreError(f"{kind}: {name}={number} is more than a processor can count")
+    structure = STRUCTURES[operands_of(kind)]
+    unknown = operands.keys() - {name for name, *_ in structure._fields_}
+    assert not unknown, f"{kind} has no operands {unknown}"
+    made = Operation(CONSTANTS[kind.upper()], workers)
+    setattr(made.operands, operands_of(kind), structure(**operands))
+    return made
 
 
 @cache
 def helper() -> Any:
     """Return the helper's library, or None where there is none. Python's other threads run during its calls."""
-    path = Path(__file__).with_name("_helper.so")
     try:
-        found = ctypes.CDLL(str(path))
+        found = ctypes.CDLL(str(FOLDER / "_helper.so"))
         for function in (found.nacre_helper_version, found.nacre_run, found.nacre_use):
             function.restype = ctypes.c_int64
     except (OSError, AttributeError):
@@ -89,21 +106,28 @@ def most_instructions() -> int:
     """Return the helper's number of the instructions that oneDNN uses, which ONEDNN_MAX_CPU_ISA may keep to fewer."""
     here, _ = find()
     if here is None:
-        return 0
-    return AVX512 if here.wide else AVX2 * (here.instructions == "AVX2")
+        return CONSTANTS["ANY"]
+    if here.wide:
+        return CONSTANTS["AVX512"]
+    return CONSTANTS["AVX2" if here.instructions == "AVX2" else "ANY"]
 
 
 @cache
 def has_avx512() -> bool:
-    """Return whether there is a helper, and it may use what direct.c needs."""
+    """Return whether there is a helper, and it may use its kernels that need AVX-512."""
     native = helper()
-    return native is not None and native.nacre_use(ctypes.c_int64(most_instructions())) == AVX512
+    return native is not None and native.nacre_use(ctypes.c_int64(most_instructions())) == CONSTANTS["AVX512"]
 
 
-def machine(threads: int) -> Machine:
-    """Tell the helper what to call."""
+def machine(threads: int) -> ctypes.Structure:
+    """Return the functions that the helper calls, and the number of threads."""
     here = library()
-    team = [here.address(name) for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")]
-    if here.runtime != OPENMP or not all(team):
-        team, threads = [0, 0, 0], 1
-    return Machine(here.address("dnnl_primitive_execute"), here.stream, *team, threads)
+    team = {
+        "parallel": here.address("GOMP_parallel"),
+        "thread": here.address("omp_get_thread_num"),
+        "team": here.address("omp_get_num_threads"),
+    }
+    if here.runtime != OPENMP or not all(team.values()):
+        team, threads = {}, 1
+    execute = here.address("dnnl_primitive_execute")
+    return STRUCTURES["machine"](execute=execute, stream=here.stream, threads=threads, **team)

@@ -7,7 +7,7 @@
 #if defined(__x86_64__)
 
 /* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
- * two columns go together. pointers: matrix, packed; numbers: rows, columns, block, whether in bf16. */
+ * two columns go together. */
 struct strip { /* 16 rows of it, of which the last may lack some */
     const float *from;
     uint32_t *to;
@@ -16,11 +16,12 @@ struct strip { /* 16 rows of it, of which the last may lack some */
 
 /* `deep`: rows of a tile when it is turned. */
 static struct strip strip(const struct operation *op, int64_t number, int64_t deep) {
-    int64_t row = number * LANES, columns = op->numbers[1], block = op->numbers[2], tiles = (columns + LANES - 1) / LANES;
+    const struct pack *p = &op->pack;
+    int64_t row = number * LANES, columns = p->columns, block = p->block, tiles = (columns + LANES - 1) / LANES;
     return (struct strip){
-        .from = (const float *)op->pointers[0] + row * columns,
-        .to = (uint32_t *)op->pointers[1] + row / block * tiles * deep * block + row % block,
-        .rows = smaller(LANES, op->numbers[0] - row), .columns = columns, .tiles = tiles, .block = block,
+        .from = p->matrix + row * columns,
+        .to = (uint32_t *)p->packed + row / block * tiles * deep * block + row % block,
+        .rows = smaller(LANES, p->rows - row), .columns = columns, .tiles = tiles, .block = block,
     };
 }
 
@@ -68,8 +69,9 @@ ON_BF16 static void pack_narrow(const struct operation *op, int64_t start, int64
 }
 
 void run_pack(const struct machine *machine, const struct operation *op) {
-    const int64_t *n = op->numbers;
-    share_out(machine, op, n[3] ? pack_narrow : pack, (n[0] + n[2] - 1) / n[2] * n[2] / LANES, 1);
+    const struct pack *p = &op->pack;
+    int64_t padded = (p->rows + p->block - 1) / p->block * p->block;
+    share_out(machine, op, p->narrow ? pack_narrow : pack, padded / LANES, 1);
 }
 
 #endif

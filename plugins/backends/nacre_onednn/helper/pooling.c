@@ -1,19 +1,8 @@
 /* Max pooling of images in any layout, (planes, rows, columns, numbers side by side), in float32 or in bf16: of equal numbers
  * the first wins, and a NaN wins for good. oneDNN's passes over it, and does so or not as its code for a processor has it.
- *
- * numbers: planes, rows and columns of x, numbers side by side, rows and columns of y, of a window, of a step, of padding;
- * whether ReLU, whether the cells that win are noted as bytes; numbers[15]: whether in bf16.
  */
 
 #include "narrow.h"
-
-struct pooling {
-    int64_t planes, rows, columns, side, out_rows, out_columns, down, right, step_down, step_right, above, beside;
-};
-
-static struct pooling pooling(const int64_t *n) {
-    return (struct pooling){n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11]};
-}
 
 /* A window: where its first cell inside lies in x and is counted, how many cells are inside, and where its result goes. */
 struct window {
@@ -64,18 +53,16 @@ LARGEST(1)
 LARGEST(4)
 LARGEST(8)
 
-/* pointers: x, y, the cells that win or NULL. Pieces are rows of y. */
+/* Pieces are rows of y. */
 INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, const int relu, const int bytes, const int narrow) {
-    struct pooling p = pooling(op->numbers);
-    const void *x = op->pointers[0];
-    void *y = op->pointers[1], *winners = op->pointers[2];
+    struct pooling p = op->pooling; /* a copy, which no store to y can change */
     for (int64_t line = start; line < stop; line++) {
         int64_t plane = line / p.out_rows, top = line % p.out_rows * p.step_down - p.above, skip = larger(0, -top);
         int64_t rows = smaller(p.down, p.rows - top) - skip;
         for (int64_t column = 0; column < p.out_columns; column++) {
             int64_t left = column * p.step_right - p.beside, over = larger(0, -left);
             int64_t columns = smaller(p.right, p.columns - left) - over;
-            struct window w = {x, y, winners, ((plane * p.rows + top + skip) * p.columns + left + over) * p.side,
+            struct window w = {p.x, p.y, p.winners, ((plane * p.rows + top + skip) * p.columns + left + over) * p.side,
                                (line * p.out_columns + column) * p.side, rows, columns,
                                (int32_t)(skip * p.right + over)};
             int64_t at = 0;
@@ -87,22 +74,21 @@ INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, con
 }
 
 INLINE void rows_of(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    int relu = op->numbers[12] != 0, bytes = op->numbers[13] != 0;
+    int relu = op->pooling.relu != 0, bytes = op->pooling.bytes != 0;
     (void)worker;
-    if (op->numbers[15])
+    if (op->pooling.narrow)
         rows_in(op, start, stop, relu, bytes, 1);
     else
         rows_in(op, start, stop, relu, bytes, 0);
 }
 
-/* dx = the sum of dy of the windows that a cell wins. pointers: dy, dx, the cells that win, scratch in bf16: a row of float32
- * for each worker. Pieces are rows of x. */
+/* dx = the sum of dy of the windows that a cell wins. Pieces are rows of x. */
 INLINE void back_in(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int bytes, const int narrow) {
-    struct pooling p = pooling(op->numbers);
+    struct pooling p = op->pooling;
     int64_t width = p.columns * p.side;
     for (int64_t line = start; line < stop; line++) {
         int64_t plane = line / p.rows, row = line % p.rows;
-        float *dx = narrow ? (float *)op->pointers[3] + worker * width : (float *)op->pointers[1] + line * width;
+        float *dx = narrow ? p.scratch + worker * width : (float *)p.dx + line * width;
         for (int64_t one = 0; one < width; one++) dx[one] = 0;
         /* the windows that reach this row */
         int64_t first = larger(0, (row + p.above - p.down + p.step_down) / p.step_down);
@@ -116,20 +102,20 @@ INLINE void back_in(const struct operation *op, int64_t start, int64_t stop, int
                     int32_t cell = (int32_t)(down * p.right + right);
 #pragma GCC ivdep
                     for (int64_t one = 0; one < p.side; one++) {
-                        int32_t wins = bytes ? ((const uint8_t *)op->pointers[2])[from + one]
-                                             : ((const int32_t *)op->pointers[2])[from + one];
-                        float dy = get(op->pointers[0], from + one, narrow);
+                        int32_t wins = bytes ? ((const uint8_t *)p.winners)[from + one]
+                                             : ((const int32_t *)p.winners)[from + one];
+                        float dy = get(p.dy, from + one, narrow);
                         to[one] += wins == cell ? dy : 0;
                     }
                 }
             }
         }
-        for (int64_t one = 0; narrow && one < width; one++) put(op->pointers[1], line * width + one, dx[one], 1);
+        for (int64_t one = 0; narrow && one < width; one++) put(p.dx, line * width + one, dx[one], 1);
     }
 }
 
 INLINE void rows_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    switch (op->numbers[13] * 2 + op->numbers[15]) {
+    switch (op->pooling.bytes * 2 + op->pooling.narrow) {
     case 0: back_in(op, start, stop, worker, 0, 0); break;
     case 1: back_in(op, start, stop, worker, 0, 1); break;
     case 2: back_in(op, start, stop, worker, 1, 0); break;
@@ -141,9 +127,9 @@ VERSIONS(rows_of)
 VERSIONS(rows_back)
 
 void run_pooling(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_rows_of(), op->numbers[0] * op->numbers[4], 1);
+    share_out(machine, op, best_rows_of(), op->pooling.planes * op->pooling.out_rows, 1);
 }
 
 void run_pooling_gradient(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_rows_back(), op->numbers[0] * op->numbers[1], 1);
+    share_out(machine, op, best_rows_back(), op->pooling.planes * op->pooling.rows, 1);
 }

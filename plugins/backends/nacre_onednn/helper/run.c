@@ -9,7 +9,10 @@
 /* Runs an operation; returns 0, or another number if it fails or there is no code for it. */
 static int run(const struct machine *machine, const struct operation *op) {
     switch (op->kind) {
-    case PRIMITIVE: return machine->execute(op->pointers[0], machine->stream, (int)op->numbers[0], op->pointers[1]);
+    case PRIMITIVE: {
+        const struct primitive *p = &op->primitive;
+        return machine->execute(p->primitive, machine->stream, (int)p->count, p->arguments);
+    }
     case LOSS: return run_loss(op);
     case LOSS_GRADIENT: run_loss_gradient(op); return 0;
     case UPDATE: run_update(machine, op); return 0;
@@ -52,5 +55,4 @@ EXPORT int64_t nacre_run(const struct machine *machine, const struct operation *
     return 0;
 }
 
-/* Rises whenever `operation` or the meaning of a kind changes: a helper that was left behind is not used. */
-EXPORT int64_t nacre_helper_version(void) { return 9; }
+EXPORT int64_t nacre_helper_version(void) { return HELPER_VERSION; }

@@ -1,29 +1,30 @@
-/* Inner products of few images, whose time goes by while the weights are read. Whatever else is needed stays in the cache
- * next to the processor, in the order in which it is read, and weights are fetched some rows before their turn: so that
- * memory is never waited for, nor idle while products are computed. oneDNN's products take up to twice as long.
+/* Inner products of few images, in float32 or in bf16. Reading the weights takes most of their time, so these are fetched
+ * some rows before their turn, and all else stays in the first cache in the order in which it is read: memory is never
+ * waited for, nor idle while products are computed. oneDNN's products take up to twice as long. Needs AVX-512, for bf16 also
+ * avx512_bf16.
  *
- * x (images, features), y (images, outputs) and the weights (outputs, features) are of float32 or of bf16. Images are
- * counted by eights; where some lack, there are zeros. numbers: images, outputs, features, whether in bf16, whether ReLU.
+ * Images are counted by eights; where some are missing, there are zeros.
  */
 
 #include "avx512.h"
 
 #if defined(__x86_64__)
 
-enum { EIGHT = 8, LINE = 64, BLOCK = 2 * LANES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
+enum { EIGHT = SMALL_BATCH_IMAGES, LINE = 64, BLOCK = SMALL_BATCH_FEATURES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
 
-struct small_batch {
+struct product {
     int64_t images, outputs, features;
     int64_t padded;        /* images, with those that lack */
     int64_t size, lines;   /* bytes of a number, registers that hold a row of x */
     int64_t tops, blocks;  /* rows of weights that go together, one by one or in pairs; blocks of 32 features */
 };
 
-static struct small_batch small_batch(const struct operation *op) {
-    const int64_t *n = op->numbers, size = n[3] ? 2 : 4, step = LINE / size;
-    return (struct small_batch){
-        .images = n[0], .outputs = n[1], .features = n[2], .padded = (n[0] + EIGHT - 1) / EIGHT * EIGHT, .size = size,
-        .lines = (n[2] + step - 1) / step, .tops = n[3] ? (n[1] + 1) / 2 : n[1], .blocks = (n[2] + BLOCK - 1) / BLOCK,
+static struct product product(const struct small_batch *b) {
+    const int64_t size = b->narrow ? 2 : 4, step = LINE / size;
+    return (struct product){
+        .images = b->images, .outputs = b->outputs, .features = b->features,
+        .padded = (b->images + EIGHT - 1) / EIGHT * EIGHT, .size = size, .lines = (b->features + step - 1) / step,
+        .tops = b->narrow ? (b->outputs + 1) / 2 : b->outputs, .blocks = (b->features + BLOCK - 1) / BLOCK,
     };
 }
 
@@ -63,26 +64,26 @@ INLINE_BF16 __m512 sums_of(const __m512 *all) {
     return _mm512_add_ps(_mm512_shuffle_f32x4(eights[0], eights[1], 0x88), _mm512_shuffle_f32x4(eights[0], eights[1], 0xDD));
 }
 
-/* y = x wT + b, and ReLU behind it. pointers: x, w, b or NULL, y, scratch: registers of x (lines, images), and y as
- * (outputs / 2, eights of images, 2, 8). Pieces are lines of x here, ... */
+/* y = x wT + b, and ReLU behind it. Scratch: registers of x (lines, images), and y as (outputs / 2, eights of images, 2, 8).
+ * Pieces are lines of x here, ... */
 INLINE_BF16 void lay_images(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct small_batch s = small_batch(op);
+    struct product s = product(&op->small_batch);
     (void)worker;
     for (int64_t line = start; line < stop; line++)
         for (int64_t image = 0; image < s.padded; image++) {
             int64_t at = line * (LINE / s.size);
-            const char *from = (const char *)op->pointers[0] + (image * s.features + at) * s.size;
-            _mm512_store_si512((char *)op->pointers[4] + (line * s.padded + image) * LINE,
+            const char *from = (const char *)op->small_batch.x + (image * s.features + at) * s.size;
+            _mm512_store_si512((char *)op->small_batch.scratch + (line * s.padded + image) * LINE,
                                image < s.images ? read(from, s.features - at, narrow) : _mm512_setzero_si512());
         }
 }
 
 /* ... and two outputs here. */
 INLINE_BF16 void forward(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct small_batch s = small_batch(op);
+    struct product s = product(&op->small_batch);
     (void)worker;
-    const float *bias = op->pointers[2];
-    const char *x = op->pointers[4], *w = op->pointers[1];
+    const float *bias = op->small_batch.bias;
+    const char *x = op->small_batch.scratch, *w = op->small_batch.w;
     float *results = (float *)(x + s.lines * s.padded * LINE);
     int64_t chunk = FAST / LINE / s.padded, row = s.features * s.size, groups = s.padded / EIGHT;
     for (int64_t begin = 0; begin < s.lines; begin += chunk) {
@@ -115,32 +116,32 @@ INLINE_BF16 void forward(const struct operation *op, int64_t start, int64_t stop
         for (int64_t out = 2 * start; out < smaller(2 * stop, s.outputs); out++) {
             float y = results[((out / 2 * groups + image / EIGHT) * 2 + out % 2) * EIGHT + image % EIGHT];
             y += bias ? bias[out] : 0;
-            if (op->numbers[4] && y < 0) y = 0;
+            if (op->small_batch.relu && y < 0) y = 0;
             if (narrow)
-                write_narrow((uint16_t *)op->pointers[3] + image * s.outputs + out, _mm512_set1_ps(y), 1);
+                write_narrow((uint16_t *)op->small_batch.y + image * s.outputs + out, _mm512_set1_ps(y), 1);
             else
-                ((float *)op->pointers[3])[image * s.outputs + out] = y;
+                ((float *)op->small_batch.y)[image * s.outputs + out] = y;
         }
 }
 
-/* dx = dy w. pointers: dy, w, dx, scratch: dy as (outputs, images), in bf16 by pairs of outputs, and dx as (blocks,
- * images, 32). Pieces are outputs, or pairs, here, ... */
+/* dx = dy w. Scratch: dy as (outputs, images), in bf16 by pairs of outputs, and dx as (blocks, images, 32). Pieces are
+ * outputs, or pairs, here, ... */
 INLINE_BF16 void lay_tops(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct small_batch s = small_batch(op);
+    struct product s = product(&op->small_batch);
     (void)worker;
-    uint32_t *tops = op->pointers[3];
+    uint32_t *tops = op->small_batch.scratch;
     for (int64_t top = start; top < stop; top++)
         for (int64_t image = 0; image < s.padded; image++) {
-            const uint16_t *pair = (const uint16_t *)op->pointers[0] + image * s.outputs + 2 * top;
+            const uint16_t *pair = (const uint16_t *)op->small_batch.dy + image * s.outputs + 2 * top;
             uint32_t bits = 0;
             if (image < s.images && narrow) bits = pair[0] | (2 * top + 1 < s.outputs ? (uint32_t)pair[1] << 16 : 0);
-            if (image < s.images && !narrow) bits = ((const uint32_t *)op->pointers[0])[image * s.outputs + top];
+            if (image < s.images && !narrow) bits = ((const uint32_t *)op->small_batch.dy)[image * s.outputs + top];
             tops[top * s.padded + image] = bits;
         }
 }
 
 /* Some rows of weights times eight images, at a block of features. */
-INLINE_BF16 void add_rows(const struct small_batch *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
+INLINE_BF16 void add_rows(const struct product *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
                      int fetch, int fresh, const int narrow) {
     /* pairs of the numbers of two rows: of the first half, and of the second */
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
@@ -173,17 +174,17 @@ INLINE_BF16 void add_rows(const struct small_batch *s, const char *w, const uint
 
 /* ... and blocks here. */
 INLINE_BF16 void data(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int narrow) {
-    struct small_batch s = small_batch(op);
+    struct product s = product(&op->small_batch);
     (void)worker;
-    const uint32_t *tops = op->pointers[3];
-    float *sums = (float *)op->pointers[3] + (s.tops * s.padded + LANES - 1) / LANES * LANES;
+    const uint32_t *tops = op->small_batch.scratch;
+    float *sums = (float *)op->small_batch.scratch + (s.tops * s.padded + LANES - 1) / LANES * LANES;
     int64_t chunk = FAST / (int64_t)sizeof(float) / BLOCK / s.padded, deep = narrow ? NARROW_ROWS : WIDE_ROWS;
     for (int64_t begin = start; begin < stop; begin += chunk) {
         int64_t end = smaller(begin + chunk, stop);
         for (int64_t row = 0; row < s.outputs; row += deep)
             for (int64_t block = begin; block < end; block++)
                 for (int64_t image = 0; image < s.padded; image += EIGHT)
-                    add_rows(&s, (const char *)op->pointers[1] + (row * s.features + block * BLOCK) * s.size,
+                    add_rows(&s, (const char *)op->small_batch.w + (row * s.features + block * BLOCK) * s.size,
                              tops + row / (narrow ? 2 : 1) * s.padded + image, sums + (block * s.padded + image) * BLOCK,
                              smaller(deep, s.outputs - row), s.features - block * BLOCK, image == 0, row == 0, narrow);
         for (int64_t block = begin; block < end; block++)
@@ -192,25 +193,25 @@ INLINE_BF16 void data(const struct operation *op, int64_t start, int64_t stop, i
                     __m512 sum = _mm512_load_ps(sums + (block * s.padded + image) * BLOCK + at);
                     int64_t there = image * s.features + block * BLOCK + at, left = s.features - block * BLOCK - at;
                     if (narrow)
-                        write_narrow((uint16_t *)op->pointers[2] + there, sum, left);
+                        write_narrow((uint16_t *)op->small_batch.dx + there, sum, left);
                     else if (left > 0)
-                        _mm512_mask_storeu_ps((float *)op->pointers[2] + there, first(left), sum);
+                        _mm512_mask_storeu_ps((float *)op->small_batch.dx + there, first(left), sum);
                 }
     }
 }
 
 /* Some rows of the gradients of weights at a block of features. */
-INLINE_AVX512 void outer(const int64_t *n, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
+INLINE_AVX512 void outer(const struct small_batch *b, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
     const __mmask16 masks[2] = {first(left), left > LANES ? first(left - LANES) : 0};
     __m512 sums[ROWS][2];
     for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
-    for (int64_t image = 0; image < n[0]; image++, x += n[2], dy += n[1])
+    for (int64_t image = 0; image < b->images; image++, x += b->features, dy += b->outputs)
         for (int half = 0; half < 2; half++) {
             __m512 numbers = _mm512_maskz_loadu_ps(masks[half], x + half * LANES);
             for (int row = 0; row < rows; row++)
                 sums[row][half] = _mm512_fmadd_ps(_mm512_set1_ps(dy[row]), numbers, sums[row][half]);
         }
-    for (int row = 0; row < rows; row++, dw += n[2])
+    for (int row = 0; row < rows; row++, dw += b->features)
         for (int half = 0; half < 2; half++)
             if (past)
                 _mm512_stream_ps(dw + half * LANES, sums[row][half]);
@@ -221,24 +222,25 @@ INLINE_AVX512 void outer(const int64_t *n, const float *x, const float *dy, floa
 }
 
 /* dw = dyT x, db = the sums of dy, all of float32: sums of so few outer products that writing them takes longer than
- * computing them. pointers: x, dy, dw, db or NULL. Pieces are eight rows. */
+ * computing them. Pieces are eight rows. */
 ON_AVX512 static void weights(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const int64_t *n = op->numbers, outputs = n[1], features = n[2];
-    const float *x = op->pointers[0], *dy = op->pointers[1];
-    float *dw = op->pointers[2], *db = op->pointers[3];
+    const struct small_batch *b = &op->small_batch;
+    const int64_t outputs = b->outputs, features = b->features;
+    const float *x = b->x, *dy = b->dy;
+    float *dw = b->dw, *db = b->db;
     int past = 4 * outputs * features > LARGE && features % BLOCK == 0 && (uintptr_t)dw % 64 == 0;
     (void)worker;
     for (int64_t row = start * ROWS; row < smaller(stop * ROWS, outputs); row += ROWS) {
         int64_t rows = smaller(ROWS, outputs - row);
         for (int64_t at = 0; at < features; at += BLOCK)
             if (rows == ROWS)
-                outer(n, x + at, dy + row, dw + row * features + at, features - at, past, ROWS);
+                outer(b, x + at, dy + row, dw + row * features + at, features - at, past, ROWS);
             else
                 for (int64_t one = row; one < row + rows; one++)
-                    outer(n, x + at, dy + one, dw + one * features + at, features - at, past, 1);
+                    outer(b, x + at, dy + one, dw + one * features + at, features - at, past, 1);
         for (int64_t one = row; db && one < row + rows; one++) {
             float sum = 0;
-            for (int64_t image = 0; image < n[0]; image++) sum += dy[image * outputs + one];
+            for (int64_t image = 0; image < b->images; image++) sum += dy[image * outputs + one];
             db[one] = sum;
         }
     }
@@ -252,19 +254,19 @@ IN_BOTH(lay_tops)
 IN_BOTH(data)
 
 void run_small_batch(const struct machine *machine, const struct operation *op) {
-    struct small_batch s = small_batch(op);
-    share_out(machine, op, op->numbers[3] ? narrow_lay_images : wide_lay_images, s.lines, 1);
-    share_out(machine, op, op->numbers[3] ? narrow_forward : wide_forward, (s.outputs + 1) / 2, 1);
+    struct product s = product(&op->small_batch);
+    share_out(machine, op, op->small_batch.narrow ? narrow_lay_images : wide_lay_images, s.lines, 1);
+    share_out(machine, op, op->small_batch.narrow ? narrow_forward : wide_forward, (s.outputs + 1) / 2, 1);
 }
 
 void run_small_batch_data(const struct machine *machine, const struct operation *op) {
-    struct small_batch s = small_batch(op);
-    share_out(machine, op, op->numbers[3] ? narrow_lay_tops : wide_lay_tops, s.tops, LANES);
-    share_out(machine, op, op->numbers[3] ? narrow_data : wide_data, s.blocks, 1);
+    struct product s = product(&op->small_batch);
+    share_out(machine, op, op->small_batch.narrow ? narrow_lay_tops : wide_lay_tops, s.tops, LANES);
+    share_out(machine, op, op->small_batch.narrow ? narrow_data : wide_data, s.blocks, 1);
 }
 
 void run_small_batch_weights(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, weights, (op->numbers[1] + ROWS - 1) / ROWS, 1);
+    share_out(machine, op, weights, (op->small_batch.outputs + ROWS - 1) / ROWS, 1);
 }
 
 #endif

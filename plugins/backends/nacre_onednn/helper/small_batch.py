@@ -1,4 +1,4 @@
-"""Kernels of the helper for inner products of few images, where memory is what takes time: see small_batch.c.
+"""Inner products of few images by the helper, where reading the weights takes most of the time: see small_batch.c.
 
 They are ways beside those of oneDNN, taken where they are faster.
 """
@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from ..dnnl.primitives import Call, HelperCall
 from ..record import rounded_up
-from .direct import LANES
-from .native import SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS, has_avx512
+from .native import CONSTANTS, LANES, has_avx512
 
 MOST_IMAGES = 32
-EIGHT, LINE, BLOCK = 8, 64, 32
-"""Of small_batch.c: images that go together, bytes of a register, and features that go together."""
+EIGHT, BLOCK = CONSTANTS["SMALL_BATCH_IMAGES"], CONSTANTS["SMALL_BATCH_FEATURES"]
+"""Images, and features, that go together."""
+
+LINE = 4 * LANES
+"""Bytes of a register."""
 
 
 class SmallBatchProduct:
-    """The parts of y = x Wᵀ + b for few images, over plain buffers of float32 or of bf16."""
+    """The stages of y = x Wᵀ + b for few images, over plain buffers of float32 or of bf16."""
 
     def __init__(self, images: int, outputs: int, features: int, dtype: str, *, relu: bool) -> None:
         self.images, self.outputs, self.features = images, outputs, features
         self.narrow = dtype == "bf16"
-        self.numbers = (images, outputs, features, int(self.narrow), int(relu))
+        sizes = {"images": images, "outputs": outputs, "features": features}
+        self.numbers = {**sizes, "narrow": self.narrow, "relu": relu}
         self.size = 2 if self.narrow else 4
         self.padded = rounded_up(images, EIGHT)
 
@@ -37,31 +40,32 @@ class SmallBatchProduct:
         """Return the calls of y, with ReLU behind it where that was asked for; `bias` is "" where there is none."""
         lines = rounded_up(self._bytes(1, self.features), LINE)
         buffers = {
-            x: self._bytes(self.images, self.features),
-            weight: self._bytes(self.outputs, self.features),
-            bias: 4 * self.outputs,
-            y: self._bytes(self.images, self.outputs),
-            "small batch": self.padded * (lines + 4 * rounded_up(self.outputs, 2)),
+            "x": (x, self._bytes(self.images, self.features)),
+            "w": (weight, self._bytes(self.outputs, self.features)),
+            "bias": (bias, 4 * self.outputs),
+            "y": (y, self._bytes(self.images, self.outputs)),
+            "scratch": ("scratch", self.padded * (lines + 4 * rounded_up(self.outputs, 2))),
         }
-        return [HelperCall(buffers, SMALL_BATCH, self.numbers)]
+        return [HelperCall(buffers, "small_batch", self.numbers)]
 
     def data(self, dy: str, weight: str, dx: str) -> list[Call]:
         """Return the calls of dx = dy W."""
         tops = -(-self.outputs // 2) if self.narrow else self.outputs
+        scratch = 4 * (rounded_up(tops * self.padded, LANES) + rounded_up(self.features, BLOCK) * self.padded)
         buffers = {
-            dy: self._bytes(self.images, self.outputs),
-            weight: self._bytes(self.outputs, self.features),
-            dx: self._bytes(self.images, self.features),
-            "small batch": 4 * (rounded_up(tops * self.padded, LANES) + rounded_up(self.features, BLOCK) * self.padded),
+            "dy": (dy, self._bytes(self.images, self.outputs)),
+            "w": (weight, self._bytes(self.outputs, self.features)),
+            "dx": (dx, self._bytes(self.images, self.features)),
+            "scratch": ("scratch", scratch),
         }
-        return [HelperCall(buffers, SMALL_BATCH_DATA, self.numbers)]
+        return [HelperCall(buffers, "small_batch_data", self.numbers)]
 
     def weights(self, x: str, dy: str, dw: str, db: str) -> list[Call]:
         """Return the calls of dw = dyᵀ x and of db, all of float32; `db` is "" where there is none."""
         buffers = {
-            x: 4 * self.images * self.features,
-            dy: 4 * self.images * self.outputs,
-            dw: 4 * self.outputs * self.features,
-            db: 4 * self.outputs,
+            "x": (x, 4 * self.images * self.features),
+            "dy": (dy, 4 * self.images * self.outputs),
+            "dw": (dw, 4 * self.outputs * self.features),
+            "db": (db, 4 * self.outputs),
         }
-        return [HelperCall(buffers, SMALL_BATCH_WEIGHTS, self.numbers)]
+        return [HelperCall(buffers, "small_batch_weights", self.numbers)]

@@ -6,32 +6,33 @@
 
 #include "narrow.h"
 
-/* Probabilities of scores. pointers: x, y; numbers: images, classes. Pieces are images. */
+/* Probabilities of scores. Pieces are images. */
 INLINE void softmax_some(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    int64_t classes = op->numbers[1], narrow = op->numbers[15];
+    const void *x = op->softmax.x;
+    int64_t classes = op->softmax.classes, narrow = op->softmax.narrow;
     (void)worker;
     for (int64_t at = start * classes; at < stop * classes; at += classes) {
-        float largest = get(op->pointers[0], at, narrow), sum = 0;
+        float largest = get(x, at, narrow), sum = 0;
         for (int64_t c = at + 1; c < at + classes; c++) {
-            float score = get(op->pointers[0], c, narrow);
+            float score = get(x, c, narrow);
             largest = score > largest || score != score ? score : largest;
         }
-        for (int64_t c = at; c < at + classes; c++) sum += expf(get(op->pointers[0], c, narrow) - largest);
+        for (int64_t c = at; c < at + classes; c++) sum += expf(get(x, c, narrow) - largest);
         for (int64_t c = at; c < at + classes; c++)
-            put(op->pointers[1], c, expf(get(op->pointers[0], c, narrow) - largest) / sum, narrow);
+            put(op->softmax.y, c, expf(get(x, c, narrow) - largest) / sum, narrow);
     }
 }
 
-/* dx = y (dy - the sum of dy y). pointers: y, dy, dx; numbers: images, classes. Pieces are images. */
+/* dx = y (dy - the sum of dy y). Pieces are images. */
 INLINE void softmax_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    int64_t classes = op->numbers[1], narrow = op->numbers[15];
-    const void *y = op->pointers[0], *dy = op->pointers[1];
+    int64_t classes = op->softmax.classes, narrow = op->softmax.narrow;
+    const void *y = op->softmax.y, *dy = op->softmax.dy;
     (void)worker;
     for (int64_t at = start * classes; at < stop * classes; at += classes) {
         float sum = 0;
         for (int64_t c = at; c < at + classes; c++) sum += get(dy, c, narrow) * get(y, c, narrow);
         for (int64_t c = at; c < at + classes; c++)
-            put(op->pointers[2], c, get(y, c, narrow) * (get(dy, c, narrow) - sum), narrow);
+            put(op->softmax.dx, c, get(y, c, narrow) * (get(dy, c, narrow) - sum), narrow);
     }
 }
 
@@ -39,9 +40,9 @@ VERSIONS(softmax_some)
 VERSIONS(softmax_back)
 
 void run_softmax(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_softmax_some(), op->numbers[0], 1);
+    share_out(machine, op, best_softmax_some(), op->softmax.images, 1);
 }
 
 void run_softmax_gradient(const struct machine *machine, const struct operation *op) {
-    share_out(machine, op, best_softmax_back(), op->numbers[0], 1);
+    share_out(machine, op, best_softmax_back(), op->softmax.images, 1);
 }

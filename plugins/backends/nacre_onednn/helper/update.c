@@ -32,7 +32,7 @@ INLINE double move(float *restrict w, const float *restrict g, float *restrict v
 /* Moves 16 values, or as many as the mask says; a full one is to be a constant: with another, processors store half as
  * fast. */
 INLINE_BF16 __m512 move_some(float *w, const float *g, float *v, uint16_t *to, __m512 rate, __m512 momentum,
-                                const __mmask16 mask, const int past) {
+                             const __mmask16 mask, const int past) {
     __m512 gradient = _mm512_maskz_loadu_ps(mask, g), value = _mm512_maskz_loadu_ps(mask, w);
     __m512 moved = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, v), momentum);
     moved = _mm512_sub_ps(moved, _mm512_mul_ps(gradient, rate));
@@ -68,34 +68,31 @@ static double move_copied(float *w, const float *g, float *v, uint16_t *to, int6
 }
 #endif
 
-/* The same for all values; some of them have a copy in bf16, which is written along. products[worker] is the sum.
- * pointers: w, g, v, scalars, products, what has a copy, in order; numbers: size, place of the rate, place of the
- * momentum, how many have a copy; values: multiplies the rate. */
+/* The same for all values; some of them have a copy in bf16, which is written along. */
 INLINE void update(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    float *w = op->pointers[0], *v = op->pointers[2];
-    const float *g = op->pointers[1];
-    const double *scalars = op->pointers[3];
-    const struct copied *copied = op->pointers[5];
-    float rate = (float)(scalars[op->numbers[1]] * op->values[0]), momentum = (float)scalars[op->numbers[2]];
+    const struct update *u = &op->update;
+    float *w = u->w, *v = u->v;
+    const float *g = u->g;
+    float rate = (float)(u->scalars[u->rate] * u->factor), momentum = (float)u->scalars[u->momentum];
     double sum = 0;
     int64_t at = start;
-    for (const struct copied *one = copied; one < copied + op->numbers[3]; one++) {
+    for (const struct copied *one = u->copied; one < u->copied + u->n_copied; one++) {
         int64_t from = one->start > at ? one->start : at, to = one->stop < stop ? one->stop : stop;
         if (from >= to) continue;
         sum += move(w + at, g + at, v + at, from - at, rate, momentum);
         sum += move_copied(w + from, g + from, v + from, one->to + from - one->start, to - from, rate, momentum);
         at = to;
     }
-    ((double *)op->pointers[4])[worker] = sum + move(w + at, g + at, v + at, stop - at, rate, momentum);
+    u->products[worker] = sum + move(w + at, g + at, v + at, stop - at, rate, momentum);
 }
 
 VERSIONS(update)
 
-/* g = g + coefficient w. pointers: w, g; numbers: size; values: the coefficient. */
+/* g = g + coefficient w */
 INLINE void decay(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
-    const float *restrict w = op->pointers[0];
-    float *restrict g = op->pointers[1];
-    float coefficient = (float)op->values[0];
+    const float *restrict w = op->decay.w;
+    float *restrict g = op->decay.g;
+    float coefficient = (float)op->decay.coefficient;
     (void)worker;
     for (int64_t i = start; i < stop; i++) g[i] += w[i] * coefficient;
 }
@@ -103,10 +100,10 @@ INLINE void decay(const struct operation *op, int64_t start, int64_t stop, int64
 VERSIONS(decay)
 
 void run_update(const struct machine *machine, const struct operation *op) {
-    for (int64_t worker = 0; worker < machine->threads; worker++) ((double *)op->pointers[4])[worker] = 0;
-    share_elements(machine, op, best_update(), op->numbers[0]);
+    for (int64_t worker = 0; worker < machine->threads; worker++) op->update.products[worker] = 0;
+    share_elements(machine, op, best_update(), op->update.size);
 }
 
 void run_decay(const struct machine *machine, const struct operation *op) {
-    share_elements(machine, op, best_decay(), op->numbers[0]);
+    share_elements(machine, op, best_decay(), op->decay.size);
 }

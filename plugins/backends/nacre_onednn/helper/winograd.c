@@ -4,13 +4,15 @@
  *
  * A tile has an edge of 4 or 6 numbers, one more than a filter; its transform is as large. The polynomials behind that of
  * 4 are taken at 0, 1 and -1, behind that of 6 at 0, A, -A, B and -B, where rounding does least harm of all that was tried.
+ *
+ * Needs AVX-512, and channels and filters of a group in multiples of 16.
  */
 
 #include "avx512.h"
 
 #if defined(__x86_64__)
 
-enum { TILES = 12, EIGHT = 8, MOST = 6 };
+enum { TILES = WINOGRAD_TILES, EIGHT = 8, MOST = 6 };
 
 #define A 0.75f
 #define B 1.5f
@@ -98,18 +100,18 @@ INLINE_AVX512 void turn_back(const __m512 *s, __m512 *to, const int edge) {
 static inline int64_t plane_of(int64_t numbers) { return numbers + LANES; }
 
 /* Filters (filters, channels, rows, columns) as (cells, filters / 16, channels, 16); for the gradient of images turned by
- * half a turn, with filters and channels in each other's place. pointers: filters, result; numbers: filters, channels,
- * whether for the gradient, groups, edge. Pieces are 16 filters of the result. */
+ * half a turn, with filters and channels in each other's place. Pieces are 16 filters of the result. */
 INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
-    int64_t given = op->numbers[1], back = op->numbers[2], outs = back ? given : op->numbers[0];
-    int64_t ins = back ? op->numbers[0] : given, plane = plane_of(outs * ins);
+    const struct winograd_filters *f = &op->winograd_filters;
+    int64_t given = f->channels, back = f->back, outs = back ? given : f->filters;
+    int64_t ins = back ? f->filters : given, plane = plane_of(outs * ins);
     const int side = edge - 1, window = side * side;
     (void)worker;
     for (int64_t part = start; part < stop; part++)
         for (int64_t in = 0; in < ins; in++) {
             _Alignas(64) float lanes[(MOST - 1) * (MOST - 1) * LANES];
             __m512 once[MOST][MOST], column[MOST], cells[MOST];
-            gather((const float *)op->pointers[0] + (back ? in * given + part * LANES : part * LANES * given + in) * window,
+            gather(f->w + (back ? in * given + part * LANES : part * LANES * given + in) * window,
                    back ? window : given * window, LANES, window, lanes);
             for (int right = 0; right < side; right++) {
                 for (int down = 0; down < side; down++) {
@@ -119,7 +121,7 @@ INLINE_AVX512 void filters(const struct operation *op, int64_t start, int64_t st
                 turn(column, cells, edge);
                 for (int down = 0; down < edge; down++) once[down][right] = cells[down];
             }
-            float *to = (float *)op->pointers[1] + (part * ins + in) * LANES;
+            float *to = f->tiled + (part * ins + in) * LANES;
             for (int down = 0; down < edge; down++, to += edge * plane) {
                 turn(once[down], cells, edge);
                 for (int right = 0; right < edge; right++) _mm512_storeu_ps(to + right * plane, cells[right]);
@@ -132,7 +134,7 @@ struct steps {
     int64_t image, part, row, pixel;
 };
 
-struct winograd {
+struct convolution {
     int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
     struct steps in, out;
     int64_t down, across, tiles; /* tiles in a column and in a row of an image, and in all */
@@ -201,11 +203,12 @@ INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int re
     }
 }
 
-static struct winograd winograd(const int64_t *n) {
-    struct winograd w = {
-        .images = n[0], .channels = n[1], .height = n[2], .width = n[3],
-        .filters = n[4], .out_height = n[5], .out_width = n[6], .above = n[7], .beside = n[8],
-        .in = steps(n[12] * n[1], n[2], n[3], n[9]), .out = steps(n[12] * n[4], n[5], n[6], n[10]), .room = n[13],
+static struct convolution convolution(const struct winograd *o) {
+    struct convolution w = {
+        .images = o->images, .channels = o->channels, .height = o->height, .width = o->width,
+        .filters = o->filters, .out_height = o->out_height, .out_width = o->out_width, .above = o->above, .beside = o->beside,
+        .in = steps(o->groups * o->channels, o->height, o->width, o->x_blocked),
+        .out = steps(o->groups * o->filters, o->out_height, o->out_width, o->y_blocked), .room = o->tiles,
     };
     w.down = (w.out_height + 1) / 2, w.across = (w.out_width + 1) / 2, w.tiles = w.images * w.down * w.across;
     return w;
@@ -216,21 +219,19 @@ struct place {
     int64_t image, row, column;
 };
 
-static struct place place(const struct winograd *w, int64_t tile) {
+static struct place place(const struct convolution *w, int64_t tile) {
     int64_t line = tile / w->across;
     return (struct place){line / w->down, 2 * (line % w->down), 2 * (tile % w->across)};
 }
 
-/* y = x * w + b, and ReLU behind it. pointers: x, what `filters` gave, b or NULL, y, scratch for each worker: what tiles
- * become, and their results; numbers: images, channels, rows and columns of x, filters, rows and columns of y, padding
- * above and beside, whether x and y lie in blocks of 16 channels, whether ReLU, groups, tiles at a time, edge; channels and
- * filters are those of a group. Pieces are so many tiles as there is room for. */
+/* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
+ * as there is room for. */
 INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
-    struct winograd w = winograd(op->numbers);
+    struct convolution w = convolution(&op->winograd);
     const int cells = edge * edge;
-    const float *x = op->pointers[0], *v = op->pointers[1], *bias = op->pointers[2];
+    const float *x = op->winograd.x, *v = op->winograd.w, *bias = op->winograd.bias;
     int64_t plane = plane_of(w.room * w.channels), plane_of_m = plane_of(w.room * 2 * LANES), parts = w.filters / LANES;
-    float *y = op->pointers[3], *u = (float *)op->pointers[4] + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
+    float *y = op->winograd.y, *u = op->winograd.scratch + worker * cells * (plane + plane_of_m), *m = u + cells * plane;
     for (int64_t strip = start; strip < stop; strip++) {
         int64_t begin = strip * w.room, count = smaller(w.room, w.tiles - begin);
         for (int64_t tile = 0; tile < count; tile++) {
@@ -256,7 +257,7 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
                 for (int half = 0; half <= wide; half++)
                     write_tile(m + (tile * 2 + half) * LANES, plane_of_m,
                                bias ? _mm512_loadu_ps(bias + (part + half) * LANES) : _mm512_setzero_ps(),
-                               (int)op->numbers[11], corner + (part + half) * w.out.part, &w.out,
+                               (int)op->winograd.relu, corner + (part + half) * w.out.part, &w.out,
                                (int)smaller(2, w.out_height - at.row), (int)smaller(2, w.out_width - at.column), edge);
             }
         }
@@ -286,27 +287,26 @@ struct sums {
     int64_t plane_of_u, plane_of_e, plane, size;
 };
 
-static struct sums sums_of(const struct winograd *w, void *memory, int64_t part, int64_t edge) {
+static struct sums sums_of(const struct convolution *w, float *memory, int64_t part, int64_t edge) {
     int64_t cells = edge * edge;
     struct sums s = {.plane_of_u = plane_of(w->room * w->channels), .plane_of_e = plane_of(w->room * w->filters),
                      .plane = plane_of(w->filters * w->channels)};
     s.size = cells * (s.plane_of_u + s.plane_of_e + s.plane) + w->filters;
-    s.u = (float *)memory + part * s.size, s.e = s.u + cells * s.plane_of_u, s.products = s.e + cells * s.plane_of_e;
+    s.u = memory + part * s.size, s.e = s.u + cells * s.plane_of_u, s.products = s.e + cells * s.plane_of_e;
     s.tops = s.products + cells * s.plane;
     return s;
 }
 
-/* The gradient of the filters. pointers: x, dy, dw, db or NULL, scratch: the sums of a worker, for each worker, or one for all;
- * numbers: as for `strips`, but in the place of ReLU the first tile that is looked at now, and last the one behind them;
- * values: whether they are the first at all. Pieces are tiles here, ... */
+/* The gradients of filters and bias. Scratch: the sums of a worker, for each worker, or one for all. Pieces are tiles
+ * here, ... */
 INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
-    struct winograd w = winograd(op->numbers);
-    struct sums s = sums_of(&w, op->pointers[4], 0, edge);
+    struct convolution w = convolution(&op->winograd);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
     (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
-        struct place at = place(&w, op->numbers[11] + tile);
-        const float *x = (const float *)op->pointers[0] + at.image * w.in.image;
-        const float *dy = (const float *)op->pointers[1] + at.image * w.out.image;
+        struct place at = place(&w, op->winograd.first + tile);
+        const float *x = op->winograd.x + at.image * w.in.image;
+        const float *dy = op->winograd.dy + at.image * w.out.image;
         for (int64_t part = 0; part < w.channels / LANES; part++)
             read_tile(x + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside, w.height, w.width,
                       s.u + tile * w.channels + part * LANES, s.plane_of_u, edge);
@@ -340,10 +340,10 @@ INLINE_AVX512 void outer(const float *u, const float *e, float *sums, int64_t ti
 
 /* ... a cell of eight filters here, ... */
 INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
-    struct winograd w = winograd(op->numbers);
-    struct sums s = sums_of(&w, op->pointers[4], 0, edge);
-    int64_t tiles = op->numbers[15] - op->numbers[11], eights = w.filters / EIGHT;
-    int fresh = op->values[0] != 0;
+    struct convolution w = convolution(&op->winograd);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
+    int64_t tiles = op->winograd.end - op->winograd.first, eights = w.filters / EIGHT;
+    int fresh = op->winograd.fresh != 0;
     (void)worker;
     for (int64_t task = start; task < stop; task++) {
         int64_t cell = task / eights, filter = task % eights * EIGHT;
@@ -373,8 +373,8 @@ INLINE_AVX512 void add_products(const struct operation *op, int64_t start, int64
 
 /* ... and filters here, whose sums of all workers are added up. */
 INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
-    struct winograd w = winograd(op->numbers);
-    struct sums s = sums_of(&w, op->pointers[4], 0, edge);
+    struct convolution w = convolution(&op->winograd);
+    struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
     const int side = edge - 1, window = side * side;
     int64_t workers = larger(op->workers, 1);
     (void)worker;
@@ -397,24 +397,24 @@ INLINE_AVX512 void filters_back(const struct operation *op, int64_t start, int64
                 turn_back(once[down], numbers, edge);
                 for (int right = 0; right < side; right++) _mm512_store_ps(lanes + (down * side + right) * LANES, numbers[right]);
             }
-            scatter(lanes, (float *)op->pointers[2] + (filter * w.channels + channel) * window, window, LANES, window);
+            scatter(lanes, op->winograd.dw + (filter * w.channels + channel) * window, window, LANES, window);
         }
         float sum = 0;
         for (int64_t worker = 0; worker < workers; worker++) sum += s.tops[worker * s.size + filter];
-        if (op->pointers[3]) ((float *)op->pointers[3])[filter] = sum;
+        if (op->winograd.db) op->winograd.db[filter] = sum;
     }
 }
 
 /* The first two, all by one worker, over its share of the tiles. Pieces are workers. */
 INLINE_AVX512 void alone(const struct operation *op, int64_t start, int64_t stop, int64_t worker, const int edge) {
-    struct winograd w = winograd(op->numbers);
+    struct convolution w = convolution(&op->winograd);
     for (int64_t one = start; one < stop; one++) {
         int64_t end = w.tiles * (one + 1) / op->workers, from = w.tiles * one / op->workers;
         struct operation mine = *op;
-        mine.pointers[4] = sums_of(&w, op->pointers[4], one, edge).u;
+        mine.winograd.scratch = sums_of(&w, op->winograd.scratch, one, edge).u;
         for (int64_t begin = from; begin < end || begin == from; begin += w.room) {
-            mine.numbers[11] = begin, mine.numbers[15] = smaller(begin + w.room, end), mine.values[0] = begin == from;
-            both(&mine, 0, mine.numbers[15] - begin, worker, edge);
+            mine.winograd.first = begin, mine.winograd.end = smaller(begin + w.room, end), mine.winograd.fresh = begin == from;
+            both(&mine, 0, mine.winograd.end - begin, worker, edge);
             add_products(&mine, 0, edge * edge * w.filters / EIGHT, worker, edge);
         }
     }
@@ -429,43 +429,55 @@ OF_EDGES(add_products)
 OF_EDGES(filters_back)
 OF_EDGES(alone)
 
-/* An operation on one group: its buffers begin so many numbers later for each group before. */
-static struct operation of_group(const struct operation *op, int64_t group, const int64_t later[4]) {
-    struct operation part = *op;
-    for (int place = 0; place < 4; place++)
-        if (part.pointers[place]) part.pointers[place] = (float *)part.pointers[place] + group * later[place];
-    return part;
+/* Where the numbers of a group begin, `apart` from those of the group before; NULL stays NULL. */
+static float *later(const float *numbers, int64_t group, int64_t apart) {
+    return numbers ? (float *)numbers + group * apart : NULL;
 }
 
 void run_winograd_filters(const struct machine *machine, const struct operation *op) {
-    const int64_t *n = op->numbers, edge = n[4];
-    const int64_t later[4] = {n[0] * n[1] * (edge - 1) * (edge - 1), plane_of(n[0] * n[1]) * edge * edge};
-    for (int64_t group = 0; group < n[3]; group++) {
-        struct operation part = of_group(op, group, later);
-        share_out(machine, &part, edge == 4 ? filters_of_4 : filters_of_6, (n[2] ? n[1] : n[0]) / LANES, 1);
+    const struct winograd_filters *f = &op->winograd_filters;
+    const int64_t edge = f->edge, numbers = f->filters * f->channels;
+    for (int64_t group = 0; group < f->groups; group++) {
+        struct operation part = *op;
+        part.winograd_filters.w = later(f->w, group, numbers * (edge - 1) * (edge - 1));
+        part.winograd_filters.tiled = later(f->tiled, group, plane_of(numbers) * edge * edge);
+        share_out(machine, &part, edge == 4 ? filters_of_4 : filters_of_6, (f->back ? f->channels : f->filters) / LANES, 1);
     }
 }
 
+/* The images of a group, of x and of y or dy. */
+static struct operation of_group(const struct operation *op, const struct convolution *w, int64_t group) {
+    const struct winograd *o = &op->winograd;
+    const int64_t of_x = w->channels / LANES * w->in.part, of_y = w->filters / LANES * w->out.part;
+    struct operation part = *op;
+    part.winograd.x = later(o->x, group, of_x);
+    part.winograd.y = later(o->y, group, of_y), part.winograd.dy = later(o->dy, group, of_y);
+    return part;
+}
+
 void run_winograd(const struct machine *machine, const struct operation *op) {
-    struct winograd w = winograd(op->numbers);
-    const int64_t edge = op->numbers[14], filters = plane_of(w.filters * w.channels) * edge * edge;
-    const int64_t later[4] = {w.channels / LANES * w.in.part, filters, w.filters, w.filters / LANES * w.out.part};
-    for (int64_t group = 0; group < op->numbers[12]; group++) {
-        struct operation part = of_group(op, group, later);
-        share_out(machine, &part, edge == 4 ? strips_of_4 : strips_of_6, (w.tiles + w.room - 1) / w.room, 1);
+    const struct winograd *o = &op->winograd;
+    struct convolution w = convolution(o);
+    for (int64_t group = 0; group < o->groups; group++) {
+        struct operation part = of_group(op, &w, group);
+        part.winograd.w = later(o->w, group, plane_of(w.filters * w.channels) * o->edge * o->edge);
+        part.winograd.bias = later(o->bias, group, w.filters);
+        share_out(machine, &part, o->edge == 4 ? strips_of_4 : strips_of_6, (w.tiles + w.room - 1) / w.room, 1);
     }
 }
 
 void run_winograd_weights(const struct machine *machine, const struct operation *op) {
-    struct winograd w = winograd(op->numbers);
-    const int64_t edge = op->numbers[14], filters = w.filters * w.channels * (edge - 1) * (edge - 1);
-    const int64_t later[4] = {w.channels / LANES * w.in.part, w.filters / LANES * w.out.part, filters, w.filters};
-    for (int64_t group = 0; group < op->numbers[12]; group++) {
-        struct operation part = of_group(op, group, later);
+    const struct winograd *o = &op->winograd;
+    struct convolution w = convolution(o);
+    const int64_t edge = o->edge;
+    for (int64_t group = 0; group < o->groups; group++) {
+        struct operation part = of_group(op, &w, group);
+        struct winograd *p = &part.winograd;
+        p->dw = later(o->dw, group, w.filters * w.channels * (edge - 1) * (edge - 1)), p->db = later(o->db, group, w.filters);
         if (op->workers) share_out(machine, &part, edge == 4 ? alone_of_4 : alone_of_6, op->workers, 1);
         for (int64_t begin = 0; !op->workers && begin < w.tiles; begin += w.room) {
-            part.numbers[11] = begin, part.numbers[15] = smaller(begin + w.room, w.tiles), part.values[0] = begin == 0;
-            share_out(machine, &part, edge == 4 ? both_of_4 : both_of_6, part.numbers[15] - begin, 1);
+            p->first = begin, p->end = smaller(begin + w.room, w.tiles), p->fresh = begin == 0;
+            share_out(machine, &part, edge == 4 ? both_of_4 : both_of_6, p->end - begin, 1);
             share_out(machine, &part, edge == 4 ? add_products_of_4 : add_products_of_6, edge * edge * w.filters / EIGHT, 1);
         }
         share_out(machine, &part, edge == 4 ? filters_back_of_4 : filters_back_of_6, w.filters, 1);

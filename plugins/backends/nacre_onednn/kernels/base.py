@@ -34,7 +34,7 @@ from ..dnnl.primitives import (
     too_large,
 )
 from ..helper.direct import packing
-from ..helper.native import GATE, RECTIFY, helper
+from ..helper.native import helper
 from ..record import Copies, aligned, recorder, sizes_of
 
 ONE_BF16 = 0x3F80
@@ -207,7 +207,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 def gate(desc: Desc, into: str) -> list[Call]:
     """Return the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
     if helper() is not None:
-        return [pass_over(GATE, ("y", "dy", into), desc)]
+        return [pass_over("gate", {"y": "y", "dy": "dy", "dx": into}, desc)]
     zero = ctypes.c_float(0)
     engine = library().engine
     hint = Primitive(
@@ -222,7 +222,7 @@ def gate(desc: Desc, into: str) -> list[Call]:
 def rectify(desc: Desc, source: str = "y") -> list[Call]:
     """Return y = max(0, x), where x may be y. A NaN stays, which it does not in any ReLU of oneDNN's."""
     if helper() is not None:
-        return [pass_over(RECTIFY, (source, "y"), desc)]
+        return [pass_over("rectify", {"x": source, "y": "y"}, desc)]
     largest = Primitive("binary", library().engine, dnnl.BINARY_MAX, desc, desc, desc, attributes())
     return [call(largest, {SRC: ("Zeros", desc), SRC_1: (source, desc), DST: ("y", desc)})]
 

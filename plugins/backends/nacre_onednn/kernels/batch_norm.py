@@ -10,12 +10,12 @@ from nacre_layers.neurons import is_relu
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
-from ..helper.native import BATCH_NORM, BATCH_NORM_GRADIENT, MISSING, helper
+from ..helper.native import CONSTANTS, LANES, MISSING, helper
 from ..record import rounded_up
 from .base import Layouts, OnednnKernel, describe_blob, unfit
 
-LANES, MOMENTS, SUMS = 16, 52, 16
-"""Of batch_norm.c: the numbers in a register, and the bytes kept for each while they are added up."""
+MOMENTS, SUMS = CONSTANTS["BATCH_NORM_MOMENTS"], CONSTANTS["BATCH_NORM_SUMS"]
+"""Bytes for each lane of a register while the helper adds up."""
 
 
 TASKS = 32
@@ -24,9 +24,6 @@ TASKS = 32
 
 PIXELS = 64
 """A piece has at least so many, whatever the number of threads."""
-
-
-SCALED, SHIFTED, RECTIFIED, FOLLOWING, NARROW, WITH_DX, WITH_DSCALE, WITH_DBIAS = (1 << bit for bit in range(8))
 
 
 class BatchNormKernel(OnednnKernel, reads="inputs"):
@@ -70,23 +67,19 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         groups = max(1, min(-(-TASKS // parts), images * pixels // PIXELS))
         numbers = parts * groups * rounded_up(width, LANES)
         kept, scratch = 28 * channels, rounded_up(12 * channels, 64) + numbers * (MOMENTS if forward else SUMS)
-        flags = SCALED * layer.scale | SHIFTED * layer.bias | RECTIFIED * self.relu
-        flags |= FOLLOWING * self.plain.follows | NARROW * (blob.dtype == "bf16")
+        buffers = {"x": ("x", whole), "kept": ("Moments", kept), "scratch": ("scratch", scratch)}
         if forward:
-            learns = {name: few for name in ("scale", "bias") if name in learned}
-            buffers = {"x": whole, **learns, "y": whole, "mean": few, "variance": few}
+            buffers |= {"y": ("y", whole), "running_mean": ("mean", few), "running_variance": ("variance", few)}
+            names = list(learned)
         else:
-            wanted = {name for name, one in learned.items() if one.gradient is not None}
-            flags |= WITH_DX * (self.diffs[0] is not None)
-            flags |= WITH_DSCALE * ("scale" in wanted) | WITH_DBIAS * ("bias" in wanted)
-            given = {"scale": few} if "scale" in learned else {}
-            into = {"dx": whole} if flags & WITH_DX else {}
-            gradients = {f"d{name}": few for name in ("scale", "bias") if name in wanted}
-            buffers = {"x": whole, "dy": whole, **given, **into, **gradients}
-        buffers = {**buffers, "Moments": kept, "sums": scratch}
-        kind = BATCH_NORM if forward else BATCH_NORM_GRADIENT
-        sizes = (images, parts, pixels, width, groups, flags)
-        return [HelperCall(buffers, kind, sizes, values=(layer.epsilon, layer.decay))]
+            buffers |= {"dy": ("dy", whole), "dx": ("dx" if self.diffs[0] is not None else "", whole)}
+            names = [name for name in learned if name == "scale"]
+            names += [f"d{name}" for name, one in learned.items() if one.gradient is not None]
+        buffers |= {name: (name, few) for name in names}
+        sizes = {"images": images, "parts": parts, "pixels": pixels, "width": width, "groups": groups}
+        flags = {"relu": self.relu, "follows": self.plain.follows, "narrow": blob.dtype == "bf16"}
+        numbers = {**sizes, **flags, "epsilon": layer.epsilon, "decay": layer.decay}
+        return [HelperCall(buffers, "batch_norm" if forward else "batch_norm_gradient", numbers)]
 
 
 def _lies(shape: tuple[int, ...], layout: str) -> tuple[int, int, int, int]:

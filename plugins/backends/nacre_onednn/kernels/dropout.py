@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nacre import LayerState, Own
+from nacre import Array, LayerState, Own
 from nacre.random import name_key
 from nacre_layers.elementwise.dropout import DropoutLayer
 
-from ..helper.native import DROPOUT, DROPOUT_GRADIENT, MISSING, helper
+from ..helper.native import MISSING, helper
 from ..record import recorder
 from .base import unfit
 
@@ -38,13 +38,14 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
 
     def forward(self, inputs: list[Own]) -> None:
         if self.phase == "train":
-            self._add(DROPOUT, inputs[0], self.blobs[0])
+            self._add("dropout", {"x": inputs[0].memory, "y": self.blobs[0].memory}, inputs[0].size)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         if self.phase == "train" and diffs[0] is not None:
-            self._add(DROPOUT_GRADIENT, self.blobs_diff[0], diffs[0])
+            self._add("dropout_gradient", {"dy": self.blobs_diff[0].memory, "dx": diffs[0].memory}, inputs[0].size)
 
-    def _add(self, kind: int, source: Own, target: Own) -> None:
+    def _add(self, kind: str, ends: dict[str, Array], size: int) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
-        pointers = [source.memory, target.memory, self.kept, record.read(scalars), self.key]
-        record.add(kind, pointers, [source.size, scalars.place("step")], [self.layer.ratio, self.scale])
+        arrays = {**ends, "kept": self.kept, "scalars": record.read(scalars), "key": self.key}
+        numbers = {"size": size, "step": scalars.place("step"), "ratio": self.layer.ratio, "scale": self.scale}
+        record.add(kind, arrays, numbers)

@@ -12,7 +12,7 @@ from nacre_layers.shapes.split import SplitLayer
 from ..dnnl import library as dnnl
 from ..dnnl.library import library
 from ..dnnl.primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, pass_over, reorder
-from ..helper.native import ADD, helper
+from ..helper.native import helper
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
 MOST_AXES = 5
@@ -82,7 +82,10 @@ def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> lis
     sums = [(names[0], names[1]), *((target, name) for name in names[2:])]
     if helper() is not None:
         last = len(sums) - 1
-        return [pass_over(ADD, (*pair, target), desc, relu and place == last) for place, pair in enumerate(sums)]
+        return [
+            pass_over("add", {"one": one, "other": other, "y": target}, desc, relu=relu and number == last)
+            for number, (one, other) in enumerate(sums)
+        ]
     addition = Primitive("binary", library().engine, dnnl.BINARY_ADD, desc, desc, desc, attributes())
     calls = [call(addition, {SRC: (one, desc), SRC_1: (other, desc), DST: (target, desc)}) for one, other in sums]
     return [*calls, *(rectify(desc, target) if relu else [])]

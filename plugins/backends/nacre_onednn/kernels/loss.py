@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from nacre import LayerState, Own
+from nacre import Array, LayerState, Own
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
-from ..helper.native import LABELS, LOSS, LOSS_GRADIENT, MISSING, helper
+from ..helper.native import CONSTANTS, MISSING, helper
 from ..record import recorder
 from .base import unfit
+
+LABELS = {name: CONSTANTS[f"LABEL_{name.upper()}"] for name in ("float32", "float64", "int32", "int64", "uint8")}
+"""Types of labels, as operations.h counts them."""
 
 
 class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
@@ -53,14 +57,26 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
             self.plain.ready()
             self.plain.forward([x, labels])
 
-        self._add(LOSS, x, labels, refuse)
+        self._add("loss", {"x": x}, labels, refuse)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         if diffs[0] is not None:
-            self._add(LOSS_GRADIENT, diffs[0].memory, inputs[1].memory, None)
+            self._add("loss_gradient", {"dx": diffs[0].memory}, inputs[1].memory, None)
 
-    def _add(self, kind: int, array: Any, labels: Any, refuse: Any) -> None:
+    def _add(self, kind: str, array: dict[str, Array], labels: Array, refuse: Callable[[], None] | None) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
-        pointers = [array, labels, self.probability, record.read(scalars), self._loss, self.chosen]
-        numbers = [self.images, self.classes, self.type, scalars.place("rows")]
-        record.add(kind, pointers, numbers, [self.layer.weight], refuse)
+        arrays = {
+            "labels": labels,
+            "probabilities": self.probability,
+            "scalars": record.read(scalars),
+            "loss": self._loss,
+            "chosen": self.chosen,
+        }
+        numbers = {
+            "images": self.images,
+            "classes": self.classes,
+            "label_type": self.type,
+            "rows": scalars.place("rows"),
+            "weight": self.layer.weight,
+        }
+        record.add(kind, {**array, **arrays}, numbers, refuse)

@@ -7,8 +7,8 @@ from typing import Any
 from nacre import number_of_threads
 from nacre_layers.normalisation.lrn import LRNLayer, window_axes
 
-from ..dnnl.primitives import Call, HelperCall, of_type
-from ..helper.native import LRN, LRN_GRADIENT, MISSING, helper
+from ..dnnl.primitives import Call, HelperCall
+from ..helper.native import MISSING, helper
 from .base import Layouts, OnednnKernel, describe_blob, side_by_side, unfit
 
 
@@ -32,7 +32,7 @@ class LRNKernel(OnednnKernel, reads="inputs"):
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         x, layer, workers = self.inputs[0], self.layer, number_of_threads()
-        _, channels, rows, columns = x.shape
+        images, channels, rows, columns = x.shape
         side = side_by_side(x.shape, layouts(x))
         width, within = columns * side, layer.mode == "within"
         most = (max(rows, columns) if within else channels) - 1  # what lies beyond is 0
@@ -41,7 +41,12 @@ class LRNKernel(OnednnKernel, reads="inputs"):
             room = 4 * channels + 2 * (down + up)
         else:
             room = 2 * width if part == "forward" else 2 * rows * width + width
-        kind, names = (LRN, ("x", "y")) if part == "forward" else (LRN_GRADIENT, ("x", "dy", "dx"))
-        buffers = {**dict.fromkeys(names, describe_blob(x, layouts).bytes), "lrn": 4 * room * workers}
-        numbers = of_type(x.dtype == "bf16", *x.shape, side, down, up, int(within))
-        return [HelperCall(buffers, kind, numbers, workers, (layer.scale / self.cells, layer.shift, layer.power))]
+        kind, names = ("lrn", ("x", "y")) if part == "forward" else ("lrn_gradient", ("x", "dy", "dx"))
+        whole = describe_blob(x, layouts).bytes
+        numbers = {
+            "images": images, "channels": channels, "rows": rows, "columns": columns, "side": side,
+            "down": down, "up": up, "within": within, "narrow": x.dtype == "bf16",
+            "scale": layer.scale / self.cells, "shift": layer.shift, "power": layer.power,
+        }  # fmt: skip
+        buffers = {**{name: (name, whole) for name in names}, "scratch": ("scratch", 4 * room * workers)}
+        return [HelperCall(buffers, kind, numbers, workers)]

@@ -7,39 +7,44 @@ from typing import Any
 from nacre import Neuron
 from nacre_layers.neurons import ELU, GELU, LReLU, Sigmoid, SiLU, Softplus, Tanh
 
-from ..dnnl.primitives import Call, Desc, HelperCall
-from ..helper.native import FUNCTION, FUNCTION_GRADIENT, MISSING, helper
+from ..dnnl.primitives import Call, Desc, pass_over
+from ..helper.native import CONSTANTS, MISSING, helper
 from .base import Layouts, OnednnKernel, describe_blob
 from .element_wise import unfit_any
 
-FUNCTIONS: dict[type, tuple[int, str]] = {
-    ELU: (0, "alpha"),
-    GELU: (1, ""),
-    LReLU: (3, "slope"),
-    Sigmoid: (4, ""),
-    SiLU: (5, "beta"),
-    Softplus: (6, "beta"),
-    Tanh: (7, ""),
+FUNCTIONS: dict[type, tuple[str, str]] = {
+    ELU: ("ELU", "alpha"),
+    GELU: ("GELU", ""),
+    LReLU: ("LRELU", "slope"),
+    Sigmoid: ("SIGMOID", ""),
+    SiLU: ("SILU", "beta"),
+    Softplus: ("SOFTPLUS", "beta"),
+    Tanh: ("TANH", ""),
 }
-"""The number of a neuron in functions.c, and the field that is its parameter there."""
-
-
-GELU_TANH = 2
+"""The name of a neuron in operations.h, and the field that is its parameter there."""
 
 
 class Function:
     """A neuron as the helper computes it."""
 
     def __init__(self, neuron: Neuron) -> None:
-        self.number, field = FUNCTIONS[type(neuron)]
+        name, field = FUNCTIONS[type(neuron)]
         if isinstance(neuron, GELU) and neuron.approximate == "tanh":
-            self.number = GELU_TANH
+            name = "GELU_TANH"
+        self.number = CONSTANTS[name]
         self.parameter: float = getattr(neuron, field) if field else 0.0
 
-    def call(self, kind: int, names: tuple[str, ...], desc: Desc, size: int, dtype: str) -> Call:
-        """Return the call that computes y (of x, y) or dx (of x or y, dy, dx)."""
-        numbers = (size, self.number, int(dtype == "bf16"))
-        return HelperCall(dict.fromkeys(names, desc.bytes), kind, numbers, values=(self.parameter,))
+    def forward(self, desc: Desc) -> Call:
+        """Return the call that computes y from x."""
+        return pass_over("function", {"x": "x", "y": "y"}, desc, **self._numbers)
+
+    def backward(self, known: str, desc: Desc) -> Call:
+        """Return the call that computes dx from dy and from `known`, which is "x" or "y"."""
+        return pass_over("function_gradient", {"known": known, "dy": "dy", "dx": "dx"}, desc, **self._numbers)
+
+    @property
+    def _numbers(self) -> dict[str, float]:
+        return {"function": self.number, "parameter": self.parameter}
 
 
 class NeuronKernel(OnednnKernel, reads="blobs"):
@@ -57,7 +62,7 @@ class NeuronKernel(OnednnKernel, reads="blobs"):
             self.reads = "inputs"
 
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        blob = self.blobs[0]
-        known = "x" if self.layer.needs_input else "y"
-        kind, names = (FUNCTION, ("x", "y")) if part == "forward" else (FUNCTION_GRADIENT, (known, "dy", "dx"))
-        return [self.function.call(kind, names, describe_blob(blob, layouts), blob.size, blob.dtype)]
+        desc = describe_blob(self.blobs[0], layouts)
+        if part == "forward":
+            return [self.function.forward(desc)]
+        return [self.function.backward("x" if self.layer.needs_input else "y", desc)]

@@ -28,10 +28,9 @@ from ..dnnl.primitives import (
     call,
     describe,
     dims,
-    of_type,
     too_large,
 )
-from ..helper.native import MISSING, POOLING, POOLING_GRADIENT, helper
+from ..helper.native import MISSING, helper
 from .base import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rectify, side_by_side, stays_plain, unfit
 
 
@@ -123,14 +122,20 @@ class PoolingKernel(OnednnKernel, reads=""):
     def _largest(self, x: Desc, y: Desc, side: int) -> Call:
         """Return the call that finds the largest numbers, and notes their cells where somebody will ask."""
         winners = "Winners" if "data" in self.parts() else ""
-        return HelperCall({"x": x.bytes, "y": y.bytes, winners: self._winners}, POOLING, self._numbers(side))
+        buffers = {"x": ("x", x.bytes), "y": ("y", y.bytes), "winners": (winners, self._winners)}
+        return HelperCall(buffers, "pooling", self._numbers(side))
 
     def _to_largest(self, x: Desc, y: Desc, side: int, above: str) -> Call:
         """Return the call that brings the gradient `above` of y to the cells that are noted."""
         workers = number_of_threads()
-        row, size = "row" if self.inputs[0].dtype == "bf16" else "", 4 * side * self.axes[1].length
-        buffers = {above: y.bytes, "dx": x.bytes, "Winners": self._winners, row: size * workers}
-        return HelperCall(buffers, POOLING_GRADIENT, self._numbers(side), workers if row else 0)
+        scratch = "scratch" if self.inputs[0].dtype == "bf16" else ""
+        buffers = {
+            "dy": (above, y.bytes),
+            "dx": ("dx", x.bytes),
+            "winners": ("Winners", self._winners),
+            "scratch": (scratch, 4 * side * self.axes[1].length * workers),
+        }
+        return HelperCall(buffers, "pooling_gradient", self._numbers(side), workers if scratch else 0)
 
     @property
     def _in_bytes(self) -> bool:
@@ -141,13 +146,27 @@ class PoolingKernel(OnednnKernel, reads=""):
         """Bytes in which all cells that win are noted."""
         return self.blobs[0].size * (1 if self._in_bytes else 4)
 
-    def _numbers(self, side: int) -> tuple[int, ...]:
-        """Return the numbers of pooling.c."""
-        (images, channels, *image), top = self.inputs[0].shape, self.blobs[0].shape
-        steps = [axis.stride if axis.windows > 1 else 1 for axis in self.axes]
-        sizes = (*(axis.kernel for axis in self.axes), *steps, *(axis.pad for axis in self.axes))
-        there = (images * channels // side, *image, side, *top[2:], *sizes, int(self.relu), int(self._in_bytes))
-        return of_type(self.inputs[0].dtype == "bf16", *there)
+    def _numbers(self, side: int) -> dict[str, int]:
+        """Return the numbers of `pooling` in operations.h."""
+        images, channels, rows, columns = self.inputs[0].shape
+        down, across = self.axes
+        return {
+            "planes": images * channels // side,
+            "rows": rows,
+            "columns": columns,
+            "side": side,
+            "out_rows": down.windows,
+            "out_columns": across.windows,
+            "down": down.kernel,
+            "right": across.kernel,
+            "step_down": down.stride if down.windows > 1 else 1,
+            "step_right": across.stride if across.windows > 1 else 1,
+            "above": down.pad,
+            "beside": across.pad,
+            "relu": self.relu,
+            "bytes": self._in_bytes,
+            "narrow": self.inputs[0].dtype == "bf16",
+        }
 
 
 class Forms:

@@ -6,8 +6,8 @@ from typing import Any
 
 from nacre_layers.elementwise.softmax import SoftmaxLayer, SoftmaxState
 
-from ..dnnl.primitives import Call, HelperCall, describe, of_type
-from ..helper.native import MISSING, SOFTMAX, SOFTMAX_GRADIENT, helper
+from ..dnnl.primitives import Call, HelperCall, describe
+from ..helper.native import MISSING, helper
 from .base import Layouts, OnednnKernel, unfit
 
 
@@ -30,5 +30,7 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
     def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
         y = self.blobs[0]
         size = describe(y.shape, layouts(y), y.dtype).bytes
-        kind, names = (SOFTMAX, ("x", "y")) if part == "forward" else (SOFTMAX_GRADIENT, ("y", "dy", "dx"))
-        return [HelperCall(dict.fromkeys(names, size), kind, of_type(y.dtype == "bf16", *y.shape))]
+        kind, names = ("softmax", ("x", "y")) if part == "forward" else ("softmax_gradient", ("y", "dy", "dx"))
+        images, classes = y.shape
+        numbers = {"images": images, "classes": classes, "narrow": y.dtype == "bf16"}
+        return [HelperCall({name: (name, size) for name in names}, kind, numbers)]

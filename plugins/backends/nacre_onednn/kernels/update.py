@@ -9,7 +9,7 @@ import numpy as np
 
 from nacre import Array, ComponentKernel, MethodState, Span
 
-from ..helper.native import DECAY, MISSING, UPDATE, helper
+from ..helper.native import MISSING, helper
 from ..record import Record, recorder
 
 
@@ -29,14 +29,15 @@ class SGDKernel(MethodState):
 
     def update(self) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
-        places = [scalars.place("rate"), scalars.place("momentum")]
+        indices = {name: scalars.place(name) for name in ("rate", "momentum")}
         for span, v, products in zip(self.spans, self.velocity, self.products, strict=True):
             copied = self._copied(span, record)
-            arrays = [span.value, span.gradient, v, record.read(scalars), products, copied]
-            record.add(UPDATE, arrays, [span.value.size, *places, len(copied)], [span.rate])
+            arrays = {"w": span.value, "g": span.gradient, "v": v, "products": products, "copied": copied}
+            numbers = {"size": span.value.size, "n_copied": len(copied), "factor": span.rate, **indices}
+            record.add("update", {**arrays, "scalars": record.read(scalars)}, numbers)
 
     def _copied(self, span: Span, record: Record) -> Array:
-        """Return the parameters of a span that have a copy in bf16: their start, stop, and the address of the copy."""
+        """Return a row for each parameter that has a copy in bf16: the fields of `copied` in operations.h, in order."""
         found: list[tuple[int, int, int]] = []
         for (_, start, size), storage in zip(span.parts, span.storages, strict=True):
             if (narrow := recorder(self.backend).narrow_of(storage)) is not None:
@@ -58,4 +59,5 @@ class L2Kernel(ComponentKernel):
         return None if helper() is not None else MISSING
 
     def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
-        recorder(backend).record.add(DECAY, [value, gradient], [value.size], [coefficient])
+        numbers = {"size": value.size, "coefficient": coefficient}
+        recorder(backend).record.add("decay", {"w": value, "g": gradient}, numbers)

@@ -1,0 +1,235 @@
+/* The operations of the helper: their kinds, and the operands of each by name.
+ *
+ * A kind has the operands of the struct of the same name in small letters; where there is none, of the struct named like the
+ * kind without its last word, so that LRN and LRN_GRADIENT share `lrn`. Pointers that a pass does not use, and those of
+ * what is not there or not wanted, are NULL.
+ *
+ * native.py reads this file, so every name stands here alone. It understands enums, and structs whose fields are pointers,
+ * int64_t and double: all of 8 bytes, so that Python and C agree where each lies.
+ */
+
+#ifndef NACRE_OPERATIONS_H
+#define NACRE_OPERATIONS_H
+
+#include <stdint.h>
+
+/* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
+enum { HELPER_VERSION = 10 };
+
+enum kind {
+    PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
+    RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
+    POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT,
+    PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
+    SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS
+};
+
+/* Instructions that may be used: those of oneDNN, so that one variable of the environment sets both. */
+enum { ANY, AVX2, AVX512 };
+
+enum { LANES = 16 }; /* numbers of float32 in a register of AVX-512 */
+
+/* The functions of oneDNN and of its OpenMP that the helper calls. */
+typedef int execute_t(const void *primitive, void *stream, int count, const void *arguments);
+typedef void parallel_t(void (*work)(void *), void *data, unsigned threads, unsigned flags);
+typedef int count_t(void);
+
+struct machine {
+    execute_t *execute;    /* dnnl_primitive_execute */
+    void *stream;
+    parallel_t *parallel;  /* GOMP_parallel, or NULL */
+    count_t *thread;       /* omp_get_thread_num */
+    count_t *team;         /* omp_get_num_threads */
+    int64_t threads;
+};
+
+/* A primitive of oneDNN. */
+struct primitive {
+    const void *primitive, *arguments;
+    int64_t count; /* of the arguments */
+};
+
+/* w, and its gradient g and velocity v. `scalars` are the net's: `rate` and `momentum` are indices into them. */
+struct update {
+    float *w;
+    const float *g;
+    float *v;
+    const double *scalars;
+    double *products;           /* for each worker, the sum of its w g */
+    const struct copied *copied; /* in the order of the parameters */
+    int64_t size, rate, momentum, n_copied;
+    double factor; /* of the rate */
+};
+
+/* Parameters from `start` to `stop` have a copy in bf16 at `to`, where there must be room for whole registers. */
+struct copied {
+    int64_t start, stop;
+    uint16_t *to;
+};
+
+struct decay {
+    const float *w;
+    float *g;
+    int64_t size;
+    double coefficient;
+};
+
+enum { LABEL_FLOAT32, LABEL_FLOAT64, LABEL_INT32, LABEL_INT64, LABEL_UINT8 };
+
+/* `rows` is an index into the scalars: so many images count. */
+struct loss {
+    const float *x;
+    float *dx, *probabilities;
+    const void *labels;
+    int64_t *chosen; /* the labels as whole numbers, which LOSS writes and LOSS_GRADIENT reads */
+    const double *scalars;
+    double *loss;
+    int64_t images, classes, label_type, rows;
+    double weight;
+};
+
+/* `step` is an index into the scalars. */
+struct dropout {
+    const float *x, *dy;
+    float *y, *dx;
+    uint8_t *kept; /* a byte for each element, which DROPOUT writes and DROPOUT_GRADIENT reads */
+    const double *scalars;
+    const uint64_t *key;
+    int64_t size, step;
+    double ratio, scale;
+};
+
+/* In these, `narrow` says whether blobs are of bf16 instead of float32. */
+
+struct rectify {
+    const void *x;
+    void *y; /* may be x */
+    int64_t size, narrow;
+};
+
+struct gate {
+    const void *y, *dy;
+    void *dx; /* may be dy */
+    int64_t size, narrow;
+};
+
+struct add {
+    const void *one, *other;
+    void *y; /* may be one */
+    int64_t size, relu, narrow;
+};
+
+enum { ELU, GELU, GELU_TANH, LRELU, SIGMOID, SILU, SOFTPLUS, TANH };
+
+/* FUNCTION reads x and writes y; FUNCTION_GRADIENT reads dy, and x or y as `known`, and writes dx. */
+struct function {
+    const void *x, *known, *dy;
+    void *y, *dx; /* may be x and dy */
+    int64_t size, function, narrow;
+    double parameter;
+};
+
+/* SOFTMAX reads x and writes y; SOFTMAX_GRADIENT reads y and dy, and writes dx. */
+struct softmax {
+    const void *x, *dy;
+    void *y, *dx;
+    int64_t images, classes, narrow;
+};
+
+/* Images lie as (planes, rows, columns, side): `side` numbers side by side. */
+struct pooling {
+    const void *x, *dy;
+    void *y, *dx;
+    void *winners;  /* the number of the cell that each window's maximum comes from; NULL: not wanted */
+    float *scratch; /* POOLING_GRADIENT in bf16: a row of x for each worker */
+    int64_t planes, rows, columns, side, out_rows, out_columns;
+    int64_t down, right, step_down, step_right, above, beside; /* windows, their stride, their padding */
+    int64_t relu, bytes, narrow; /* bytes: winners are uint8_t instead of int32_t */
+};
+
+/* Images lie as (images, channels / side, rows, columns, side). Windows reach from -down to up. */
+struct lrn {
+    const void *x, *dy;
+    void *y, *dx;
+    float *scratch;
+    int64_t images, channels, rows, columns, side, down, up;
+    int64_t within, narrow; /* within: windows lie within a channel, instead of across channels */
+    double scale, shift, power;
+};
+
+enum { BATCH_NORM_MOMENTS = 52, BATCH_NORM_SUMS = 16 }; /* bytes for each lane while it adds up */
+
+/* A blob is (images, parts, pixels, width), with parts x width channels; `groups` of pixels are tasks of their own. */
+struct batch_norm {
+    const void *x, *dy;
+    void *y, *dx;
+    const float *scale, *bias;
+    float *dscale, *dbias, *running_mean, *running_variance;
+    double *kept; /* from forward to backward: for each channel 2 numbers of float64; behind them, 3 of float32 */
+    float *scratch;
+    int64_t images, parts, pixels, width, groups;
+    int64_t relu, follows, narrow; /* follows: mean and variance are those of the batch */
+    double epsilon, decay;
+};
+
+/* The others need AVX-512. */
+
+/* A matrix of float32 (rows, columns) in tiles of `block` rows. */
+struct pack {
+    const float *matrix;
+    void *packed;
+    int64_t rows, columns, block, narrow;
+};
+
+enum { DIRECT_SIDE = 5 }; /* filters whose gradients are added up together */
+
+/* Images x (images, channels, height, width), y (images, filters, out_height, out_width); `x_side` and `y_side` of their
+ * channels lie side by side. w is (filters, rows, columns, channels), dw (filters, channels, rows, columns). */
+struct direct {
+    const float *x, *w, *bias, *dy;
+    float *y, *dw, *db;
+    float *scratch;
+    int64_t images, channels, height, width, filters, rows, columns, out_height, out_width;
+    int64_t down, right, above, beside; /* stride and padding */
+    int64_t x_side, y_side, relu;
+};
+
+/* Filters (filters, channels, rows, columns) in the order that DIRECT reads; `back`: for the gradient of the images. */
+struct direct_filters {
+    const float *w;
+    float *turned;
+    int64_t filters, channels, rows, columns, back;
+};
+
+enum { WINOGRAD_TILES = 12 }; /* that a product has */
+
+/* As for `direct`, but filters and channels are those of one of the `groups`. `edge` is the length of a tile, 4 or 6. */
+struct winograd {
+    const float *x, *w, *bias, *dy; /* w: as WINOGRAD_FILTERS gives it */
+    float *y, *dw, *db;
+    float *scratch;
+    int64_t images, channels, height, width, filters, out_height, out_width, above, beside;
+    int64_t x_blocked, y_blocked; /* whether they lie in blocks of 16 channels, instead of with the channels last */
+    int64_t relu, groups, tiles, edge; /* tiles: so many are worked on at a time */
+    int64_t first, end, fresh; /* used inside the helper: tiles that are looked at now, and whether they are the first */
+};
+
+struct winograd_filters {
+    const float *w;
+    float *tiled;
+    int64_t filters, channels, groups, edge, back; /* back: for the gradient of the images */
+};
+
+enum { SMALL_BATCH_IMAGES = 8, SMALL_BATCH_FEATURES = 32 }; /* that go together */
+
+/* x (images, features), y (images, outputs), w (outputs, features), of float32 or of bf16; bias, dw and db of float32. */
+struct small_batch {
+    const void *x, *w, *dy;
+    const float *bias;
+    void *y, *dx;
+    float *dw, *db;
+    void *scratch;
+    int64_t images, outputs, features, narrow, relu;
+};
+
+#endif
