@@ -325,12 +325,13 @@ def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_helper(patch: pytest.MonkeyPatch) -> None:
     """Let nobody find the helper."""
-    for found in pkgutil.walk_packages(nacre_onednn.__path__, "nacre_onednn."):
-        if not found.name.endswith("._helper"):
-            module = importlib.import_module(found.name)
-            for name, answer in {"helper": None, "has_avx512": False}.items():
-                if callable(getattr(module, name, None)):
-                    patch.setattr(module, name, lambda answer=answer: answer)
+    names = [found.name for found in pkgutil.walk_packages(nacre_onednn.__path__, "nacre_onednn.")]
+    # all first: what is imported between two patches would keep the first one's answer for ever
+    modules = [importlib.import_module(name) for name in names if not name.endswith("._helper")]
+    for module in modules:
+        for name, answer in {"helper": None, "has_avx512": False}.items():
+            if callable(getattr(module, name, None)):
+                patch.setattr(module, name, lambda answer=answer: answer)
 
 
 @needs_onednn
