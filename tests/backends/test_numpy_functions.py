@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from nacre import NacreError, open_backend
 from nacre_numpy import convolution, pooling, threads, update
+from nacre_numpy.arrays import Arrays
 from nacre_numpy.convolution import Convolution2D
 from nacre_numpy.inner_product import InnerProduct
 from nacre_numpy.pooling import Pooling2D
@@ -268,16 +269,19 @@ def check_convolution(shape, filters, kernel, stride, pad, dilation, groups, poo
     layer = Convolution2D(*shape, filters, kernel, stride, pad, groups, np.float64, pool, relu, dilation)
     found = unset(*y.shape)
     assert found.shape[1:3] == (layer.rows, layer.columns)
-    layer.forward(x, weight, bias, found)
-    np.testing.assert_allclose(found, y, atol=1e-12)
     for wanted in itertools.product((True, False), repeat=3):
         dx, dweight, dbias = (unset(*g.shape) if want else None for g, want in zip(gradients, wanted, strict=True))
+        layer.bind(Arrays(x, weight, bias, found, dy, dweight, dbias, dx))
+        found[...] = np.nan
+        layer.forward()
+        np.testing.assert_allclose(found, y, atol=1e-12)
         for _ in range(2):
-            layer.backward(x, dy, weight, dweight, dbias, dx)
+            layer.backward()
             for result, expected in zip((dx, dweight, dbias), gradients, strict=True):
                 if result is not None:
                     np.testing.assert_allclose(result, expected, atol=1e-11)
-    layer.forward(x, weight, None, found)
+    layer.bind(Arrays(x, weight, None, found))
+    layer.forward()
     without = naive_convolution(
         x, weight, np.zeros(filters), lambda shape: np.zeros(shape), stride, pad, dilation, groups, relu
     )
@@ -311,8 +315,9 @@ def test_convolution_gives_the_same_bits_every_time(wants_dx):
     for _ in range(3):
         layer = Convolution2D(7, 8, 8, 3, 4, (3, 3), pad=(1, 1), dtype=np.float64, pool=Pool(3))
         y, dweight, dbias = unset(7, 8, 8, 4), unset(4, 3, 3, 3), unset(4)
-        layer.forward(x, weight, bias, y)
-        layer.backward(x, y, weight, dweight, dbias, unset(*x.shape) if wants_dx else None)
+        layer.bind(Arrays(x, weight, bias, y, y, dweight, dbias, unset(*x.shape) if wants_dx else None))
+        layer.forward()
+        layer.backward()
         results.append((y.tobytes(), dweight.tobytes(), dbias.tobytes()))
     assert results[0] == results[1] == results[2]
 
@@ -323,8 +328,9 @@ def test_relu_lets_nothing_through_where_it_cut_whatever_the_gradient():
     dy = np.array([np.nan, np.inf, np.inf, 3, 5], np.float32).reshape(5, 1, 1, 1)
     layer = Convolution2D(5, 1, 1, 1, 1, (1, 1), relu=True)
     y, dx = np.empty_like(x), np.empty_like(x)
-    layer.forward(x, weight, None, y)
-    layer.backward(x, dy, weight, None, None, dx)
+    layer.bind(Arrays(x, weight, None, y, dy, dx=dx))
+    layer.forward()
+    layer.backward()
     assert dx.ravel().tolist() == [0, 0, np.inf, 3, 0]
 
 
@@ -333,12 +339,13 @@ def test_convolution_equals_torchs():
     x, weight, bias = (a.astype(np.float32) for a in (numbers(6, 13, 12, 8), numbers(12, 4, 5, 3), numbers(12)))
     layer = Convolution2D(6, 13, 12, 8, 12, (5, 3), (2, 1), (2, 1), 2, np.float32, POOLS[2])
     y = np.empty((6, layer.rows, layer.columns, 12), np.float32)
-    layer.forward(x, weight, bias, y)
+    dx, dweight, dbias = (np.empty_like(a) for a in (x, weight, bias))
+    layer.bind(Arrays(x, weight, bias, y, y, dweight, dbias, dx))
+    layer.forward()
     inputs = [torch.tensor(a, requires_grad=True) for a in (x.transpose(0, 3, 1, 2), weight, bias)]
     expected = torch.nn.functional.conv2d(*inputs, (2, 1), (2, 1), 1, 2)
     np.testing.assert_allclose(y.transpose(0, 3, 1, 2), expected.detach().numpy(), rtol=1e-4, atol=1e-4)
-    dx, dweight, dbias = (np.empty_like(a) for a in (x, weight, bias))
-    layer.backward(x, y, weight, dweight, dbias, dx)
+    layer.backward()
     expected.backward(expected.detach())
     for found, there in zip((dx.transpose(0, 3, 1, 2), dweight, dbias), inputs, strict=True):
         np.testing.assert_allclose(found, there.grad.numpy(), rtol=1e-4, atol=2e-3)
@@ -395,9 +402,10 @@ def test_pooling_equals_the_naive_one(case, pool, mode, ties):
     y, dx = naive_pooling(x, dy, rows, columns, kernel, stride, pad, mode)
     layer = Pooling2D(*shape, rows, columns, kernel, stride, pad, mode, np.float64, pool)
     found, dfound = unset(*y.shape), unset(*x.shape)
+    layer.bind(x, found, dy, dfound)
     for _ in range(2):
-        layer.forward(x, found)
-        layer.backward(x, dy, dfound)
+        layer.forward()
+        layer.backward()
         np.testing.assert_allclose(found, y, atol=1e-12)
         np.testing.assert_allclose(dfound, dx, atol=1e-12)
 
@@ -408,8 +416,9 @@ def test_pooling_in_small_chunks(monkeypatch, mode):
     x, dy = numbers(9, 7, 7, 2), numbers(9, 3, 3, 2, seed=1)
     layer = Pooling2D(9, 7, 7, 2, 3, 3, (3, 3), (2, 2), (0, 0), mode, np.float64, POOLS[2])
     y, dx = unset(*dy.shape), unset(*x.shape)
-    layer.forward(x, y)
-    layer.backward(x, dy, dx)
+    layer.bind(x, y, dy, dx)
+    layer.forward()
+    layer.backward()
     for found, expected in zip((y, dx), naive_pooling(x, dy, 3, 3, (3, 3), (2, 2), (0, 0), mode), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -419,7 +428,8 @@ def test_pooling_may_write_the_gradient_over_its_input(mode):
     x, dy = numbers(5, 7, 7, 2), numbers(5, 3, 3, 2, seed=1)
     layer = Pooling2D(5, 7, 7, 2, 3, 3, (3, 3), (2, 2), (0, 0), mode, np.float64, POOLS[2])
     _, dx = naive_pooling(x, dy, 3, 3, (3, 3), (2, 2), (0, 0), mode)
-    layer.backward(x, dy, x)
+    layer.bind(x, unset(*dy.shape), dy, x)
+    layer.backward()
     np.testing.assert_allclose(x, dx, atol=1e-12)
 
 
@@ -431,11 +441,12 @@ def test_pooling_passes_nan_on_and_spreads_no_infinity(mode):
     x[0, :2, :2, 0] = -np.inf
     layer = Pooling2D(1, 6, 6, 2, 3, 3, (2, 2), (2, 2), (0, 0), mode)
     y, dy, dx = np.empty((1, 3, 3, 2), np.float32), np.ones((1, 3, 3, 2), np.float32), np.empty_like(x)
-    layer.forward(x, y)
+    layer.bind(x, y, dy, dx)
+    layer.forward()
     assert np.argwhere(np.isnan(y)).tolist() == [[0, 1, 1, 1]]
     assert y[0, 0, 0, 0] == -np.inf
     dy[0, 2, 2, 0] = np.inf
-    layer.backward(x, dy, dx)
+    layer.backward()
     np.testing.assert_array_equal(dx.reshape(1, 3, 2, 3, 2, 2).sum((2, 4)), dy)
 
 
@@ -455,8 +466,9 @@ def test_pooling_equals_torchs(mode):
     expected = function(there, 3, 2, 1, ceil_mode=True)
     layer = Pooling2D(3, 9, 11, 4, *expected.shape[2:], (3, 3), (2, 2), (1, 1), mode, pool=POOLS[2])
     y, dx = np.empty((3, *expected.shape[2:], 4), np.float32), np.empty_like(x)
-    layer.forward(x, y)
-    layer.backward(x, y, dx)
+    layer.bind(x, y, y, dx)
+    layer.forward()
+    layer.backward()
     expected.backward(expected.detach())
     np.testing.assert_allclose(y.transpose(0, 3, 1, 2), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(dx.transpose(0, 3, 1, 2), there.grad.numpy(), rtol=1e-5, atol=1e-6)
@@ -476,7 +488,8 @@ def test_inner_product_equals_the_formula(batch, inputs, outputs, pool, relu, sh
     if shared:
         layer.workers = min(pool.count, inputs, outputs)
     y = unset(batch, outputs)
-    layer.forward(x, weight, bias, y)
+    layer.bind(Arrays(x, weight, bias, y))
+    layer.forward()
     expected = np.array([[sum(a * b for a, b in zip(row, w, strict=True)) for w in weight] for row in x]) + bias
     expected = np.maximum(expected, 0) if relu else expected
     np.testing.assert_allclose(y, expected, atol=1e-12)
@@ -484,7 +497,8 @@ def test_inner_product_equals_the_formula(batch, inputs, outputs, pool, relu, sh
     expected = gradient @ weight, gradient.T @ x, gradient.sum(0)
     for wanted in itertools.product((True, False), repeat=3):
         dx, dweight, dbias = (unset(*g.shape) if want else None for g, want in zip(expected, wanted, strict=True))
-        layer.backward(x, dy, weight, dweight, dbias, dx)
+        layer.bind(Arrays(x, weight, bias, y, dy, dweight, dbias, dx))
+        layer.backward()
         for found, right in zip((dx, dweight, dbias), expected, strict=True):
             if found is not None:
                 np.testing.assert_allclose(found, right, atol=1e-12)
@@ -494,7 +508,8 @@ def test_inner_product_of_some_size_uses_the_threads():
     layer = InnerProduct(16, 300, 300, pool=POOLS[2])
     assert layer.workers == 2 and InnerProduct(16, 300, 10, pool=POOLS[2]).workers == 1
     x, weight, y = (a.astype(np.float32) for a in (numbers(16, 300), numbers(300, 300), unset(16, 300)))
-    layer.forward(x, weight, None, y)
+    layer.bind(Arrays(x, weight, None, y))
+    layer.forward()
     np.testing.assert_allclose(y, x @ weight.T, rtol=1e-3, atol=1e-4)
 
 
@@ -502,8 +517,7 @@ def test_inner_product_of_some_size_uses_the_threads():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("decay", [0.0, 0.01])
-def test_update_follows_the_formula_with_the_same_bits_on_any_number_of_threads(monkeypatch, dtype, decay):
+def test_update_follows_the_formula_with_the_same_bits_on_any_number_of_threads(monkeypatch, dtype):
     monkeypatch.setattr(update, "CHUNK", 16)
     monkeypatch.setattr(update, "ALONE", 0)
     start = [numbers(101, seed=seed).astype(dtype) for seed in range(3)]
@@ -512,12 +526,12 @@ def test_update_follows_the_formula_with_the_same_bits_on_any_number_of_threads(
         weight, gradient, velocity = (a.copy() for a in start)
         step = MomentumUpdate(101, dtype, pool)
         for rate in (0.1, 0.2):
-            step.update(weight, gradient, velocity, rate, 0.9, decay)
+            step.update(weight, gradient, velocity, rate, 0.9)
         results.append((weight.tobytes(), velocity.tobytes()))
     assert len(set(results)) == 1
     w, g, v = (a.astype(np.float64) for a in start)
     for rate in (0.1, 0.2):
-        v = 0.9 * v - rate * (g + decay * w)
+        v = 0.9 * v - rate * g
         w = w + v
     np.testing.assert_allclose(weight, w, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
     np.testing.assert_array_equal(gradient, start[1])
@@ -539,14 +553,16 @@ def test_nothing_of_size_is_allocated_after_the_first_pass():
     dflat, velocity = dz.reshape(batch, -1), np.zeros(matrix.size, np.float32)
     step, ravelled, dravelled = MomentumUpdate(matrix.size, pool=pool), matrix.reshape(-1), dmatrix.reshape(-1)
 
+    convolve.bind(Arrays(x, weight, bias, y, dy, dweight, dbias, dx))
+    reduce.bind(y, z, dy=dz, dx=dy)
+    product.bind(Arrays(flat, matrix, vector, out, out, dmatrix, dvector, dflat))
+
     def everything():
-        convolve.forward(x, weight, bias, y)
-        reduce.forward(y, z)
-        product.forward(flat, matrix, vector, out)
-        product.backward(flat, out, matrix, dmatrix, dvector, dflat)
-        reduce.backward(y, dz, dy)
-        convolve.backward(x, dy, weight, dweight, dbias, dx)
-        step.update(ravelled, dravelled, velocity, 0.0, 0.9, 0.1)
+        for work in (convolve, reduce, product):
+            work.forward()
+        for work in (product, reduce, convolve):
+            work.backward()
+        step.update(ravelled, dravelled, velocity, 0.0, 0.9)
 
     for _ in range(3):
         everything()

@@ -1,8 +1,10 @@
 """Convolution of images that lie as (images, rows, columns, channels), by products of matrices over chunks in cache.
 
-Every pass is a list of steps over views made once (see `threads.run`), for a piece of the batch and a worker: a
-scheduler may chain the steps of several layers for one piece without waiting for the other pieces in between.
+Every pass is a list of tasks over views made once (see `threads.run`), for a piece of the batch and a worker: a
+scheduler may chain the tasks of several layers for one piece without waiting for the other pieces in between.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,17 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from nacre_numpy.threads import Pool, Step, maximum, run
+from nacre import Array
 
-Array = Any
+from .arrays import Arrays
+from .threads import Pool, Task, maximum, run
+
 Pair = tuple[int, int]
 
 CHUNK_BYTES = 1 << 21
 """The most that the matrix of windows takes: half is as fast for one thread, but two get in each other's way."""
 
 
-def gate_steps(y: Array, dy: Array, gated: Array, scratch: Array) -> list[Step]:
-    """Steps for `gated = dy where y > 0 else 0`, the gradient below a ReLU; `scratch` has the bytes of two `y`.
+def gate_tasks(y: Array, dy: Array, gated: Array, scratch: Array) -> list[Task]:
+    """Tasks for `gated = dy where y > 0 else 0`, the gradient below a ReLU; `scratch` has the bytes of two `y`.
 
     A product of integers with 0 or 1 is exact for every float, NaN too, and faster than a masked copy.
     """
@@ -55,16 +59,16 @@ class _Windows:
         else:
             self.matrix = memory.reshape(positions, groups, self.taps + ones)
 
-    def pad_steps(self, x: Array) -> tuple[Array, list[Step]]:
-        """`x` with its border of zeros, and the steps that copy it there."""
+    def pad_tasks(self, x: Array) -> tuple[Array, list[Task]]:
+        """`x` with its border of zeros, and the tasks that copy it there."""
         if self.padded is None:
             return x, []
         (above, left), (height, width, _) = self.pad, self.shape
         padded = self.padded[: len(x)]
         return padded, [(np.copyto, (padded[:, above : above + height, left : left + width], x))]
 
-    def steps(self, padded: Array, top: int, bottom: int) -> tuple[Array, list[Step]]:
-        """The matrix for rows `top` to `bottom` of the result, and the steps that fill it."""
+    def tasks(self, padded: Array, top: int, bottom: int) -> tuple[Array, list[Task]]:
+        """The matrix for rows `top` to `bottom` of the result, and the tasks that fill it."""
         images, channels = len(padded), self.shape[2] // self.groups
         image, row, column, channel = padded.strides
         shape = (images, bottom - top, self.columns, self.groups, *self.kernel, channels)
@@ -75,21 +79,19 @@ class _Windows:
              row * self.dilation[0], column * self.dilation[1], channel),
         )  # fmt: skip
         matrix = self.matrix[: images * (bottom - top) * self.columns]
-        copy: list[Step] = [(np.copyto, (matrix[:, :, : self.taps].reshape(shape), windows))]
+        copy: list[Task] = [(np.copyto, (matrix[:, :, : self.taps].reshape(shape), windows))]
         return matrix, [*copy, (matrix[:, :, self.taps :].fill, (1,))]
 
 
 class Convolution2D:
-    """Convolution over a batch of fixed shape, its scratch memory and its steps.
+    """Convolution over a batch of fixed shape, its scratch memory and its tasks.
 
     `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, filters), all C-contiguous;
     `weight`, `dweight` (filters, channels / groups, *kernel), `bias`, `dbias` (filters,). With `relu`,
     y = max(x * W + b, 0).
 
-    Give the arrays once with `bind`, then, at every pass, run `prepare_steps()` (once, after the weights have changed),
-    `forward_steps(start, stop, worker)` for every piece, `backward_steps(start, stop, worker)` for every piece, and
-    `finish_steps(pieces)` once. `forward` and `backward` do all that on the pool's threads. Results are written, not
-    added.
+    Set the arrays once with `bind`. `forward` and `backward` work on the pool's threads, one piece of the batch each.
+    Results are written, not added.
     """
 
     def __init__(
@@ -124,10 +126,9 @@ class Convolution2D:
         self.packed = np.zeros((groups, self.taps + (not self.direct), per_group), self.dtype)
         self.mirror_packed = np.zeros((groups, self.mirror_taps * self.mirrored, channels // groups), self.dtype)
         self._scratch: dict[tuple[str, int], Array] = {}
-        self._forward: dict[tuple[int, int, int], list[Step]] = {}
-        self._backward: dict[tuple[int, int, int], list[Step]] = {}
+        self._forward: dict[tuple[int, int, int], list[Task]] = {}
+        self._backward: dict[tuple[int, int, int], list[Task]] = {}
         self._partial: dict[int, tuple[Array, Array]] = {}
-        self._bound: tuple[Array, ...] = (None,) * 8
 
     def _chunk(self, most: int, rows: int, columns: int, width: int) -> Pair:
         """How many images, of how many rows of the result each, are worked on at a time."""
@@ -144,104 +145,91 @@ class Convolution2D:
 
     # The arrays, and the passes on the pool's threads
 
-    def bind(
-        self, x: Array, weight: Array, bias: Array | None, y: Array, dy: Array | None = None,
-        dweight: Array | None = None, dbias: Array | None = None, dx: Array | None = None,
-    ) -> None:  # fmt: skip
-        """Fix the arrays that the steps work on. What is `None` is not there, or not wanted."""
-        arrays = (x, weight, bias, y, dy, dweight, dbias, dx)
-        if all(new is old for new, old in zip(arrays, self._bound, strict=True)):
-            return
-        self._bound = arrays
+    def bind(self, arrays: Arrays) -> None:
+        """Set the arrays that the passes work on."""
+        self.arrays = arrays
         self._forward.clear()
         self._backward.clear()
         self._partial.clear()
 
-    def forward(self, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
+    def forward(self) -> None:
         """Write y."""
-        self.bind(x, weight, bias, y, *(self._bound[4:] if self._bound[0] is x and self._bound[3] is y else ()))
-        run(self.prepare_steps())
+        run(self.prepare_tasks())
         self.pool.parallel(self.forward_piece, self.batch)
 
-    def backward(
-        self, x: Array, dy: Array, weight: Array, dweight: Array | None, dbias: Array | None, dx: Array | None,
-        y: Array | None = None,
-    ) -> None:  # fmt: skip
-        """Write the gradients that are wanted. `y`, which only `relu` reads, is the last `forward`'s unless given."""
-        y = self._bound[3] if y is None else y
-        self.bind(x, weight, self._bound[2], y, dy, dweight, dbias, dx)
-        run(self.prepare_steps())
+    def backward(self) -> None:
+        """Write the gradients that are wanted, after `forward`, which has copied the weights."""
         self.pool.parallel(self.backward_piece, self.batch)
-        run(self.finish_steps(self.pool.pieces(self.batch)))
+        run(self.finish_tasks(self.pool.pieces(self.batch)))
 
     def forward_piece(self, start: int, stop: int, worker: int) -> None:
-        """Write images `start` to `stop` of y; `prepare_steps` have run."""
-        run(self.forward_steps(start, stop, worker))
+        """Write images `start` to `stop` of y; `prepare_tasks` have run."""
+        run(self.forward_tasks(start, stop, worker))
 
     def backward_piece(self, start: int, stop: int, worker: int) -> None:
         """Write images `start` to `stop` of dx, and the piece's part of the gradients of weight and bias."""
-        run(self.backward_steps(start, stop, worker))
+        run(self.backward_tasks(start, stop, worker))
 
-    # Steps
+    # Tasks
 
-    def prepare_steps(self) -> list[Step]:
+    def prepare_tasks(self) -> list[Task]:
         """Copy the weights into the layouts of the products."""
         groups, (high, wide), each = self.groups, self.kernel, self.channels // self.groups
         per_group = self.filters // groups
-        weight, bias = self._bound[1].reshape(groups, per_group, each, high, wide), self._bound[2]
+        weight, bias = self.arrays.weight.reshape(groups, per_group, each, high, wide), self.arrays.bias
         packed = self.packed[:, : self.taps].reshape(groups, high, wide, each, per_group)
-        steps: list[Step] = [(np.copyto, (packed, weight.transpose(0, 3, 4, 2, 1)))]
+        tasks: list[Task] = [(np.copyto, (packed, weight.transpose(0, 3, 4, 2, 1)))]
         if not self.direct:
             row = self.packed[:, self.taps]
-            steps.append((np.copyto, (row, 0 if bias is None else bias.reshape(groups, per_group))))
-        if self.mirrored and self._bound[7] is not None:
+            tasks.append((np.copyto, (row, 0 if bias is None else bias.reshape(groups, per_group))))
+        if self.mirrored and self.arrays.dx is not None:
             mirror = self.mirror_packed.reshape(groups, high, wide, per_group, each)
-            steps.append((np.copyto, (mirror, weight[..., ::-1, ::-1].transpose(0, 3, 4, 1, 2))))
-        return steps
+            tasks.append((np.copyto, (mirror, weight[..., ::-1, ::-1].transpose(0, 3, 4, 1, 2))))
+        return tasks
 
-    def forward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
-        """Steps that write images `start` to `stop` of y."""
+    def forward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
+        """Tasks that write images `start` to `stop` of y."""
         key = (start, stop, worker)
         if key not in self._forward:
             self._forward[key] = list(self._make_forward(*key))
         return self._forward[key]
 
-    def backward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
-        """Steps that write images `start` to `stop` of dx, and their part of the gradients of weight and bias."""
+    def backward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
+        """Tasks that write images `start` to `stop` of dx, and their part of the gradients of weight and bias."""
         key = (start, stop, worker)
         if key not in self._backward:
             self._backward[key] = list(self._make_backward(*key))
         return self._backward[key]
 
-    def finish_steps(self, pieces: Sequence[Pair]) -> list[Step]:
-        """Steps that add up the pieces' gradients of weight and bias, in the order of the pieces."""
-        dweight, dbias, dx = self._bound[5:]
+    def finish_tasks(self, pieces: Sequence[Pair]) -> list[Task]:
+        """Tasks that add up the pieces' gradients of weight and bias, in the order of the pieces."""
+        dweight, dbias, dx = self.arrays.dweight, self.arrays.dbias, self.arrays.dx
         if dweight is None and dbias is None:
             return []
         weights, biases = zip(*(self._partial[start] for start, _ in pieces), strict=True)
-        steps: list[Step] = []
+        tasks: list[Task] = []
         for partial in (weights, biases):
-            steps.extend((np.add, (partial[0], other, partial[0])) for other in partial[1:])
+            tasks.extend((np.add, (partial[0], other, partial[0])) for other in partial[1:])
         groups, (high, wide), each = self.groups, self.kernel, self.channels // self.groups
         per_group = self.filters // groups
         if dweight is not None:
             target = dweight.reshape(groups, per_group, each, high, wide)
             if self.mirrored and dx is not None:
                 total = weights[0].reshape(groups, high, wide, per_group, each)
-                steps.append((np.copyto, (target[..., ::-1, ::-1], total.transpose(0, 3, 4, 1, 2))))
+                tasks.append((np.copyto, (target[..., ::-1, ::-1], total.transpose(0, 3, 4, 1, 2))))
             else:
                 total = weights[0].reshape(groups, high, wide, each, per_group)
-                steps.append((np.copyto, (target, total.transpose(0, 4, 3, 1, 2))))
+                tasks.append((np.copyto, (target, total.transpose(0, 4, 3, 1, 2))))
         if dbias is not None:
-            steps.append((np.copyto, (dbias, biases[0])))
-        return steps
+            tasks.append((np.copyto, (dbias, biases[0])))
+        return tasks
 
-    # How the steps are made
+    # How the tasks are made
 
-    def _make_forward(self, start: int, stop: int, worker: int) -> Iterator[Step]:
-        x, _, bias, y = self._bound[:4]
-        for first, last, top, bottom, matrix, steps in self._matrices(x, start, stop, worker):
-            yield from steps
+    def _make_forward(self, start: int, stop: int, worker: int) -> Iterator[Task]:
+        bias, y = self.arrays.bias, self.arrays.y
+        for first, last, top, bottom, matrix, tasks in self._matrices(start, stop, worker):
+            yield from tasks
             result = y[first:last, top:bottom].reshape(-1, self.filters)
             for group, (_, outputs) in enumerate(self._group_slices()):
                 yield np.matmul, (matrix[:, group], self.packed[group], result[:, outputs])
@@ -251,25 +239,25 @@ class Convolution2D:
                 zeros = self._shared("zeros", 0, result.size, np.zeros)
                 yield maximum, (result.reshape(-1), zeros, result.reshape(-1))
 
-    def _matrices(
-        self, x: Array, start: int, stop: int, worker: int
-    ) -> Iterator[tuple[int, int, int, int, Array, list[Step]]]:
-        """Chunks (first image, last, top row, bottom) of a piece, their matrices, and the steps that fill those."""
-        windows = None if self.direct else self._windows(worker)
+    def _matrices(self, start: int, stop: int, worker: int) -> Iterator[tuple[int, int, int, int, Array, list[Task]]]:
+        """Chunks (first image, last, top row, bottom) of a piece, their matrices, and the tasks that fill those."""
+        windows, x = None if self.direct else self._windows(worker), self.arrays.x
         for first in range(start, stop, self.images):
             last = min(first + self.images, stop)
-            padded, pad_steps = windows.pad_steps(x[first:last]) if windows else (x[first:last], [])
+            padded, pad_tasks = windows.pad_tasks(x[first:last]) if windows else (x[first:last], [])
             for top in range(0, self.rows, self.band):
                 bottom = min(top + self.band, self.rows)
                 if windows:
-                    matrix, steps = windows.steps(padded, top, bottom)
+                    matrix, tasks = windows.tasks(padded, top, bottom)
                 else:
-                    matrix, steps = padded[:, top:bottom].reshape(-1, self.groups, self.taps), []
-                yield first, last, top, bottom, matrix, pad_steps + steps
-                pad_steps = []
+                    matrix, tasks = padded[:, top:bottom].reshape(-1, self.groups, self.taps), []
+                yield first, last, top, bottom, matrix, pad_tasks + tasks
+                pad_tasks = []
 
-    def _make_backward(self, start: int, stop: int, worker: int) -> Iterator[Step]:
-        x, _, _, y, dy, dweight, dbias, dx = self._bound
+    def _make_backward(self, start: int, stop: int, worker: int) -> Iterator[Task]:
+        y, dy, dweight, dbias, dx = (
+            self.arrays.y, self.arrays.dy, self.arrays.dweight, self.arrays.dbias, self.arrays.dx,
+        )  # fmt: skip
         mirrored = dx is not None and self.mirrored
         weights, biases = self._partial_gradient(start)
         size = self.mirror_images if mirrored else self.images
@@ -279,37 +267,30 @@ class Convolution2D:
             if self.relu:
                 gated = self._shared("gated", worker, gradient.size, np.empty).reshape(gradient.shape)
                 scratch = self._shared("gate", worker, 2 * gradient.nbytes, np.empty, np.uint8)
-                yield from gate_steps(y[first:last], gradient, gated, scratch)
+                yield from gate_tasks(y[first:last], gradient, gated, scratch)
                 gradient = gated
             total = None if dweight is None else weights
             if mirrored:
-                yield from self._mirrored_steps(x, gradient, dx, first, last, worker, total, first == start)
+                yield from self._mirrored_tasks(gradient, first, last, worker, total, first == start)
             elif dx is not None or dweight is not None:
-                yield from self._window_steps(x, gradient, dx, first, last, worker, total, first == start)
+                yield from self._window_tasks(gradient, first, last, worker, total, first == start)
             if dbias is not None:
                 flat = gradient.reshape(-1, self.filters)
                 ones = self._shared("ones", 0, len(flat), np.ones)
                 yield from self._accumulate(ones, flat, biases, first == start, worker)
 
-    def _window_steps(
-        self,
-        x: Array,
-        dy: Array,
-        dx: Array | None,
-        first: int,
-        last: int,
-        worker: int,
-        total: Array | None,
-        begin: bool,
-    ) -> Iterator[Step]:
+    def _window_tasks(
+        self, dy: Array, first: int, last: int, worker: int, total: Array | None, begin: bool
+    ) -> Iterator[Task]:
         """Gradients by the windows of x: dW = windows^T dy; the gradients of the windows, W dy, are added into dx."""
+        dx = self.arrays.dx
         padded_dx = None if dx is None or self.direct else self._padded_dx(dx, first, last, worker)
         if padded_dx is not None:
             yield padded_dx.fill, (0,)
-        for _, _, top, bottom, matrix, steps in self._matrices(x, first, last, worker):
+        for _, _, top, bottom, matrix, tasks in self._matrices(first, last, worker):
             result = dy[:, top:bottom].reshape(-1, self.filters)
             if total is not None:
-                yield from steps
+                yield from tasks
             for group, (inputs, outputs) in enumerate(self._group_slices()):
                 if total is not None:
                     windows = matrix[:, group, : self.taps].T
@@ -326,7 +307,7 @@ class Convolution2D:
 
     def _add_windows(
         self, dy: Array, group: int, dx: Array, images: int, top: int, bottom: int, worker: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[Task]:
         """Add the windows' gradients into dx in two stages: all rows of the kernel in long runs, then its columns."""
         (high, wide), (down, right), (row_gap, column_gap) = self.kernel, self.stride, self.dilation
         each, rows = self.channels // self.groups, bottom - top
@@ -348,26 +329,26 @@ class Convolution2D:
             target = dx[:, :, j * column_gap : j * column_gap + (self.columns - 1) * right + 1 : right]
             yield np.add, (target, strip[:, :, :, j], target)
 
-    def _mirrored_steps(
-        self, x: Array, dy: Array, dx: Array, first: int, last: int, worker: int, total: Array | None, begin: bool
-    ) -> Iterator[Step]:
+    def _mirrored_tasks(
+        self, dy: Array, first: int, last: int, worker: int, total: Array | None, begin: bool
+    ) -> Iterator[Task]:
         """Gradients by the windows of dy: dx = windows W, turned round; dW, turned round, = windows^T x."""
         windows = self._mirror_windows(worker)
-        padded, steps = windows.pad_steps(dy)
-        yield from steps
+        padded, tasks = windows.pad_tasks(dy)
+        yield from tasks
         for top in range(0, self.height, self.mirror_band):
             bottom = min(top + self.mirror_band, self.height)
-            matrix, steps = windows.steps(padded, top, bottom)
-            yield from steps
-            images = x[first:last, top:bottom].reshape(-1, self.channels)
-            target = dx[first:last, top:bottom].reshape(-1, self.channels)
+            matrix, tasks = windows.tasks(padded, top, bottom)
+            yield from tasks
+            images = self.arrays.x[first:last, top:bottom].reshape(-1, self.channels)
+            target = self.arrays.dx[first:last, top:bottom].reshape(-1, self.channels)
             for group, (inputs, _) in enumerate(self._group_slices()):
                 yield np.matmul, (matrix[:, group], self.mirror_packed[group], target[:, inputs])
                 if total is not None:
                     transposed = matrix[:, group].T
                     yield from self._accumulate(transposed, images[:, inputs], total[group], begin and top == 0, worker)
 
-    def _accumulate(self, left: Array, right: Array, total: Array, begin: bool, worker: int) -> Iterator[Step]:
+    def _accumulate(self, left: Array, right: Array, total: Array, begin: bool, worker: int) -> Iterator[Task]:
         """`total = left @ right`, or `+=` after the beginning."""
         if begin:
             yield np.matmul, (left, right, total)
@@ -401,7 +382,7 @@ class Convolution2D:
     def _partial_gradient(self, start: int) -> tuple[Array, Array]:
         """The gradients of weight (in the layout of the product) and bias by the piece that begins at `start`."""
         if start not in self._partial:
-            like = self.mirror_packed if self.mirrored and self._bound[7] is not None else self.packed[:, : self.taps]
+            like = self.mirror_packed if self.mirrored and self.arrays.dx is not None else self.packed[:, : self.taps]
             self._partial[start] = np.zeros(like.shape, self.dtype), np.zeros(self.filters, self.dtype)
         return self._partial[start]
 

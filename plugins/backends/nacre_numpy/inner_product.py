@@ -1,29 +1,29 @@
 """y = x W^T + b and its gradients, shared out over threads."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from nacre_numpy.convolution import gate_steps
-from nacre_numpy.threads import Pool, Step, maximum, run, split
-
-Array = Any
+from .arrays import Arrays
+from .convolution import gate_tasks
+from .threads import Pool, Task, maximum, run, split
 
 ALONE = 1 << 21
 """Operations (multiplications and additions) that one thread has done before a second one is awake."""
 
 
 class InnerProduct:
-    """The product of a batch with a matrix of weights, its scratch memory and its steps.
+    """The product of a batch with a matrix of weights, its scratch memory and its tasks.
 
     `x`, `dx` are (batch, inputs), `y`, `dy` (batch, outputs), `weight`, `dweight` (outputs, inputs), `bias`, `dbias`
     (outputs,). With `relu`, y = max(x W^T + b, 0).
 
     A worker computes some columns of every result for the whole batch, not all columns of some rows: it reads only its
     part of the weights, and nothing has to be added up. So all of x must be there before the first piece begins, and
-    all pieces must be done before a next layer begins. Give the arrays once with `bind`, then let the pool run
-    `forward_piece` and `backward_piece` over the `workers`; `forward` and `backward` do both.
+    all pieces must be done before the next layer begins. Set the arrays once with `bind`.
     """
 
     def __init__(
@@ -41,38 +41,25 @@ class InnerProduct:
         self.workers = 1 if alone else min(self.pool.count, inputs, outputs)
         self._ones = np.ones(batch, self.dtype)
         self._zeros = np.zeros(outputs, self.dtype)
-        self._bound: tuple[Array, ...] = (None,) * 8
-        self._forward: list[list[Step]] = []
-        self._backward: list[list[Step]] = []
+        self._forward: list[list[Task]] = []
+        self._backward: list[list[Task]] = []
 
-    def bind(
-        self, x: Array, weight: Array, bias: Array | None, y: Array, dy: Array | None = None,
-        dweight: Array | None = None, dbias: Array | None = None, dx: Array | None = None,
-    ) -> None:  # fmt: skip
-        """Fix the arrays that the steps work on. What is `None` is not there, or not wanted."""
-        arrays = (x, weight, bias, y, dy, dweight, dbias, dx)
-        if all(new is old for new, old in zip(arrays, self._bound, strict=True)):
-            return
-        self._bound = arrays
+    def bind(self, arrays: Arrays) -> None:
+        """Set the arrays that the passes work on, and make their tasks."""
         outputs, inputs = split(self.outputs, self.workers), split(self.inputs, self.workers)
-        self._forward = [list(self._make_forward(slice(*piece))) for piece in outputs]
-        if dy is not None:
+        self._forward = [list(self._make_forward(arrays, slice(*piece))) for piece in outputs]
+        if arrays.dy is not None:
             pieces = zip(outputs, inputs, strict=True)
-            self._backward = [list(self._make_backward(slice(*some), slice(*others))) for some, others in pieces]
+            self._backward = [
+                list(self._make_backward(arrays, slice(*some), slice(*others))) for some, others in pieces
+            ]
 
-    def forward(self, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
+    def forward(self) -> None:
         """Write y."""
-        same = self._bound[0] is x and self._bound[3] is y
-        self.bind(x, weight, bias, y, *(self._bound[4:] if same else ()))
         self.pool.parallel(self.forward_piece, self.workers)
 
-    def backward(
-        self, x: Array, dy: Array, weight: Array, dweight: Array | None, dbias: Array | None, dx: Array | None,
-        y: Array | None = None,
-    ) -> None:  # fmt: skip
-        """Write the gradients that are wanted. `y`, which only `relu` reads, is the last `forward`'s unless given."""
-        y = self._bound[3] if y is None else y
-        self.bind(x, weight, self._bound[2], y, dy, dweight, dbias, dx)
+    def backward(self) -> None:
+        """Write the gradients that are wanted, after `forward`."""
         self.pool.parallel(self.backward_piece, self.workers)
 
     def forward_piece(self, start: int, stop: int, worker: int) -> None:
@@ -85,24 +72,23 @@ class InnerProduct:
         for piece in range(start, stop):
             run(self._backward[piece])
 
-    def _make_forward(self, outputs: slice) -> Iterator[Step]:
-        x, weight, bias, y = self._bound[:4]
-        y = y[:, outputs]
-        yield np.matmul, (x, weight[outputs].T, y)
-        if bias is not None:
-            yield np.add, (y, bias[outputs], y)
+    def _make_forward(self, arrays: Arrays, outputs: slice) -> Iterator[Task]:
+        y = arrays.y[:, outputs]
+        yield np.matmul, (arrays.x, arrays.weight[outputs].T, y)
+        if arrays.bias is not None:
+            yield np.add, (y, arrays.bias[outputs], y)
         if self.relu:
             yield maximum, (y, self._zeros[outputs], y)
 
-    def _make_backward(self, outputs: slice, inputs: slice) -> Iterator[Step]:
-        x, weight, _, y, dy, dweight, dbias, dx = self._bound
+    def _make_backward(self, arrays: Arrays, outputs: slice, inputs: slice) -> Iterator[Task]:
+        dy = arrays.dy
         if self.relu:  # every worker for itself: waiting for each other would take longer
             gated = np.empty_like(dy)
-            yield from gate_steps(y, dy, gated, np.empty(2 * dy.nbytes, np.uint8))
+            yield from gate_tasks(arrays.y, dy, gated, np.empty(2 * gated.nbytes, np.uint8))
             dy = gated
-        if dweight is not None:
-            yield np.matmul, (dy[:, outputs].T, x, dweight[outputs])
-        if dbias is not None:
-            yield np.matmul, (self._ones, dy[:, outputs], dbias[outputs])
-        if dx is not None:
-            yield np.matmul, (dy, weight[:, inputs], dx[:, inputs])
+        if arrays.dweight is not None:
+            yield np.matmul, (dy[:, outputs].T, arrays.x, arrays.dweight[outputs])
+        if arrays.dbias is not None:
+            yield np.matmul, (self._ones, dy[:, outputs], arrays.dbias[outputs])
+        if arrays.dx is not None:
+            yield np.matmul, (dy, arrays.weight[:, inputs], arrays.dx[:, inputs])

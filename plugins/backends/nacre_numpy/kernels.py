@@ -17,10 +17,11 @@ from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.pooling.windows import pooled_axes
 
-from .convolution import Convolution2D, gate_steps
+from .arrays import Arrays
+from .convolution import Convolution2D, gate_tasks
 from .inner_product import InnerProduct
 from .pooling import Pooling2D
-from .threads import Pool, Step, maximum, run
+from .threads import Pool, Task, maximum, run
 from .update import MomentumUpdate
 
 CHUNK = 1 << 16
@@ -73,10 +74,10 @@ class Product(OneBottom):
         return self.relu
 
     def bind(self, x: Array, y: Array, dy: Array | None, dx: Array | None) -> None:
-        """Fix the arrays of the work: these, and those of the parameters."""
-        weight, *bias = self.parameters
-        bias_array, bias_gradient = (bias[0].blob, bias[0].gradient) if bias else (None, None)
-        self.work.bind(x, weight.blob, bias_array, y, dy, weight.gradient, bias_gradient, dx)
+        """Set the arrays of the work: these, and those of the parameters."""
+        weight, *biases = self.parameters
+        bias, dbias = (biases[0].blob, biases[0].gradient) if biases else (None, None)
+        self.work.bind(Arrays(x, weight.blob, bias, y, dy=dy, dweight=weight.gradient, dbias=dbias, dx=dx))
 
 
 class ConvolutionKernel(Product):
@@ -102,13 +103,10 @@ class ConvolutionKernel(Product):
         self.bind(*(None if one is None else channels_last(one) for one in blobs))
 
     def forward(self, inputs: list[Own]) -> None:
-        run(self.work.prepare_steps())
-        self.work.pool.parallel(self.work.forward_piece, self.work.batch)
+        self.work.forward()
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        work = self.work  # the weights are packed already, by forward
-        work.pool.parallel(work.backward_piece, work.batch)
-        run(work.finish_steps(work.pool.pieces(work.batch)))
+        self.work.backward()
 
 
 class PoolingKernel(OneBottom):
@@ -145,11 +143,11 @@ class PoolingKernel(OneBottom):
         self.work.bind(*(None if one is None else channels_last(one) for one in blobs))
 
     def forward(self, inputs: list[Own]) -> None:
-        self.work.pool.parallel(self.work.forward_piece, self.work.batch)
+        self.work.forward()
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         if diffs[0] is not None:
-            self.work.pool.parallel(self.work.backward_piece, self.work.batch)
+            self.work.backward()
 
 
 class InnerProductKernel(Product):
@@ -187,10 +185,10 @@ class InnerProductKernel(Product):
         if self.images is not None:
             memory, copy = self.images
             copy[...] = memory
-        self.work.pool.parallel(self.work.forward_piece, self.work.workers)
+        self.work.forward()
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
-        self.work.pool.parallel(self.work.backward_piece, self.work.workers)
+        self.work.backward()
         if self.image_gradients is not None:
             memory, copy = self.image_gradients
             memory[...] = copy
@@ -212,12 +210,12 @@ class ReLUKernel(OneBottom, reads="blobs"):
         zeros = np.zeros(min(x.size, CHUNK), x.dtype)
         chunks = [slice(start, min(start + CHUNK, x.size)) for start in range(0, x.size, CHUNK)]
         self.rectify = [(maximum, (x[chunk], zeros[: x[chunk].size], y[chunk])) for chunk in chunks]
-        self.gate: list[Step] = []
+        self.gate: list[Task] = []
         dy, dx = self.blobs_diff[0], self.diffs[0]
         if dx is not None:
             scratch = np.empty(2 * zeros.nbytes, np.uint8)
             dy, dx = dy.memory.reshape(-1), dx.memory.reshape(-1)
-            self.gate = [step for chunk in chunks for step in gate_steps(y[chunk], dy[chunk], dx[chunk], scratch)]
+            self.gate = [task for chunk in chunks for task in gate_tasks(y[chunk], dy[chunk], dx[chunk], scratch)]
 
     def forward(self, inputs: list[Own]) -> None:
         run(self.rectify)

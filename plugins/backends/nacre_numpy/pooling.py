@@ -1,18 +1,21 @@
 """Max and mean pooling of images that lie as (images, rows, columns, channels), one axis after the other.
 
 A window's maximum is the maximum over its rows of the maxima over its columns, and likewise its sum; so a k x k window
-costs 2 k passes instead of k * k, and half of them run over whole rows of pixels. Passes are lists of steps, as in
+costs 2 k passes instead of k * k, and half of them run over whole rows of pixels. Passes are lists of tasks, as in
 `convolution`.
 """
+
+from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 
-from nacre_numpy.threads import Pool, Step, maximum, run
+from nacre import Array
 
-Array = Any
+from .threads import Pool, Task, maximum, run
+
 Pair = tuple[int, int]
 
 CHUNK_BYTES = 1 << 20
@@ -53,7 +56,7 @@ class _Axis:
         self.one_go = len(self.first) == 1 and bool(self.rest) and self.rest[0][0] == slice(0, windows)
         """Every window has its first two cells."""
 
-    def reduce_steps(self, function: Any, source: Array, result: Array) -> Iterator[Step]:
+    def reduce_tasks(self, function: Any, source: Array, result: Array) -> Iterator[Task]:
         """`result[:, i]` = `function` over the cells of window i of `source` (outer, length, run)."""
         rest = self.rest
         if self.one_go:
@@ -65,7 +68,7 @@ class _Axis:
         for where, cells in rest:
             yield function, (result[:, where], source[:, cells], result[:, where])
 
-    def put_steps(self, values: Array, target: Array, cells: slice, written: Array) -> Iterator[Step]:
+    def put_tasks(self, values: Array, target: Array, cells: slice, written: Array) -> Iterator[Task]:
         """Write values to the cells of `target` (outer, length, run) that have none yet, add them to the others."""
         if not written[cells].any():
             yield np.copyto, (target[:, cells], values)
@@ -75,23 +78,23 @@ class _Axis:
             yield np.add, (target[:, cells], values, target[:, cells])
         written[cells] = True
 
-    def clear_steps(self, target: Array, written: Array) -> Iterator[Step]:
+    def clear_tasks(self, target: Array, written: Array) -> Iterator[Task]:
         """Write 0 to the cells that no window has."""
         for cell in np.flatnonzero(~written):
             yield target[:, cell].fill, (0,)
 
 
 class Pooling2D:
-    """Pooling over a batch of fixed shape, its scratch memory and its steps.
+    """Pooling over a batch of fixed shape, its scratch memory and its tasks.
 
     `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, channels), all C-contiguous. Window
     (i, j) begins at (i, j) * stride - pad. `mode` "max": the maximum of the part inside the image, whose first cell
     (row by row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by the number of the window's
     cells inside the image and its padding.
 
-    Give the arrays once with `bind`, then run `forward_steps` and `backward_steps` for every piece of the batch, or
-    call `forward` and `backward`, which use the pool's threads. The backward pass of "max" reads x again: nothing is
-    kept between passes. `dx` may be `x`, if nobody else needs x any more.
+    Set the arrays once with `bind`. `forward` and `backward` work on the pool's threads, one piece of the batch each.
+    The backward pass of "max" reads x again: nothing is kept between passes. `dx` may be `x`, if nobody else needs x
+    any more.
     """
 
     def __init__(
@@ -112,84 +115,78 @@ class Pooling2D:
         counts = np.outer(self.down.cells, self.across.cells).astype(self.dtype)
         self.shares = np.repeat((1 / counts)[..., None], channels, axis=2).astype(self.dtype)
         self._scratch: dict[tuple[str, int], Array] = {}
-        self._forward: dict[tuple[int, int, int], list[Step]] = {}
-        self._backward: dict[tuple[int, int, int], list[Step]] = {}
-        self._bound: tuple[Array, ...] = (None,) * 4
+        self._forward: dict[tuple[int, int, int], list[Task]] = {}
+        self._backward: dict[tuple[int, int, int], list[Task]] = {}
 
-    def bind(self, x: Array, y: Array, dy: Array | None = None, dx: Array | None = None) -> None:
-        """Fix the arrays that the steps work on; dy and dx are only needed by the backward pass."""
-        arrays = (x, y, dy, dx)
-        if not all(new is old for new, old in zip(arrays, self._bound, strict=True)):
-            self._bound = arrays
-            self._forward.clear()
-            self._backward.clear()
+    def bind(self, x: Array, y: Array, dy: Array = None, dx: Array = None) -> None:
+        """Set the arrays that the passes work on; dy and dx are only needed by the backward pass."""
+        self.x, self.y, self.dy, self.dx = x, y, dy, dx
+        self._forward.clear()
+        self._backward.clear()
 
-    def forward(self, x: Array, y: Array) -> None:
+    def forward(self) -> None:
         """Write y."""
-        same = self._bound[0] is x and self._bound[1] is y
-        self.bind(x, y, *(self._bound[2:] if same else ()))
         self.pool.parallel(self.forward_piece, self.batch)
 
-    def backward(self, x: Array, dy: Array, dx: Array) -> None:
+    def backward(self) -> None:
         """Write dx."""
-        self.bind(x, self._bound[1], dy, dx)
         self.pool.parallel(self.backward_piece, self.batch)
 
     def forward_piece(self, start: int, stop: int, worker: int) -> None:
         """Write images `start` to `stop` of y."""
-        run(self.forward_steps(start, stop, worker))
+        run(self.forward_tasks(start, stop, worker))
 
     def backward_piece(self, start: int, stop: int, worker: int) -> None:
         """Write images `start` to `stop` of dx."""
-        run(self.backward_steps(start, stop, worker))
+        run(self.backward_tasks(start, stop, worker))
 
-    def forward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
-        """Steps that write images `start` to `stop` of y."""
+    def forward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
+        """Tasks that write images `start` to `stop` of y."""
         key = (start, stop, worker)
         if key not in self._forward:
             make = self._max_forward if self.mode == "max" else self._mean_forward
-            x, y = self._bound[:2]
             self._forward[key] = [
-                step for chunk in self._chunks(start, stop) for step in make(x[chunk], y[chunk], worker)
+                task for chunk in self._chunks(start, stop) for task in make(self.x[chunk], self.y[chunk], worker)
             ]
         return self._forward[key]
 
-    def backward_steps(self, start: int, stop: int, worker: int) -> list[Step]:
-        """Steps that write images `start` to `stop` of dx."""
+    def backward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
+        """Tasks that write images `start` to `stop` of dx."""
         key = (start, stop, worker)
         if key not in self._backward:
             make = self._max_backward if self.mode == "max" else self._mean_backward
-            x, _, dy, dx = self._bound
             self._backward[key] = [
-                step for chunk in self._chunks(start, stop) for step in make(x[chunk], dy[chunk], dx[chunk], worker)
+                task
+                for chunk in self._chunks(start, stop)
+                for task in make(self.x[chunk], self.dy[chunk], self.dx[chunk], worker)
             ]
         return self._backward[key]
 
-    # How the steps are made
+    # How the tasks are made
 
-    def _max_forward(self, x: Array, y: Array, worker: int) -> Iterator[Step]:
+    def _max_forward(self, x: Array, y: Array, worker: int) -> Iterator[Task]:
         n, h, w, c = x.shape
         lines = self._buffer("lines", worker, (n, h, self.columns, c))
-        yield from self.across.reduce_steps(maximum, x.reshape(n * h, w, c), lines.reshape(n * h, self.columns, c))
+        yield from self.across.reduce_tasks(maximum, x.reshape(n * h, w, c), lines.reshape(n * h, self.columns, c))
         flat = (self.columns * c,)
-        yield from self.down.reduce_steps(maximum, lines.reshape(n, h, *flat), y.reshape(n, self.rows, *flat))
+        yield from self.down.reduce_tasks(maximum, lines.reshape(n, h, *flat), y.reshape(n, self.rows, *flat))
 
-    def _max_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Step]:
+    def _max_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Task]:
         n, h, w, c = x.shape
         lines = self._buffer("lines", worker, (n * h, self.columns, c))
-        across = yield from self._winner_steps(self.across, x.reshape(n * h, w, c), lines, "across", worker)
+        across = yield from self._winner_tasks(self.across, x.reshape(n * h, w, c), lines, "across", worker)
         lines, flat = lines.reshape(n, h, self.columns * c), (n, self.rows, self.columns * c)
         best = self._buffer("best", worker, flat)
-        down = yield from self._winner_steps(self.down, lines, best, "down", worker)
+        down = yield from self._winner_tasks(self.down, lines, best, "down", worker)
         gradient = best  # its memory is free now
         yield np.copyto, (gradient, dy.reshape(flat))
-        yield from self._route_steps(self.down, down, gradient, lines, worker)
+        yield from self._route_tasks(self.down, down, gradient, lines, worker)
         lines = lines.reshape(n * h, self.columns, c)
-        yield from self._route_steps(self.across, across, lines, dx.reshape(n * h, w, c), worker)
+        yield from self._route_tasks(self.across, across, lines, dx.reshape(n * h, w, c), worker)
 
-    def _winner_steps(
+    def _winner_tasks(
         self, axis: _Axis, source: Array, best: Array, name: str, worker: int
-    ) -> Generator[Step, None, list[Array]]:
+    ) -> Generator[Task, None, list[Array]]:
         """Write the maxima into `best`; return for every later cell of the windows where it beats the earlier ones."""
         in_one_go = axis.one_go  # the first two cells need no copy
         if not in_one_go:
@@ -204,9 +201,9 @@ class Pooling2D:
             yield maximum, (before, source[:, cells], window)
         return beats
 
-    def _route_steps(
+    def _route_tasks(
         self, axis: _Axis, beats: list[Array], gradient: Array, target: Array, worker: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[Task]:
         """Yield every window's gradient to its winner, from the last cell to the first; this uses `gradient` up.
 
         Products of bits with 0 or 1, and differences by exclusive or, are exact for every float, NaN and infinity too.
@@ -219,34 +216,34 @@ class Pooling2D:
             yield np.copyto, (part, beat.view(np.int8))
             yield np.multiply, (window, part, part)
             yield np.bitwise_xor, (window, part, window)
-            yield from axis.put_steps(part.view(self.dtype), target, cells, written)
+            yield from axis.put_tasks(part.view(self.dtype), target, cells, written)
         for where, cells in axis.first:
-            yield from axis.put_steps(gradient[:, where], target, cells, written)
-        yield from axis.clear_steps(target, written)
+            yield from axis.put_tasks(gradient[:, where], target, cells, written)
+        yield from axis.clear_tasks(target, written)
 
-    def _mean_forward(self, x: Array, y: Array, worker: int) -> Iterator[Step]:
+    def _mean_forward(self, x: Array, y: Array, worker: int) -> Iterator[Task]:
         n, h, w, c = x.shape
         sums = self._buffer("sums", worker, (n, self.rows, w * c))
-        yield from self.down.reduce_steps(np.add, x.reshape(n, h, w * c), sums)
+        yield from self.down.reduce_tasks(np.add, x.reshape(n, h, w * c), sums)
         y = y.reshape(n * self.rows, self.columns, c)
-        yield from self.across.reduce_steps(np.add, sums.reshape(n * self.rows, w, c), y)
+        yield from self.across.reduce_tasks(np.add, sums.reshape(n * self.rows, w, c), y)
         y = y.reshape(n, -1)
         yield np.multiply, (y, self.shares.reshape(-1), y)
 
-    def _mean_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Step]:
+    def _mean_backward(self, x: Array, dy: Array, dx: Array, worker: int) -> Iterator[Task]:
         n, h, w, c = dx.shape
         shared = self._buffer("shared", worker, (n * self.rows, self.columns, c))
         yield np.multiply, (dy.reshape(n, -1), self.shares.reshape(-1), shared.reshape(n, -1))
         sums = self._buffer("sums", worker, (n * self.rows, w, c))
-        yield from self._spread_steps(self.across, shared, sums)
-        yield from self._spread_steps(self.down, sums.reshape(n, self.rows, w * c), dx.reshape(n, h, w * c))
+        yield from self._spread_tasks(self.across, shared, sums)
+        yield from self._spread_tasks(self.down, sums.reshape(n, self.rows, w * c), dx.reshape(n, h, w * c))
 
-    def _spread_steps(self, axis: _Axis, gradient: Array, target: Array) -> Iterator[Step]:
+    def _spread_tasks(self, axis: _Axis, gradient: Array, target: Array) -> Iterator[Task]:
         """Yield every window's gradient to all its cells."""
         written = np.zeros(axis.length, bool)
         for where, cells in axis.offsets:
-            yield from axis.put_steps(gradient[:, where], target, cells, written)
-        yield from axis.clear_steps(target, written)
+            yield from axis.put_tasks(gradient[:, where], target, cells, written)
+        yield from axis.clear_tasks(target, written)
 
     # Memory
 

@@ -24,13 +24,13 @@ from nacre import number_of_threads as number_of_threads
 BUFFER = 112
 """Elements in a buffer of NumPy's iterators: 896 bytes of float64. It must be a multiple of 16."""
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments, usually a NumPy function and views made once."""
 
 
-def run(steps: Sequence[Step]) -> None:
-    """Call every step, in order."""
-    for function, arguments in steps:
+def run(tasks: Sequence[Task]) -> None:
+    """Call every task, in order."""
+    for function, arguments in tasks:
         function(*arguments)
 
 
@@ -48,7 +48,7 @@ def small_buffers() -> Iterator[None]:
 
 
 def maximum(a: Any, b: Any, out: Any) -> None:
-    """`np.maximum` as a step: NumPy wants its `out` by name."""
+    """`np.maximum` as a task: NumPy wants its `out` by name."""
     np.maximum(a, b, out=out)
 
 

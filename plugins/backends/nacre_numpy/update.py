@@ -1,12 +1,14 @@
 """Stochastic gradient descent with momentum over flat arrays, in one pass over memory."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 
-from nacre_numpy.threads import Pool
+from nacre import Array
 
-Array = Any
+from .threads import Pool
 
 CHUNK = 1 << 16
 """Elements worked on at a time: weights, gradient, velocity and scratch stay in the second-level cache."""
@@ -16,7 +18,7 @@ ALONE = 1 << 18
 
 
 class MomentumUpdate:
-    """v = momentum v - rate (g + decay w); w += v, over flat arrays of `size` elements.
+    """v = momentum v - rate g; w += v, over flat arrays of `size` elements.
 
     Every element is computed by itself, so the numbers do not depend on the number of threads.
     """
@@ -26,7 +28,7 @@ class MomentumUpdate:
         self._scratch = [np.empty(min(CHUNK, size), self.dtype) for _ in range(self.pool.count)]
         self._arrays: tuple[Array, ...] = (None,) * 3
         self._chunks: list[list[tuple[Array, ...]]] = []
-        self._rate = self._momentum = self._decay = np.zeros((), self.dtype)
+        self._rate = self._momentum = np.zeros((), self.dtype)
         self._products = [0.0] * self.pool.count
 
     def bind(self, weight: Array, gradient: Array, velocity: Array) -> None:
@@ -46,30 +48,23 @@ class MomentumUpdate:
             for worker, (start, stop) in enumerate(self.pool.pieces(self.size))
         ]
 
-    def update(
-        self, weight: Array, gradient: Array, velocity: Array, rate: float, momentum: float, decay: float = 0.0
-    ) -> float:
-        """Write the new `velocity` and `weight`; `gradient` is only read.
+    def update(self, weight: Array, gradient: Array, velocity: Array, rate: float, momentum: float) -> float:
+        """Write the new `velocity` and `weight`, and return the product of the new weight and the gradient.
 
-        Returns the product of the new weight and the gradient: it is not finite if any number of theirs is not.
+        The product is not finite if one of their numbers is not.
         """
         self.bind(weight, gradient, velocity)
         as_array = self.dtype.type
-        self._rate, self._momentum, self._decay = as_array(rate), as_array(momentum), as_array(decay)
+        self._rate, self._momentum = as_array(rate), as_array(momentum)
         self.pool.parallel(self.update_piece, self.size)
         return sum(self._products)
 
     def update_piece(self, start: int, stop: int, worker: int) -> None:
         """Update elements `start` to `stop`, the worker's piece, with the rates of the last `update`."""
-        rate, momentum, decay = self._rate, self._momentum, self._decay
+        rate, momentum = self._rate, self._momentum
         product = 0.0
         for w, g, v, scratch in self._chunks[worker]:
-            if decay:
-                np.multiply(w, decay, scratch)
-                np.add(scratch, g, scratch)
-                np.multiply(scratch, rate, scratch)
-            else:
-                np.multiply(g, rate, scratch)
+            np.multiply(g, rate, scratch)
             np.multiply(v, momentum, v)
             np.subtract(v, scratch, v)
             np.add(w, v, w)
