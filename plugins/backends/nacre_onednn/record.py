@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Array, NacreError, Scalars, Storage
+from nacre import Array, HostMemory, NacreError, Scalars, Storage
 
 from .dnnl.library import library
 from .dnnl.primitives import Call
-from .helper.native import PRIMITIVE, Operation, helper, machine, operation
+from .helper.native import CONSTANTS, PRIMITIVE, Operation, helper, machine, operation
 
+ALIGNMENT = CONSTANTS["ALIGNMENT"]
 MOST_SCALARS = 64
 
 
@@ -184,7 +185,7 @@ def rounded_up(number: int, unit: int) -> int:
 
 
 def _padded(size: int) -> int:
-    return rounded_up(size, 64)
+    return rounded_up(size, ALIGNMENT)
 
 
 def sizes_of(calls: Iterable[Call], besides: Collection[str] = ()) -> dict[str, int]:
@@ -198,7 +199,5 @@ def sizes_of(calls: Iterable[Call], besides: Collection[str] = ()) -> dict[str, 
 
 
 def aligned(size: int) -> Array:
-    """Make bytes that begin at a multiple of 64, filled with zeros."""
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
+    """Return new bytes that begin at a multiple of ALIGNMENT, filled with zeros."""
+    return HostMemory.shared().empty((size,), "uint8")

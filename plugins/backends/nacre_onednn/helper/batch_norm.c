@@ -32,7 +32,7 @@ INLINE vector load(const float *from) {
     return v;
 }
 
-/* `past_caches`: straight to memory, which is not read first then; a place for that has a multiple of 16 bytes. */
+/* `past_caches`: straight to memory, which is not read first then; the address must be a multiple of 16. */
 INLINE void store(float *to, const vector *v, int past_caches) {
 #if defined(__SSE2__)
     if (past_caches) {
@@ -87,14 +87,14 @@ static struct batch batch(const struct batch_norm *o) {
     b.mean = o->kept, b.inverse = b.mean + b.channels;
     b.centre = (float *)(b.inverse + b.channels), b.factor = b.centre + b.channels, b.shift = b.factor + b.channels;
     b.of_dy = o->scratch, b.of_x = b.of_dy + b.channels, b.constant = b.of_x + b.channels;
-    b.parts_of_sums = (char *)o->scratch + (3 * b.channels * (int64_t)sizeof(float) + 63) / 64 * 64;
+    b.parts_of_sums = (char *)o->scratch + (3 * b.channels * (int64_t)sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return b;
 }
 
-/* Registers `apart` from one another, from a place on. The channel of a lane is `channel` + the lane, or where several
+/* Registers `apart` from one another, the first at `index`. The channel of a lane is `channel` + the lane, or where several
  * pixels lie in a register, + the lane in a pixel. */
 struct block {
-    int64_t place, apart, steps, channel, lanes;
+    int64_t index, apart, steps, channel, lanes;
     int past_caches; /* written straight to memory */
 };
 
@@ -112,7 +112,7 @@ INLINE void measure(const struct batch *b, const struct block *k, struct moments
     float sum[LANES] = {0}, squares[LANES] = {0};
     if (lanes == LANES && !narrow) {
         vector about[2] = {load(m->centre), load(m->centre + HALF)}, sums[2] = {0}, products[2] = {0};
-        const float *x = (const float *)b->x + k->place;
+        const float *x = (const float *)b->x + k->index;
         for (int64_t step = 0; step < k->steps; step++, x += k->apart)
             for (int i = 0; i < 2; i++) {
                 vector off = load(x + i * HALF) - about[i];
@@ -121,7 +121,7 @@ INLINE void measure(const struct batch *b, const struct block *k, struct moments
             }
         memcpy(sum, sums, sizeof sum), memcpy(squares, products, sizeof squares);
     } else {
-        for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart)
+        for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart)
             for (int lane = 0; lane < lanes; lane++) {
                 float off = get(b->x, at + lane, narrow) - m->centre[lane];
                 sum[lane] += off;
@@ -138,7 +138,7 @@ INLINE void measure(const struct batch *b, const struct block *k, struct moments
 /* Measures from here on about the mean so far, or about the first number. */
 static void centre(const struct batch *b, const struct block *k, struct moments *m, int narrow) {
     for (int64_t lane = 0; lane < LANES; lane++)
-        m->centre[lane] = m->count[lane] > 0 ? (float)m->mean[lane] : get(b->x, k->place + lane % k->lanes, narrow);
+        m->centre[lane] = m->count[lane] > 0 ? (float)m->mean[lane] : get(b->x, k->index + lane % k->lanes, narrow);
 }
 
 static void join(struct moments *m) {
@@ -158,8 +158,8 @@ INLINE void normalise(const struct batch *b, const struct block *k, const int la
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     float low = b->relu ? 0 : -INFINITY;
     if (lanes == LANES && !narrow) {
-        const float *x = (const float *)b->x + k->place;
-        float *y = (float *)b->y + k->place;
+        const float *x = (const float *)b->x + k->index;
+        float *y = (float *)b->y + k->index;
         vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
         vector shifts[2] = {load(shift), load(shift + HALF)}, least = low - (vector){0};
         for (int64_t step = 0; step < k->steps; step++, x += k->apart, y += k->apart)
@@ -171,7 +171,7 @@ INLINE void normalise(const struct batch *b, const struct block *k, const int la
             }
         return;
     }
-    for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart) {
+    for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart) {
         float y[LANES];
         for (int lane = 0; lane < lanes; lane++) {
             y[lane] = (get(b->x, at + lane, narrow) - centre[lane]) * factor[lane] + shift[lane];
@@ -196,7 +196,7 @@ INLINE void add_up(const struct batch *b, const struct block *k, struct sums *s,
     float centre[LANES], factor[LANES], shift[LANES], sum[LANES] = {0}, product[LANES] = {0};
     coefficients(b, k, b->centre, centre), coefficients(b, k, b->factor, factor), coefficients(b, k, b->shift, shift);
     if (lanes == LANES && !narrow) {
-        const float *x = (const float *)b->x + k->place, *dy = (const float *)b->dy + k->place;
+        const float *x = (const float *)b->x + k->index, *dy = (const float *)b->dy + k->index;
         vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
         vector shifts[2] = {load(shift), load(shift + HALF)}, sums[2] = {0}, products[2] = {0};
         for (int64_t step = 0; step < k->steps; step++, x += k->apart, dy += k->apart)
@@ -208,7 +208,7 @@ INLINE void add_up(const struct batch *b, const struct block *k, struct sums *s,
             }
         memcpy(sum, sums, sizeof sum), memcpy(product, products, sizeof product);
     } else {
-        for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart)
+        for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart)
             for (int lane = 0; lane < lanes; lane++) {
                 float off = get(b->x, at + lane, narrow) - centre[lane];
                 float dy = gated(get(b->dy, at + lane, narrow), off, factor[lane], shift[lane], relu);
@@ -225,8 +225,8 @@ INLINE void spread_back(const struct batch *b, const struct block *k, const int 
     coefficients(b, k, b->of_dy, of_dy), coefficients(b, k, b->of_x, of_x), coefficients(b, k, b->constant, constant);
     int follows = b->follows != 0;
     if (lanes == LANES && !narrow) {
-        const float *x = (const float *)b->x + k->place, *dy = (const float *)b->dy + k->place;
-        float *dx = (float *)b->dx + k->place;
+        const float *x = (const float *)b->x + k->index, *dy = (const float *)b->dy + k->index;
+        float *dx = (float *)b->dx + k->index;
         vector centres[2] = {load(centre), load(centre + HALF)}, factors[2] = {load(factor), load(factor + HALF)};
         vector shifts[2] = {load(shift), load(shift + HALF)}, of_dys[2] = {load(of_dy), load(of_dy + HALF)};
         vector of_xs[2] = {load(of_x), load(of_x + HALF)}, constants[2] = {load(constant), load(constant + HALF)};
@@ -240,7 +240,7 @@ INLINE void spread_back(const struct batch *b, const struct block *k, const int 
             }
         return;
     }
-    for (int64_t step = 0, at = k->place; step < k->steps; step++, at += k->apart) {
+    for (int64_t step = 0, at = k->index; step < k->steps; step++, at += k->apart) {
         float dx[LANES];
         for (int lane = 0; lane < lanes; lane++) {
             float off = get(b->x, at + lane, narrow) - centre[lane];
@@ -253,28 +253,28 @@ INLINE void spread_back(const struct batch *b, const struct block *k, const int 
 }
 
 /* What a pass does with a block; `lanes` is a constant where all are there. */
-INLINE void work_on(const struct batch *b, const struct block *k, int64_t place, const int lanes, const int pass,
+INLINE void work_on(const struct batch *b, const struct block *k, int64_t index, const int lanes, const int pass,
                     const int narrow) {
     int relu = b->relu != 0;
-    if (pass == MEASURE) measure(b, k, (struct moments *)b->parts_of_sums + place, lanes, narrow);
+    if (pass == MEASURE) measure(b, k, (struct moments *)b->parts_of_sums + index, lanes, narrow);
     if (pass == NORMALISE) normalise(b, k, lanes, narrow);
-    if (pass == ADD_UP && relu) add_up(b, k, (struct sums *)b->parts_of_sums + place, lanes, narrow, 1);
-    if (pass == ADD_UP && !relu) add_up(b, k, (struct sums *)b->parts_of_sums + place, lanes, narrow, 0);
+    if (pass == ADD_UP && relu) add_up(b, k, (struct sums *)b->parts_of_sums + index, lanes, narrow, 1);
+    if (pass == ADD_UP && !relu) add_up(b, k, (struct sums *)b->parts_of_sums + index, lanes, narrow, 0);
     if (pass == SPREAD_BACK && relu) spread_back(b, k, lanes, narrow, 1);
     if (pass == SPREAD_BACK && !relu) spread_back(b, k, lanes, narrow, 0);
 }
 
 /* A block of fewer lanes than a register has; a function of its own, once for all passes, or compiling takes minutes. */
-__attribute__((noinline)) static void work_on_few(const struct batch *b, const struct block *k, int64_t place, int pass,
+__attribute__((noinline)) static void work_on_few(const struct batch *b, const struct block *k, int64_t index, int pass,
                                                   int narrow) {
-    work_on(b, k, place, (int)k->lanes, pass, narrow);
+    work_on(b, k, index, (int)k->lanes, pass, narrow);
 }
 
-INLINE void block(const struct batch *b, const struct block *k, int64_t place, const int pass, const int narrow) {
+INLINE void block(const struct batch *b, const struct block *k, int64_t index, const int pass, const int narrow) {
     if (k->lanes == LANES)
-        work_on(b, k, place, LANES, pass, narrow);
+        work_on(b, k, index, LANES, pass, narrow);
     else
-        work_on_few(b, k, place, pass, narrow);
+        work_on_few(b, k, index, pass, narrow);
 }
 
 /* Whether a blob is larger than caches are, and all its registers lie where they can be written past them. */
@@ -288,7 +288,7 @@ INLINE void task(const struct batch *b, int64_t number, const int pass, const in
     struct moments *moments = (struct moments *)b->parts_of_sums + number * b->chunks;
     for (int64_t at = all * group / b->groups; at < stop;) {
         int64_t pixel = at % b->pixels, run = smaller(b->pixels - pixel, stop - at);
-        int64_t place = ((at / b->pixels * b->parts + part) * b->pixels + pixel) * b->width;
+        int64_t index = ((at / b->pixels * b->parts + part) * b->pixels + pixel) * b->width;
         int several = LANES % b->width == 0; /* whole pixels in a register, and a rest in the last one */
         int64_t steps = several ? run * b->width / LANES : run, rest = several ? run * b->width % LANES : 0;
         struct block k = {.apart = several ? LANES : b->width, .past_caches = past_caches(b)};
@@ -296,7 +296,7 @@ INLINE void task(const struct batch *b, int64_t number, const int pass, const in
         for (int64_t step = 0; step < steps + (rest > 0); step += k.steps) {
             k.steps = step < steps ? smaller(b->chunks > 1 ? STEPS_OF_WIDE : STEPS, steps - step) : 1;
             for (int64_t chunk = 0; chunk < b->chunks; chunk++) {
-                k.place = place + step * k.apart + chunk * LANES, k.channel = part * b->width + chunk * LANES;
+                k.index = index + step * k.apart + chunk * LANES, k.channel = part * b->width + chunk * LANES;
                 k.lanes = step == steps ? rest : several ? LANES : smaller(LANES, b->width - chunk * LANES);
                 if (pass == MEASURE && to_join == 0) centre(b, &k, moments + chunk, narrow);
                 block(b, &k, number * b->chunks + chunk, pass, narrow);
@@ -314,9 +314,9 @@ struct lanes {
 };
 
 static struct lanes lanes_of(const struct batch *b, int64_t channel) {
-    int64_t part = channel / b->width, place = channel % b->width;
+    int64_t part = channel / b->width, index = channel % b->width;
     int several = LANES % b->width == 0;
-    return (struct lanes){part * b->groups * b->chunks, place / LANES, place % LANES, several ? b->width : LANES};
+    return (struct lanes){part * b->groups * b->chunks, index / LANES, index % LANES, several ? b->width : LANES};
 }
 
 /* Mean and variance of channels from those of the tasks, or the running ones; and what y is computed with. */

@@ -176,20 +176,20 @@ INLINE float hyperbolic_slope(float y, float parameter) {
     return 1 - y * y;
 }
 
-/* Numbers `from` a place on, of which there are `count`, as a whole chunk of float32; and back. */
-INLINE void read_chunk(const void *from, int64_t place, int64_t count, int narrow, float *to) {
+/* `count` numbers of `from`, beginning at an index, as a whole chunk of float32; and back. */
+INLINE void read_chunk(const void *from, int64_t index, int64_t count, int narrow, float *to) {
     if (narrow)
-        for (int64_t i = 0; i < count; i++) to[i] = get(from, place + i, 1);
+        for (int64_t i = 0; i < count; i++) to[i] = get(from, index + i, 1);
     else
-        memcpy(to, (const float *)from + place, (size_t)count * sizeof *to);
+        memcpy(to, (const float *)from + index, (size_t)count * sizeof *to);
     for (int64_t i = count; i < CHUNK; i++) to[i] = 0;
 }
 
-INLINE void write_chunk(const float *from, void *to, int64_t place, int64_t count, int narrow) {
+INLINE void write_chunk(const float *from, void *to, int64_t index, int64_t count, int narrow) {
     if (narrow)
-        for (int64_t i = 0; i < count; i++) put(to, place + i, from[i], 1);
+        for (int64_t i = 0; i < count; i++) put(to, index + i, from[i], 1);
     else
-        memcpy((float *)to + place, from, (size_t)count * sizeof *from);
+        memcpy((float *)to + index, from, (size_t)count * sizeof *from);
 }
 
 #define EACH(number, expression)                                                                                       \

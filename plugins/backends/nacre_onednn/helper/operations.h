@@ -27,7 +27,8 @@ enum kind {
 /* Instructions that may be used: those of oneDNN, so that one variable of the environment sets both. */
 enum { ANY, AVX2, AVX512 };
 
-enum { LANES = 16 }; /* numbers of float32 in a register of AVX-512 */
+enum { LANES = 16 };     /* numbers of float32 in a register of AVX-512 */
+enum { ALIGNMENT = 64 }; /* bytes of a line of the caches, and of such a register: buffers begin at multiples of it */
 
 /* The functions of oneDNN and of its OpenMP that the helper calls. */
 typedef int execute_t(const void *primitive, void *stream, int count, const void *arguments);

@@ -18,13 +18,13 @@ struct window {
     typedef int32_t words_##width __attribute__((vector_size(4 * (width))));                                           \
     typedef uint16_t halves_##width __attribute__((vector_size(2 * (width))));                                         \
     typedef uint8_t bytes_##width __attribute__((vector_size(width)));                                                 \
-    INLINE void read_##width(const void *x, int64_t place, words_##width *to, const int narrow) {                      \
+    INLINE void read_##width(const void *x, int64_t index, words_##width *to, const int narrow) {                      \
         halves_##width halves;                                                                                         \
         if (narrow) {                                                                                                  \
-            memcpy(&halves, (const uint16_t *)x + place, sizeof halves);                                               \
+            memcpy(&halves, (const uint16_t *)x + index, sizeof halves);                                               \
             *to = __builtin_convertvector(halves, words_##width) << 16;                                                \
         } else {                                                                                                       \
-            memcpy(to, (const float *)x + place, sizeof *to);                                                          \
+            memcpy(to, (const float *)x + index, sizeof *to);                                                          \
         }                                                                                                              \
     }                                                                                                                  \
     INLINE void largest_##width(const struct pooling *p, const struct window *w, int64_t at, const int relu,           \

@@ -10,7 +10,7 @@
 
 #if defined(__x86_64__)
 
-enum { EIGHT = SMALL_BATCH_IMAGES, LINE = 64, BLOCK = SMALL_BATCH_FEATURES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
+enum { EIGHT = SMALL_BATCH_IMAGES, LINE = ALIGNMENT, BLOCK = SMALL_BATCH_FEATURES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
 
 struct product {
     int64_t images, outputs, features;
@@ -228,7 +228,7 @@ ON_AVX512 static void weights(const struct operation *op, int64_t start, int64_t
     const int64_t outputs = b->outputs, features = b->features;
     const float *x = b->x, *dy = b->dy;
     float *dw = b->dw, *db = b->db;
-    int past = 4 * outputs * features > LARGE && features % BLOCK == 0 && (uintptr_t)dw % 64 == 0;
+    int past = 4 * outputs * features > LARGE && features % BLOCK == 0 && (uintptr_t)dw % ALIGNMENT == 0;
     (void)worker;
     for (int64_t row = start * ROWS; row < smaller(stop * ROWS, outputs); row += ROWS) {
         int64_t rows = smaller(ROWS, outputs - row);

@@ -6,16 +6,12 @@ They are ways beside those of oneDNN, taken where they are faster.
 from __future__ import annotations
 
 from ..dnnl.primitives import Call, HelperCall
-from ..record import rounded_up
+from ..record import ALIGNMENT, rounded_up
 from .native import CONSTANTS, LANES, has_avx512
 
 MOST_IMAGES = 32
 EIGHT, BLOCK = CONSTANTS["SMALL_BATCH_IMAGES"], CONSTANTS["SMALL_BATCH_FEATURES"]
 """Images, and features, that go together."""
-
-LINE = 4 * LANES
-"""Bytes of a register."""
-
 
 class SmallBatchProduct:
     """The stages of y = x Wᵀ + b for few images, over plain buffers of float32 or of bf16."""
@@ -38,7 +34,7 @@ class SmallBatchProduct:
 
     def forward(self, x: str, weight: str, bias: str, y: str) -> list[Call]:
         """Return the calls of y, with ReLU behind it where that was asked for; `bias` is "" where there is none."""
-        lines = rounded_up(self._bytes(1, self.features), LINE)
+        lines = rounded_up(self._bytes(1, self.features), ALIGNMENT)
         buffers = {
             "x": (x, self._bytes(self.images, self.features)),
             "w": (weight, self._bytes(self.outputs, self.features)),

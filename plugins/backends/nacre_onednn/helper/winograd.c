@@ -215,13 +215,13 @@ static struct convolution convolution(const struct winograd *o) {
 }
 
 /* Where the results of a tile are: the image, and the first row and column. */
-struct place {
+struct origin {
     int64_t image, row, column;
 };
 
-static struct place place(const struct convolution *w, int64_t tile) {
+static struct origin origin(const struct convolution *w, int64_t tile) {
     int64_t line = tile / w->across;
-    return (struct place){line / w->down, 2 * (line % w->down), 2 * (tile % w->across)};
+    return (struct origin){line / w->down, 2 * (line % w->down), 2 * (tile % w->across)};
 }
 
 /* y = x * w + b, and ReLU behind it. Scratch for each worker: what tiles become, and their results. Pieces are so many tiles
@@ -235,7 +235,7 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
     for (int64_t strip = start; strip < stop; strip++) {
         int64_t begin = strip * w.room, count = smaller(w.room, w.tiles - begin);
         for (int64_t tile = 0; tile < count; tile++) {
-            struct place at = place(&w, begin + tile);
+            struct origin at = origin(&w, begin + tile);
             for (int64_t part = 0; part < w.channels / LANES; part++)
                 read_tile(x + at.image * w.in.image + part * w.in.part, &w.in, at.row - w.above, at.column - w.beside,
                           w.height, w.width, u + tile * w.channels + part * LANES, plane, edge);
@@ -252,7 +252,7 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
                         product(u + cell * plane + tile * w.channels, weights, to, w.channels, 0);
                 }
             for (int64_t tile = 0; tile < count; tile++) {
-                struct place at = place(&w, begin + tile);
+                struct origin at = origin(&w, begin + tile);
                 float *corner = y + at.image * w.out.image + at.row * w.out.row + at.column * w.out.pixel;
                 for (int half = 0; half <= wide; half++)
                     write_tile(m + (tile * 2 + half) * LANES, plane_of_m,
@@ -304,7 +304,7 @@ INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop,
     struct sums s = sums_of(&w, op->winograd.scratch, 0, edge);
     (void)worker;
     for (int64_t tile = start; tile < stop; tile++) {
-        struct place at = place(&w, op->winograd.first + tile);
+        struct origin at = origin(&w, op->winograd.first + tile);
         const float *x = op->winograd.x + at.image * w.in.image;
         const float *dy = op->winograd.dy + at.image * w.out.image;
         for (int64_t part = 0; part < w.channels / LANES; part++)

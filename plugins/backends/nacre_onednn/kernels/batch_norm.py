@@ -11,7 +11,7 @@ from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
 from ..helper.native import CONSTANTS, LANES, MISSING, helper
-from ..record import rounded_up
+from ..record import ALIGNMENT, rounded_up
 from .base import Layouts, OnednnKernel, describe_blob, unfit
 
 MOMENTS, SUMS = CONSTANTS["BATCH_NORM_MOMENTS"], CONSTANTS["BATCH_NORM_SUMS"]
@@ -66,7 +66,7 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         images, parts, pixels, width = _lies(blob.shape, layouts(blob))
         groups = max(1, min(-(-TASKS // parts), images * pixels // PIXELS))
         numbers = parts * groups * rounded_up(width, LANES)
-        kept, scratch = 28 * channels, rounded_up(12 * channels, 64) + numbers * (MOMENTS if forward else SUMS)
+        kept, scratch = 28 * channels, rounded_up(12 * channels, ALIGNMENT) + numbers * (MOMENTS if forward else SUMS)
         buffers = {"x": ("x", whole), "kept": ("Moments", kept), "scratch": ("scratch", scratch)}
         if forward:
             buffers |= {"y": ("y", whole), "running_mean": ("mean", few), "running_variance": ("variance", few)}
