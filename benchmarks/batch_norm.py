@@ -58,7 +58,7 @@ class Own(BatchNormKernel):
 
     def calls(self, layout: str) -> list[Call]:
         """Return the calls of a training step."""
-        return [one for part in ("forward", "data") for one in self.make(part, "", lambda _: layout)]
+        return [one for stage in ("forward", "data") for one in self.make(stage, "", lambda _: layout)]
 
 
 def onednn(shape: tuple[int, ...], layout: str) -> list[Call]:

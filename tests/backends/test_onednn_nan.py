@@ -141,9 +141,9 @@ def ways(shape: tuple[int, ...], layers: list[Layer], compute: str) -> Iterator[
         kernels = [op.state for op in some.ops if op.name.startswith("it") and isinstance(op.state, OnednnKernel)]
         assert kernels, "no kernel serves it"
         for kernel in kernels:
-            parts = kernel.parts()
-            for chosen in product(*(kernel.ways_of(part, lambda blob: blob.layout or PLAIN) for part in parts)):
-                taken = {kernel.layer_name: dict(zip(parts, chosen, strict=True))}
+            stages = kernel.stages()
+            for chosen in product(*(kernel.ways_of(stage, lambda blob: blob.layout or PLAIN) for stage in stages)):
+                taken = {kernel.layer_name: dict(zip(stages, chosen, strict=True))}
                 plan = {"onednn": {"layout": layout, "ways": taken}}
                 net = make_net(shape, layers, backend="onednn", compute=compute, plan=plan)
                 if net.plan == plan:  # else there is no good code for one of them

@@ -1,7 +1,6 @@
 """Convolution of images that lie as (images, rows, columns, channels), by products of matrices over chunks in cache.
 
-Every pass is a list of tasks over views made once (see `threads.run`), for a piece of the batch and a worker: a
-scheduler may chain the tasks of several layers for one piece without waiting for the other pieces in between.
+Every pass is a list of tasks over views made once (see `threads.run`), for a piece of the batch and a worker.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ CHUNK_BYTES = 1 << 21
 
 
 def gate_tasks(y: Array, dy: Array, gated: Array, scratch: Array) -> list[Task]:
-    """Tasks for `gated = dy where y > 0 else 0`, the gradient below a ReLU; `scratch` has the bytes of two `y`.
+    """Return the tasks for `gated = dy where y > 0 else 0`, the gradient below a ReLU.
 
-    A product of integers with 0 or 1 is exact for every float, NaN too, and faster than a masked copy.
+    `scratch` has the bytes of two `y`. A product of integers with 0 or 1 is exact for every float, NaN too, and faster
+    than a masked copy.
     """
     integer = np.dtype(f"i{y.dtype.itemsize}")
     positive = scratch[: y.size].view(np.bool_).reshape(y.shape)
@@ -60,7 +60,7 @@ class _Windows:
             self.matrix = memory.reshape(positions, groups, self.taps + ones)
 
     def pad_tasks(self, x: Array) -> tuple[Array, list[Task]]:
-        """`x` with its border of zeros, and the tasks that copy it there."""
+        """Return `x` with its border of zeros, and the tasks that copy it there."""
         if self.padded is None:
             return x, []
         (above, left), (height, width, _) = self.pad, self.shape
@@ -68,7 +68,7 @@ class _Windows:
         return padded, [(np.copyto, (padded[:, above : above + height, left : left + width], x))]
 
     def tasks(self, padded: Array, top: int, bottom: int) -> tuple[Array, list[Task]]:
-        """The matrix for rows `top` to `bottom` of the result, and the tasks that fill it."""
+        """Return the matrix for rows `top` to `bottom` of the result, and the tasks that fill it."""
         images, channels = len(padded), self.shape[2] // self.groups
         image, row, column, channel = padded.strides
         shape = (images, bottom - top, self.columns, self.groups, *self.kernel, channels)
@@ -131,7 +131,7 @@ class Convolution2D:
         self._partial: dict[int, tuple[Array, Array]] = {}
 
     def _chunk(self, most: int, rows: int, columns: int, width: int) -> Pair:
-        """How many images, of how many rows of the result each, are worked on at a time."""
+        """Return how many images, and how many rows of the result of each, are worked on at a time."""
         row_bytes = columns * width * self.dtype.itemsize
         images = min(most, max(1, CHUNK_BYTES // (rows * row_bytes)))
         images = -(-most // -(-most // images))  # chunks of equal size
@@ -141,7 +141,7 @@ class Convolution2D:
         positions = self.images * self.band * self.columns
         mirror_positions = self.mirror_images * self.mirror_band * self.width * self.mirrored
         size = max(positions * (self.taps + 1), mirror_positions * self.mirror_taps) * self.groups * self.dtype.itemsize
-        self.pool.reserve("windows", -(-size // 64) * 64)
+        self.pool.reserve("windows", -(-size // 8) * 8)  # layers of float64 may share it
 
     # The arrays, and the passes on the pool's threads
 
@@ -167,13 +167,13 @@ class Convolution2D:
         run(self.forward_tasks(start, stop, worker))
 
     def backward_piece(self, start: int, stop: int, worker: int) -> None:
-        """Write images `start` to `stop` of dx, and the piece's part of the gradients of weight and bias."""
+        """Write images `start` to `stop` of dx, and the piece's share of the gradients of weight and bias."""
         run(self.backward_tasks(start, stop, worker))
 
     # Tasks
 
     def prepare_tasks(self) -> list[Task]:
-        """Copy the weights into the layouts of the products."""
+        """Return the tasks that copy the weights into the layouts of the products."""
         groups, (high, wide), each = self.groups, self.kernel, self.channels // self.groups
         per_group = self.filters // groups
         weight, bias = self.arrays.weight.reshape(groups, per_group, each, high, wide), self.arrays.bias
@@ -188,21 +188,21 @@ class Convolution2D:
         return tasks
 
     def forward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
-        """Tasks that write images `start` to `stop` of y."""
+        """Return the tasks that write images `start` to `stop` of y."""
         key = (start, stop, worker)
         if key not in self._forward:
             self._forward[key] = list(self._make_forward(*key))
         return self._forward[key]
 
     def backward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
-        """Tasks that write images `start` to `stop` of dx, and their part of the gradients of weight and bias."""
+        """Return the tasks that write images `start` to `stop` of dx, and their share of dweight and dbias."""
         key = (start, stop, worker)
         if key not in self._backward:
             self._backward[key] = list(self._make_backward(*key))
         return self._backward[key]
 
     def finish_tasks(self, pieces: Sequence[Pair]) -> list[Task]:
-        """Tasks that add up the pieces' gradients of weight and bias, in the order of the pieces."""
+        """Return the tasks that add up the pieces' gradients of weight and bias, in the order of the pieces."""
         dweight, dbias, dx = self.arrays.dweight, self.arrays.dbias, self.arrays.dx
         if dweight is None and dbias is None:
             return []
@@ -240,7 +240,7 @@ class Convolution2D:
                 yield maximum, (result.reshape(-1), zeros, result.reshape(-1))
 
     def _matrices(self, start: int, stop: int, worker: int) -> Iterator[tuple[int, int, int, int, Array, list[Task]]]:
-        """Chunks (first image, last, top row, bottom) of a piece, their matrices, and the tasks that fill those."""
+        """Yield a piece's chunks (first image, last, top row, bottom), their matrices, and the tasks that fill them."""
         windows, x = None if self.direct else self._windows(worker), self.arrays.x
         for first in range(start, stop, self.images):
             last = min(first + self.images, stop)
@@ -282,7 +282,7 @@ class Convolution2D:
     def _window_tasks(
         self, dy: Array, first: int, last: int, worker: int, total: Array | None, begin: bool
     ) -> Iterator[Task]:
-        """Gradients by the windows of x: dW = windows^T dy; the gradients of the windows, W dy, are added into dx."""
+        """Yield the tasks of the gradients by the windows of x: dW = windows^T dy, and W dy is added into dx."""
         dx = self.arrays.dx
         padded_dx = None if dx is None or self.direct else self._padded_dx(dx, first, last, worker)
         if padded_dx is not None:
@@ -332,7 +332,7 @@ class Convolution2D:
     def _mirrored_tasks(
         self, dy: Array, first: int, last: int, worker: int, total: Array | None, begin: bool
     ) -> Iterator[Task]:
-        """Gradients by the windows of dy: dx = windows W, turned round; dW, turned round, = windows^T x."""
+        """Yield the tasks of the gradients by the windows of dy: dx = windows W, dW = windows^T x, both turned."""
         windows = self._mirror_windows(worker)
         padded, tasks = windows.pad_tasks(dy)
         yield from tasks
@@ -349,7 +349,7 @@ class Convolution2D:
                     yield from self._accumulate(transposed, images[:, inputs], total[group], begin and top == 0, worker)
 
     def _accumulate(self, left: Array, right: Array, total: Array, begin: bool, worker: int) -> Iterator[Task]:
-        """`total = left @ right`, or `+=` after the beginning."""
+        """Yield the tasks of `total = left @ right`, or of `+=` after the beginning."""
         if begin:
             yield np.matmul, (left, right, total)
             return
@@ -360,14 +360,14 @@ class Convolution2D:
     # Memory
 
     def _group_slices(self) -> list[tuple[slice, slice]]:
-        """The channels and the filters of each group."""
+        """Return the channels and the filters of each group."""
         channels, filters = self.channels // self.groups, self.filters // self.groups
         return [
             (slice(g * channels, (g + 1) * channels), slice(g * filters, (g + 1) * filters)) for g in range(self.groups)
         ]
 
     def _shared(self, name: str, worker: int, size: int, make: Any, dtype: Any = None) -> Array:
-        """A flat scratch array of at least `size` elements; a larger wish replaces it, so ask for the largest first."""
+        """Return a flat scratch array of at least `size` elements; ask for the largest first, or it is replaced."""
         found = self._scratch.get((name, worker))
         if found is None or found.size < size:
             found = self._scratch[name, worker] = make(size, dtype or self.dtype)
@@ -380,7 +380,7 @@ class Convolution2D:
         return self._shared("padded dx", worker, math.prod(shape), np.empty).reshape(shape)
 
     def _partial_gradient(self, start: int) -> tuple[Array, Array]:
-        """The gradients of weight (in the layout of the product) and bias by the piece that begins at `start`."""
+        """Return the gradients of weight (as the product has it) and bias by the piece that begins at `start`."""
         if start not in self._partial:
             like = self.mirror_packed if self.mirrored and self.arrays.dx is not None else self.packed[:, : self.taps]
             self._partial[start] = np.zeros(like.shape, self.dtype), np.zeros(self.filters, self.dtype)

@@ -68,7 +68,7 @@ class InnerProduct:
             run(self._forward[piece])
 
     def backward_piece(self, start: int, stop: int, worker: int) -> None:
-        """Write the parts of all gradients that belong to the workers from `start` to `stop`."""
+        """Write the shares of all gradients that belong to the workers from `start` to `stop`."""
         for piece in range(start, stop):
             run(self._backward[piece])
 

@@ -57,7 +57,7 @@ class _Axis:
         """Every window has its first two cells."""
 
     def reduce_tasks(self, function: Any, source: Array, result: Array) -> Iterator[Task]:
-        """`result[:, i]` = `function` over the cells of window i of `source` (outer, length, run)."""
+        """Yield tasks: `result[:, i]` = `function` over the cells of window i of `source` (outer, length, run)."""
         rest = self.rest
         if self.one_go:
             yield function, (source[:, self.first[0][1]], source[:, rest[0][1]], result)
@@ -69,7 +69,7 @@ class _Axis:
             yield function, (result[:, where], source[:, cells], result[:, where])
 
     def put_tasks(self, values: Array, target: Array, cells: slice, written: Array) -> Iterator[Task]:
-        """Write values to the cells of `target` (outer, length, run) that have none yet, add them to the others."""
+        """Yield tasks that write values to cells of `target` (outer, length, run), or add them to what is written."""
         if not written[cells].any():
             yield np.copyto, (target[:, cells], values)
         else:
@@ -79,7 +79,7 @@ class _Axis:
         written[cells] = True
 
     def clear_tasks(self, target: Array, written: Array) -> Iterator[Task]:
-        """Write 0 to the cells that no window has."""
+        """Yield the tasks that write 0 to the cells that no window has."""
         for cell in np.flatnonzero(~written):
             yield target[:, cell].fill, (0,)
 
@@ -141,7 +141,7 @@ class Pooling2D:
         run(self.backward_tasks(start, stop, worker))
 
     def forward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
-        """Tasks that write images `start` to `stop` of y."""
+        """Return the tasks that write images `start` to `stop` of y."""
         key = (start, stop, worker)
         if key not in self._forward:
             make = self._max_forward if self.mode == "max" else self._mean_forward
@@ -151,7 +151,7 @@ class Pooling2D:
         return self._forward[key]
 
     def backward_tasks(self, start: int, stop: int, worker: int) -> list[Task]:
-        """Tasks that write images `start` to `stop` of dx."""
+        """Return the tasks that write images `start` to `stop` of dx."""
         key = (start, stop, worker)
         if key not in self._backward:
             make = self._max_backward if self.mode == "max" else self._mean_backward
@@ -187,7 +187,7 @@ class Pooling2D:
     def _winner_tasks(
         self, axis: _Axis, source: Array, best: Array, name: str, worker: int
     ) -> Generator[Task, None, list[Array]]:
-        """Write the maxima into `best`; return for every later cell of the windows where it beats the earlier ones."""
+        """Yield the tasks that write the maxima into `best`; return where each later cell beats the earlier ones."""
         in_one_go = axis.one_go  # the first two cells need no copy
         if not in_one_go:
             for where, cells in axis.first:
@@ -204,7 +204,7 @@ class Pooling2D:
     def _route_tasks(
         self, axis: _Axis, beats: list[Array], gradient: Array, target: Array, worker: int
     ) -> Iterator[Task]:
-        """Yield every window's gradient to its winner, from the last cell to the first; this uses `gradient` up.
+        """Yield the tasks that bring every window's gradient to its winner, last cells first; this uses `gradient` up.
 
         Products of bits with 0 or 1, and differences by exclusive or, are exact for every float, NaN and infinity too.
         """
@@ -239,7 +239,7 @@ class Pooling2D:
         yield from self._spread_tasks(self.down, sums.reshape(n, self.rows, w * c), dx.reshape(n, h, w * c))
 
     def _spread_tasks(self, axis: _Axis, gradient: Array, target: Array) -> Iterator[Task]:
-        """Yield every window's gradient to all its cells."""
+        """Yield the tasks that bring every window's gradient to all its cells."""
         written = np.zeros(axis.length, bool)
         for where, cells in axis.offsets:
             yield from axis.put_tasks(gradient[:, where], target, cells, written)
@@ -252,7 +252,7 @@ class Pooling2D:
             yield slice(first, min(first + self.images, stop))
 
     def _buffer(self, name: str, worker: int, shape: tuple[int, ...], dtype: Any = None) -> Array:
-        """A scratch array of the worker; all chunks share it, and the first, the largest, decides its size."""
+        """Return a scratch array of the worker; all chunks share it, and the first, the largest, decides its size."""
         size = int(np.prod(shape))
         found = self._scratch.get((name, worker))
         if found is None or found.size < size:

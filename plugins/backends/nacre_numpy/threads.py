@@ -151,14 +151,14 @@ class Pool:
             self._reserved[name] = max(size, self._reserved.get(name, 0))
 
     def scratch(self, name: str, worker: int) -> Any:
-        """A worker's memory of that name, as bytes; every layer on the pool may use it, so it keeps nothing."""
+        """Return a worker's memory of that name, as bytes; every layer on the pool may use it, so it keeps nothing."""
         found = self._scratch.get((name, worker))
         if found is None or found.size < self._reserved[name]:
             found = self._scratch[name, worker] = np.empty(self._reserved[name], np.uint8)
         return found
 
     def pieces(self, n: int) -> tuple[tuple[int, int], ...]:
-        """The pieces of `range(n)` in the order of the workers: `parallel` calls its function with just these."""
+        """Return the pieces of `range(n)` that `parallel` calls its function with, in the order of the workers."""
         return split(n, self.count)
 
     def parallel(self, function: Callable[[int, int, int], None], n: int) -> None:
@@ -210,12 +210,10 @@ class Pool:
             while len(self._workers) < count:
                 self._workers.append(_Worker())
         except RuntimeError as error:
-            told = (
-                f"{count} threads are wanted beside this one, but the system starts only {len(self._workers)}: {error}"
-            )
-            raise NacreError(
-                told, "set NACRE_NUM_THREADS to a smaller number, or raise the limit (ulimit -u)"
-            ) from error
+            started = len(self._workers)
+            message = f"{count} threads are wanted beside this one, but the system starts only {started}: {error}"
+            remedy = "set NACRE_NUM_THREADS to a smaller number, or raise the limit (ulimit -u)"
+            raise NacreError(message, remedy) from error
 
     def _reset(self) -> None:
         """Forget the parent's threads: this process is a fork and does not have them."""
@@ -246,7 +244,7 @@ class Blas:
 
     @property
     def description(self) -> str:
-        """Name, version and the processor that it has kernels for: "OpenBLAS 0.3.31 ... Haswell ...".
+        """The name, the version and the processor that it has kernels for: "OpenBLAS 0.3.31 ... Haswell ...".
 
         The bits of a product of matrices depend on all of these; of another library, NumPy knows name and version.
         """
@@ -257,7 +255,7 @@ class Blas:
         return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
 
     def threads(self) -> int:
-        """How many threads a product of matrices uses now; 1 if unknown."""
+        """Return how many threads a product of matrices uses now; 1 if unknown."""
         return self._get() if self._get else 1
 
     def set_threads(self, count: int) -> int:
@@ -279,7 +277,7 @@ class Blas:
 
 @cache
 def _openblas_functions() -> tuple[Any, Any, Any]:
-    """OpenBLAS's functions (set, get, config), or None for each.
+    """Return OpenBLAS's functions (set, get, config), or None for each.
 
     Names differ by vendor's prefix and by width of integers.
     """
@@ -303,7 +301,7 @@ def _openblas_functions() -> tuple[Any, Any, Any]:
 
 
 def _loaded_openblas() -> Iterator[Path]:
-    """Files that may be the OpenBLAS of this NumPy: those in its wheel, then what the process has loaded."""
+    """Yield files that may be the OpenBLAS of this NumPy: those in its wheel, then what the process has loaded."""
     package = Path(np.__file__).parent
     for folder in (package.parent / "numpy.libs", package / ".libs", package / ".dylibs"):
         yield from sorted(folder.glob("*openblas*"))

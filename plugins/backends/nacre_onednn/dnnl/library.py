@@ -32,7 +32,7 @@ INSTRUCTIONS = {
 
 SPINS = "4000"
 SUCCESS, UNIMPLEMENTED = 0, 3
-TOLD = {1: "there is not enough memory", 2: "its arguments make no sense together", 3: "it has no code for this"}
+MEANINGS = {1: "there is not enough memory", 2: "its arguments make no sense together", 3: "it has no code for this"}
 """What a status means to a person."""
 
 BFLOAT16, FLOAT32 = 2, 3
@@ -129,8 +129,8 @@ class Library:
         status = getattr(self.functions, f"dnnl_{name}")(*arguments)
         if status == SUCCESS:
             return
-        told = f"oneDNN {self.version} refused '{name}': {TOLD.get(status, 'something went wrong in it')}"
-        raise (Unimplemented if status == UNIMPLEMENTED else NacreError)(told)
+        message = f"oneDNN {self.version} refused '{name}': {MEANINGS.get(status, 'something went wrong in it')}"
+        raise (Unimplemented if status == UNIMPLEMENTED else NacreError)(message)
 
     def set_threads(self, count: int) -> int:
         """Let the calling thread's parallel regions have so many threads; give how many they had."""

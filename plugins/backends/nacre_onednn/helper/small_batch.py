@@ -13,6 +13,7 @@ MOST_IMAGES = 32
 EIGHT, BLOCK = CONSTANTS["SMALL_BATCH_IMAGES"], CONSTANTS["SMALL_BATCH_FEATURES"]
 """Images, and features, that go together."""
 
+
 class SmallBatchProduct:
     """The stages of y = x Wᵀ + b for few images, over plain buffers of float32 or of bf16."""
 

@@ -1,4 +1,4 @@
-"""What all kernels have in common: parts made of calls, choices among them, and buffers by name."""
+"""What all kernels have in common: stages made of calls, choices among them, and buffers by name."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def layout_of(shape: tuple[int, ...], candidate: str) -> str:
 
 
 def unpadded(shape: tuple[int, ...], layout: str) -> str:
-    """Return channels last in the place of blocks that would be padded."""
+    """Return channels last instead of blocks if these would be padded."""
     return CHANNELS_LAST if layout == BLOCKED and shape[1] % block() else layout
 
 
@@ -92,13 +92,13 @@ def side_by_side(shape: tuple[int, ...], layout: str) -> int:
 
 
 class OnednnKernel(LayerState, dtypes=("float32",)):
-    """A kernel whose passes are lists of calls, made of parts such as "forward", "weights" and "data".
+    """A kernel whose passes are lists of calls, made of stages such as "forward", "weights" and "data".
 
     Blobs are of the type that the net computes in, `backend.compute`, and `describe_blob` tells oneDNN so; parameters
     and their gradients are plain and float32.
 
-    For every part there may be several ways, of which the backend takes the fastest, as it does for the layouts of
-    blobs; `taken` then has the calls of each part.
+    For every stage there may be several ways, of which the backend takes the fastest, as it does for the layouts of
+    blobs; `taken` then has the calls of each stage.
     """
 
     PASSES: ClassVar[Mapping[str, tuple[str, ...]]] = {"forward": ("forward",), "backward": ("data",)}
@@ -115,20 +115,20 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
     # What a kernel says
 
-    def parts(self) -> list[str]:
-        """Return the parts that are needed."""
+    def stages(self) -> list[str]:
+        """Return the stages that are needed."""
         return ["forward", *(["data"] if self.diffs[0] is not None else [])]
 
-    def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
-        """Return the ways in which a part can be computed."""
+    def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
+        """Return the ways in which a stage can be computed."""
         return ("",)
 
-    def by_rule(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+    def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         """Return the ways in the order in which they are taken where none may be timed."""
-        return self.ways_of(part, layouts)
+        return self.ways_of(stage, layouts)
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        """Return the calls of a part.
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
+        """Return the calls of a stage.
 
         Raises:
             Unimplemented: oneDNN has no good code for it.
@@ -152,9 +152,9 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
             return blob.layout or PLAIN
 
         with recorder(self.backend).on_threads():
-            made = {part: self.taken.get(part) or self.make_first(part, layouts) for part in self.parts()}
+            made = {stage: self.taken.get(stage) or self.make_first(stage, layouts) for stage in self.stages()}
         self.calls = {
-            name: [call for part in parts for call in made.get(part, ())] for name, parts in self.PASSES.items()
+            name: [call for stage in stages for call in made.get(stage, ())] for name, stages in self.PASSES.items()
         }
         sizes = sizes_of(call for calls in self.calls.values() for call in calls)
         self.own = {
@@ -166,20 +166,20 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         for calls in self.calls.values():
             recorder(self.backend).scratch.reserve(sizes_of(calls, there))
 
-    def make_first(self, part: str, layouts: Layouts, way: str | None = None) -> list[Call]:
-        """Make a part in this way, or in the first that there is by the rule, and take it.
+    def make_first(self, stage: str, layouts: Layouts, way: str | None = None) -> list[Call]:
+        """Make a stage in this way, or in the first that there is by the rule, and take it.
 
         Raises:
             Unimplemented: oneDNN has no good code for it.
         """
-        for one in self.by_rule(part, layouts) if way is None else (way,):
+        for one in self.by_rule(stage, layouts) if way is None else (way,):
             try:
-                calls = self.make(part, one, layouts)
+                calls = self.make(stage, one, layouts)
             except Unimplemented:
                 continue
-            self.taken[part], self.ways[part] = calls, one
+            self.taken[stage], self.ways[stage] = calls, one
             return calls
-        raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{part}' in these layouts")
+        raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{stage}' in these layouts")
 
     def buffers(self) -> dict[str, Array]:
         """Return what the net has given, by name."""

@@ -53,20 +53,20 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
 
-    def parts(self) -> list[str]:
+    def stages(self) -> list[str]:
         learns = any(one.gradient is not None for one in self.plain.learned.values())
         wanted = self.blobs_diff[0] is not None and (learns or self.diffs[0] is not None)
         kind = "frozen " if not self.plain.follows else ""
         return [f"{kind}forward", *([f"{kind}data"] if wanted else [])]
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         blob, layer, learned = self.inputs[0], self.layer, self.plain.learned
         whole, channels = describe_blob(blob, layouts).bytes, blob.shape[1]
-        forward, few = part.endswith("forward"), 4 * channels
+        forward, few = stage.endswith("forward"), 4 * channels
         images, parts, pixels, width = _lies(blob.shape, layouts(blob))
         groups = max(1, min(-(-TASKS // parts), images * pixels // PIXELS))
-        numbers = parts * groups * rounded_up(width, LANES)
-        kept, scratch = 28 * channels, rounded_up(12 * channels, ALIGNMENT) + numbers * (MOMENTS if forward else SUMS)
+        sums = parts * groups * rounded_up(width, LANES) * (MOMENTS if forward else SUMS)
+        kept, scratch = 28 * channels, rounded_up(12 * channels, ALIGNMENT) + sums
         buffers = {"x": ("x", whole), "kept": ("Moments", kept), "scratch": ("scratch", scratch)}
         if forward:
             buffers |= {"y": ("y", whole), "running_mean": ("mean", few), "running_variance": ("variance", few)}

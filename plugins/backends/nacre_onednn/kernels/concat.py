@@ -1,4 +1,4 @@
-"""Concat: every bottom is copied into its place in the top, and its gradient out of it."""
+"""Concat: every bottom is copied into its part of the top, and its gradient out of it."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class ConcatKernel(OnednnKernel, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = ConcatState(layer, backend, inputs, diffs).blobs
 
-    def parts(self) -> list[str]:
+    def stages(self) -> list[str]:
         return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         whole = describe_blob(self.blobs[0], layouts)
         axis = self.layer.axis % len(self.blobs[0].shape)
         starts = itertools.accumulate((one.shape[axis] for one in self.inputs), initial=0)
         calls: list[Call] = []
-        for place, (bottom, start) in enumerate(zip(self.inputs, starts, strict=False)):
+        for index, (bottom, start) in enumerate(zip(self.inputs, starts, strict=False)):
             own, inside = describe_blob(bottom, layouts), Part(whole, bottom.shape, axis, start)
-            if part == "forward":
-                calls += reorder(f"x{place}", own, "y", inside)
-            elif self.diffs[place] is not None:
-                calls += reorder("dy", inside, f"dx{place}", own)
+            if stage == "forward":
+                calls += reorder(f"x{index}", own, "y", inside)
+            elif self.diffs[index] is not None:
+                calls += reorder("dy", inside, f"dx{index}", own)
         return calls
 
     def buffers(self) -> dict[str, Array]:
@@ -54,7 +54,7 @@ class Part(Desc):
 
     def __init__(self, whole: Desc, shape: tuple[int, ...], axis: int, start: int) -> None:
         handle = ctypes.c_void_p()
-        offsets = [start if place == axis else 0 for place in range(len(shape))]
+        offsets = [start if one == axis else 0 for one in range(len(shape))]
         library().call(
             "memory_desc_create_submemory", ctypes.byref(handle), whole.handle, lengths(shape), dims(offsets)
         )

@@ -76,12 +76,12 @@ class Forms:
             x, self.free_weight, self.bias, y, *self.sizes, attributes(),
         )  # fmt: skip
 
-    def backward(self, part: str, x: Desc, y: Desc) -> Primitive:
+    def backward(self, stage: str, x: Desc, y: Desc) -> Primitive:
         """Return the primitive of the gradient of the weights or of the data."""
         hint = self.forward(x, y).desc
-        weights = [self.free_gradient, self.bias] if part == "weights" else [self.free_weight]
+        weights = [self.free_gradient, self.bias] if stage == "weights" else [self.free_weight]
         return Primitive(
-            f"{self.KIND}_backward_{part}", library().engine, self.ALGORITHM,
+            f"{self.KIND}_backward_{stage}", library().engine, self.ALGORITHM,
             x, *weights, y, *self.sizes, hint, attributes(),
         )  # fmt: skip
 
@@ -107,8 +107,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             forms = cls.FORMS(geometry, layer.n_group, layer.bias)
             x, y = free(*inputs[0].shape), free(*geometry.top)
             forms.forward(x, y)
-            for part in ("weights", "data"):
-                forms.backward(part, x, y)
+            for stage in ("weights", "data"):
+                forms.backward(stage, x, y)
         except Unimplemented as error:
             return str(error)
         return None
@@ -128,7 +128,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
 
-    def parts(self) -> list[str]:
+    def stages(self) -> list[str]:
         if self.blobs_diff[0] is None:
             return ["forward"]
         weights = self.parameters[0].gradient is not None
@@ -139,28 +139,28 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             *(["data"] if self.diffs[0] is not None else []),
         ]
 
-    def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
-        if part == "gate":
+    def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
+        if stage == "gate":
             return ("",)
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
-        ours = [way for way, one in self.ours.items() if one.has(part)]
+        ours = [way for way, one in self.ours.items() if one.has(stage)]
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
 
-    def by_rule(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+    def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         """Return the ways with Winograd's first, and lanes where channels fill no blocks."""
-        ways = self.ways_of(part, layouts)
+        ways = self.ways_of(stage, layouts)
         fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
         first = [way for way in (BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]
         return (*first, *(way for way in ways if way not in first))
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         bottom, top = self.inputs[0], self.blobs[0]
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
-        if part == "gate":
+        if stage == "gate":
             return gate(y, "gated")
         if way in self.ours:
-            return self._of_ours(self.ours[way], part, x, y)
-        make = self.forms.forward if part == "forward" else lambda x, y: self.forms.backward(part, x, y)
+            return self._of_ours(self.ours[way], stage, x, y)
+        make = self.forms.forward if stage == "forward" else lambda x, y: self.forms.backward(stage, x, y)
         if way == ANY:
             primitive = make(*(free(*blob.shape, dtype=blob.dtype) for blob in (bottom, top)))
         elif way == AS_THE_TOP:
@@ -169,15 +169,15 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             primitive = make(x, describe(top.shape, layouts(bottom), top.dtype))
         else:
             primitive = make(x, y)
-        calls = getattr(self, f"_{part}")(primitive, x, y)
-        return [*calls, *rectify(y)] if part == "forward" and self.relu else calls
+        calls = getattr(self, f"_{stage}")(primitive, x, y)
+        return [*calls, *rectify(y)] if stage == "forward" and self.relu else calls
 
-    def _of_ours(self, ours: DirectConvolution, part: str, x: Desc, y: Desc) -> list[Call]:
+    def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None
         top = "gated" if self.relu else "dy"
-        if part == "forward":
+        if stage == "forward":
             return ours.forward(x, y, "bias" if biased else "")
-        return ours.data(x, y, top) if part == "data" else ours.weights(x, y, top, "dbias" if biased else "")
+        return ours.data(x, y, top) if stage == "data" else ours.weights(x, y, top, "dbias" if biased else "")
 
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
         bias = self.forms.bias if bias is None else bias

@@ -44,7 +44,7 @@ class Forms(convolution.Forms):
     KIND, ALGORITHM = "deconvolution", dnnl.DECONVOLUTION_DIRECT
 
     def lay(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Desc]:
-        strides = tuple(prod(shape[place + 1 :]) for place in range(len(shape)))
+        strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
         turned = _turned(shape)
         return turned, strided(turned, _turned(strides))
 
@@ -89,18 +89,18 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
     def buffers(self) -> dict[str, Array]:
         return {**super().buffers(), **self.ones}
 
-    def parts(self) -> list[str]:
+    def stages(self) -> list[str]:
         wanted = self.layer.bias and self.blobs_diff[0] is not None and self.parameters[1].gradient is not None
-        return [*super().parts(), *(["bias"] if wanted else [])]
+        return [*super().stages(), *(["bias"] if wanted else [])]
 
-    def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
-        return ("",) if part == "bias" else super().ways_of(part, layouts)
+    def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
+        return ("",) if stage == "bias" else super().ways_of(stage, layouts)
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        if part == "bias":
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
+        if stage == "bias":
             top = self.blobs[0]
             return sum_up("gated" if self.relu else "dy", top.shape, layouts(top), top.dtype)
-        return super().make(part, way, layouts)
+        return super().make(stage, way, layouts)
 
     def _forward(self, primitive: Primitive, x: Desc, y: Desc, bias: Desc | None = None) -> list[Call]:
         whole = self._in_one(primitive)
@@ -119,7 +119,7 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
 
 
 def _turned(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the numbers of weights' axes with filters and channels in each other's place."""
+    """Return the numbers of weights' axes with those of filters and channels exchanged."""
     return (*numbers[:-4], numbers[-3], numbers[-4], *numbers[-2:])
 
 

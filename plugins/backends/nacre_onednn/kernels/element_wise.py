@@ -37,14 +37,14 @@ class AddKernel(OnednnKernel, reads=""):
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
 
-    def parts(self) -> list[str]:
+    def stages(self) -> list[str]:
         return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         desc = describe_blob(self.blobs[0], layouts)
-        if part == "forward":
-            return add_up([f"x{place}" for place in range(len(self.inputs))], "y", desc, self.relu)
-        wanted = [f"dx{place}" for place, dx in enumerate(self.diffs) if dx is not None]
+        if stage == "forward":
+            return add_up([f"x{index}" for index in range(len(self.inputs))], "y", desc, self.relu)
+        wanted = [f"dx{index}" for index, dx in enumerate(self.diffs) if dx is not None]
         if not self.relu:
             return [copy for name in wanted for copy in reorder("dy", desc, name, desc)]
         copies = [copy for name in wanted[1:] for copy in reorder(wanted[0], desc, name, desc)]
@@ -65,12 +65,12 @@ class SplitKernel(OnednnKernel, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.alias(inputs[0]) for _ in layer.tops]
 
-    def parts(self) -> list[str]:
+    def stages(self) -> list[str]:
         several = sum(dy is not None for dy in self.blobs_diff) > 1  # a single one lies in the bottom's memory
         return ["data"] if several and self.diffs[0] is not None else []
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
-        wanted = [f"dy{place}" for place, dy in enumerate(self.blobs_diff) if dy is not None]
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
+        wanted = [f"dy{index}" for index, dy in enumerate(self.blobs_diff) if dy is not None]
         return add_up(wanted, "dx", describe_blob(self.inputs[0], layouts))
 
     def buffers(self) -> dict[str, Array]:
@@ -93,7 +93,7 @@ def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> lis
 
 def numbered(name: str, blobs: list[Own | None]) -> dict[str, Array]:
     """Return the memory of blobs by numbered names."""
-    return {f"{name}{place}": blob.memory for place, blob in enumerate(blobs) if blob is not None}
+    return {f"{name}{index}": blob.memory for index, blob in enumerate(blobs) if blob is not None}
 
 
 def unfit_any(inputs: list[Any]) -> str | None:

@@ -102,43 +102,43 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         x = self.inputs[0]
         return x.dtype == self.dtype and (x.layout == PLAIN or len(x.shape) != 4 or x.shape[2:] == (1, 1))
 
-    def parts(self) -> list[str]:
+    def stages(self) -> list[str]:
         flatten = not self.flat
-        parts = [*(["flatten"] if flatten else []), "forward"]
+        stages = [*(["flatten"] if flatten else []), "forward"]
         if self.blobs_diff[0] is None:
-            return parts
+            return stages
         data = self.diffs[0] is not None
         return [
-            *parts,
+            *stages,
             *(["gate"] if self.relu else []),
             *(["weights"] if self.parameters[0].gradient is not None else []),
             *(["data"] if data else []),
             *(["unflatten"] if data and flatten else []),
         ]
 
-    def ways_of(self, part: str, layouts: Layouts) -> tuple[str, ...]:
-        if part not in ("forward", "weights", "data"):
+    def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
+        if stage not in ("forward", "weights", "data"):
             return ("",)
         return (PRODUCT, GEMM, PACKED, *([FEW] if self.ours.usual else []))
 
-    def by_rule(self, part: str, layouts: Layouts) -> tuple[str, ...]:
+    def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         """Return the ways with that of few images first."""
-        return tuple(sorted(self.ways_of(part, layouts), key=lambda way: way != FEW))
+        return tuple(sorted(self.ways_of(stage, layouts), key=lambda way: way != FEW))
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         self.source, self.gradient = ("x", "dx") if self.flat else ("Flat x", "flat dx")
         self.top = "gated" if self.relu else "dy"
-        if part == "gate":
+        if stage == "gate":
             return gate(self.y, "gated")
-        if part in ("flatten", "unflatten"):
+        if stage in ("flatten", "unflatten"):
             blob, flat = self._bottom(layouts)
-            return reorder("x", blob, self.source, flat) if part == "flatten" else reorder("flat dx", flat, "dx", blob)
-        narrowing = self._narrowing() if part == "forward" and self.shares else []
+            return reorder("x", blob, self.source, flat) if stage == "flatten" else reorder("flat dx", flat, "dx", blob)
+        narrowing = self._narrowing() if stage == "forward" and self.shares else []
         if way in (PRODUCT, FEW):
-            calls = getattr(self, f"_{part}_{'product' if way == PRODUCT else 'of_few'}")()
+            calls = getattr(self, f"_{stage}_{'product' if way == PRODUCT else 'of_few'}")()
         else:
-            calls = getattr(self, f"_{part}")(plain if way == GEMM else free)
-        behind = rectify(self.y) if part == "forward" and self.relu and way != FEW else []
+            calls = getattr(self, f"_{stage}")(plain if way == GEMM else free)
+        behind = rectify(self.y) if stage == "forward" and self.relu and way != FEW else []
         return [*narrowing, *calls, *behind]
 
     def _bottom(self, layouts: Layouts) -> tuple[Desc, Desc]:
@@ -162,7 +162,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     @property
     def shares(self) -> bool:
         """Whether forward and backward pass share a narrow copy of the weights."""
-        return self.dtype == "bf16" and "data" in self.parts()
+        return self.dtype == "bf16" and "data" in self.stages()
 
     def _narrowing(self) -> list[Call]:
         return [replace(one, once=True) for one in reorder("weight", self.weight, NARROW, self.narrow)]

@@ -30,7 +30,7 @@ class LRNKernel(OnednnKernel, reads="inputs"):
         self.blobs = [backend.blob(inputs[0].shape)]
         self.cells = layer.kernel ** len(window_axes(layer, inputs[0].shape))
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         x, layer, workers = self.inputs[0], self.layer, number_of_threads()
         images, channels, rows, columns = x.shape
         side = side_by_side(x.shape, layouts(x))
@@ -40,8 +40,8 @@ class LRNKernel(OnednnKernel, reads="inputs"):
         if not within:  # as lrn.c has it
             room = 4 * channels + 2 * (down + up)
         else:
-            room = 2 * width if part == "forward" else 2 * rows * width + width
-        kind, names = ("lrn", ("x", "y")) if part == "forward" else ("lrn_gradient", ("x", "dy", "dx"))
+            room = 2 * width if stage == "forward" else 2 * rows * width + width
+        kind, names = ("lrn", ("x", "y")) if stage == "forward" else ("lrn_gradient", ("x", "dy", "dx"))
         whole = describe_blob(x, layouts).bytes
         numbers = {
             "images": images, "channels": channels, "rows": rows, "columns": columns, "side": side,

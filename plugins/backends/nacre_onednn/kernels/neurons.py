@@ -61,8 +61,8 @@ class NeuronKernel(OnednnKernel, reads="blobs"):
         if layer.needs_input:
             self.reads = "inputs"
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         desc = describe_blob(self.blobs[0], layouts)
-        if part == "forward":
+        if stage == "forward":
             return [self.function.forward(desc)]
         return [self.function.backward("x" if self.layer.needs_input else "y", desc)]

@@ -100,28 +100,28 @@ class PoolingKernel(OnednnKernel, reads=""):
     def fuses_neuron(self, neuron: Neuron) -> bool:
         return self.relu
 
-    def parts(self) -> list[str]:
-        parts = super().parts()
-        return [*parts, "gate"] if self.relu and "data" in parts else parts
+    def stages(self) -> list[str]:
+        stages = super().stages()
+        return [*stages, "gate"] if self.relu and "data" in stages else stages
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         bottom, top = self.inputs[0], self.blobs[0]
         x, y = describe_blob(bottom, layouts, top), describe_blob(top, layouts, bottom)
-        if part == "gate":
+        if stage == "gate":
             return gate(y, "gated")
         above = "gated" if self.relu else "dy"
         if self.mean is None:
             side = side_by_side(bottom.shape, layout_beside(bottom, layouts, top))
-            return [self._largest(x, y, side) if part == "forward" else self._to_largest(x, y, side, above)]
-        if part == "forward":
-            trained = "data" in self.parts()
+            return [self._largest(x, y, side) if stage == "forward" else self._to_largest(x, y, side, above)]
+        if stage == "forward":
+            trained = "data" in self.stages()
             pooling = call(self.mean.forward(x, y, trained), {SRC: ("x", x), DST: ("y", y)})
             return [pooling, *(rectify(y) if self.relu else [])]
         return [call(self.mean.backward(x, y), {DIFF_DST: (above, y), DIFF_SRC: ("dx", x)})]
 
     def _largest(self, x: Desc, y: Desc, side: int) -> Call:
         """Return the call that finds the largest numbers, and notes their cells where somebody will ask."""
-        winners = "Winners" if "data" in self.parts() else ""
+        winners = "Winners" if "data" in self.stages() else ""
         buffers = {"x": ("x", x.bytes), "y": ("y", y.bytes), "winners": (winners, self._winners)}
         return HelperCall(buffers, "pooling", self._numbers(side))
 

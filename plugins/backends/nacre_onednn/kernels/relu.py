@@ -25,6 +25,6 @@ class ReLUKernel(OnednnKernel, reads="blobs"):
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(inputs[0].shape)]
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         desc = describe_blob(self.blobs[0], layouts)
-        return rectify(desc, "x") if part == "forward" else gate(desc, "dx")
+        return rectify(desc, "x") if stage == "forward" else gate(desc, "dx")

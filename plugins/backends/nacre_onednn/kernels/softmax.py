@@ -27,10 +27,10 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = SoftmaxState(layer, backend, inputs, diffs).blobs  # which checks the axis
 
-    def make(self, part: str, way: str, layouts: Layouts) -> list[Call]:
+    def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         y = self.blobs[0]
         size = describe(y.shape, layouts(y), y.dtype).bytes
-        kind, names = ("softmax", ("x", "y")) if part == "forward" else ("softmax_gradient", ("y", "dy", "dx"))
+        kind, names = ("softmax", ("x", "y")) if stage == "forward" else ("softmax_gradient", ("y", "dy", "dx"))
         images, classes = y.shape
         numbers = {"images": images, "classes": classes, "narrow": y.dtype == "bf16"}
         return [HelperCall({name: (name, size) for name in names}, kind, numbers)]

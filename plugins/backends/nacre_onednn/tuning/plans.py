@@ -54,7 +54,7 @@ def _work_of(kernel: OnednnKernel) -> dict[str, Any]:
     return {
         "compute": kernel.backend.compute,
         "shapes": [list(blob.shape) for blob in (*kernel.inputs, *kernel.blobs)],
-        "parts": kernel.parts(),
+        "parts": kernel.stages(),  # the word in files that exist
         "keeps": kernel.keeps,
     }
 

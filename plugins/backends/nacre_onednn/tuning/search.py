@@ -1,4 +1,4 @@
-"""Which layouts the blobs of a net have, and which ways its kernels take: timed on scratch memory, kept in the plan."""
+"""Chooses the layouts of a net's blobs and the ways of its kernels, by timing them on scratch memory."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from nacre import NacreError, Own, number_of_threads
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call
 from ..kernels.base import Layouts, OnednnKernel, layout_of
-from ..record import Record, rounded_up
+from ..record import Record, rounded_up, sizes_of
 from .plans import Kept, key_of, likeness
 
 CANDIDATES = (CHANNELS_LAST, BLOCKED)
 ROUNDS = 5
-"""Turns of a trial, of which the first warms the caches."""
+"""Rounds in which every trial is timed once. The first also warms the caches."""
 
 
 LONG = 0.02
-"""Seconds above which two turns are enough."""
+"""A trial that takes more seconds than this is timed in two rounds only."""
 
 
 HOPELESS = 2
-"""What takes so many times as long as the best in its first turn gets no other."""
+"""A trial slower than this multiple of the best in the first round is dropped."""
 
 
 SILENT = 2.0
-"""Seconds of trials after which people are told what they wait for."""
+"""Seconds of trials after which a message says what takes so long."""
 
 
 PAGE = 4096
 CLEARLY = 0.97
-"""What is not faster than this may be so by chance."""
+"""A trial replaces an earlier one only if it needs less than this share of its time: less may be chance."""
 
 
 def decide(
@@ -47,8 +47,8 @@ def decide(
 ) -> None:
     """Choose the layouts of a net's blobs, and its kernels' ways.
 
-    Whatever is decided goes into `plan`; what it has decided already is followed, as far as this library can. Else
-    the plan is the one that was kept for such a net on such a machine. That of a deterministic net comes from rules.
+    A plan that has been decided already is followed, if this library can. Otherwise it becomes the one on disk for such
+    a net on such a machine, or else a new one by trials. A deterministic net gets one by rules.
     """
     if kernels and not _follow(kernels, plan):
         if kernels[0].backend.deterministic:
@@ -93,14 +93,14 @@ def _tried(candidate: str) -> Layouts:
 
 
 def _follow(kernels: Sequence[OnednnKernel], plan: Mapping[str, Any]) -> bool:
-    """Let kernels take the ways of a plan; False where it says nothing, or names what cannot be done here."""
+    """Let kernels take the ways of a plan; return False if it is empty, or has what cannot be done here."""
     if plan.get("layout") not in CANDIDATES:
         return False
     layouts = _tried(plan["layout"])
     for kernel in kernels:
         try:
-            for part in kernel.parts():
-                kernel.make_first(part, layouts, _way_of(plan, kernel, part, layouts))
+            for stage in kernel.stages():
+                kernel.make_first(stage, layouts, _way_of(plan, kernel, stage, layouts))
         except Unimplemented:
             for each in kernels:
                 each.taken.clear()
@@ -108,61 +108,61 @@ def _follow(kernels: Sequence[OnednnKernel], plan: Mapping[str, Any]) -> bool:
     return True
 
 
-def _way_of(plan: Mapping[str, Any], kernel: OnednnKernel, part: str, layouts: Layouts) -> str | None:
-    """Return the way that a plan says; None where it says none that this version knows."""
+def _way_of(plan: Mapping[str, Any], kernel: OnednnKernel, stage: str, layouts: Layouts) -> str | None:
+    """Return the way that a plan has for a stage, or None if it has none that this version knows."""
     ways = plan.get("ways")
     ways = ways.get(kernel.layer_name) if isinstance(ways, Mapping) else None
-    way = ways.get(part) if isinstance(ways, Mapping) else None
-    return way if way in kernel.ways_of(part, layouts) else None
+    way = ways.get(stage) if isinstance(ways, Mapping) else None
+    return way if way in kernel.ways_of(stage, layouts) else None
 
 
 def _fastest(kernels: Sequence[OnednnKernel], blobs: Sequence[Own]) -> dict[str, Any]:
-    """Time the kernels in each candidate layout, every part in each of its ways; let them take the fastest.
+    """Time the kernels in each candidate layout, every stage in each of its ways; let them take the fastest.
 
-    Of the layouts, and of the ways of a part, a later one is taken only where it is clearly faster.
+    Of the layouts, and of the ways of a stage, a later one is taken only where it is clearly faster.
     """
     candidates = CANDIDATES if any(layout_of(blob.shape, BLOCKED) == BLOCKED for blob in blobs) else CANDIDATES[:1]
     totals: dict[str, float] = dict.fromkeys(candidates, 0.0)
     taken: dict[str, list[tuple[OnednnKernel, str, Trial]]] = {candidate: [] for candidate in candidates}
     timed: dict[tuple[str, str], dict[tuple[str, str], float]] = {}  # of layers that are alike only the first is timed
-    start, told = time.monotonic(), False
+    start, announced = time.monotonic(), False
     for number, kernel in enumerate(kernels):
-        if not told and time.monotonic() - start > SILENT:
-            told = True
+        if not announced and time.monotonic() - start > SILENT:
+            announced = True
             done = f"{number} of {len(kernels)} layers are done, and the choice is kept for the next start"
             sys.stderr.write(f"onednn: trying which layouts are fastest for this net; {done}\n")
         like = likeness(kernel)
-        for part in kernel.parts():
-            trials = _timed(kernel, part, candidates, timed.setdefault((like, part), {}))
+        for stage in kernel.stages():
+            trials = _timed(kernel, stage, candidates, timed.setdefault((like, stage), {}))
             for candidate, each in trials.items():
                 seconds, best = _clearly_least([(trial.seconds, trial) for trial in each] or [(inf, None)])
                 totals[candidate] += seconds
                 if best is not None:
-                    taken[candidate].append((kernel, part, best))
+                    taken[candidate].append((kernel, stage, best))
     seconds, layout = _clearly_least([(total, candidate) for candidate, total in totals.items()])
     if seconds == inf:
         raise _cannot_run(kernels)
     ways: dict[str, dict[str, str]] = {}
-    for kernel, part, trial in taken[layout]:
-        kernel.taken[part] = trial.calls
+    for kernel, stage, trial in taken[layout]:
+        kernel.taken[stage] = trial.calls
         if trial.way:
-            ways.setdefault(kernel.layer_name, {})[part] = trial.way
+            ways.setdefault(kernel.layer_name, {})[stage] = trial.way
     return {"layout": layout, "ways": ways}
 
 
 def _timed(
-    kernel: OnednnKernel, part: str, candidates: Sequence[str], known: dict[tuple[str, str], float]
+    kernel: OnednnKernel, stage: str, candidates: Sequence[str], known: dict[tuple[str, str], float]
 ) -> dict[str, list[Trial]]:
-    """Return the timed trials of a part in each candidate; times are taken from `known`, or added to it."""
+    """Return the timed trials of a stage in each candidate; times are taken from `known`, or added to it."""
     trials: dict[str, list[Trial]] = {}
     for candidate in candidates:
         before = [trial for each in trials.values() for trial in each]
-        trials[candidate] = _trials(kernel, part, _tried(candidate), before)
+        trials[candidate] = _trials(kernel, stage, _tried(candidate), before)
     found = {(candidate, trial.way): trial for candidate, each in trials.items() for trial in each}
-    if unknown := dict.fromkeys(trial for place, trial in found.items() if place not in known):
+    if unknown := dict.fromkeys(trial for key, trial in found.items() if key not in known):
         time_all(list(unknown))
-    for place, trial in found.items():
-        trial.seconds = known.setdefault(place, trial.seconds)
+    for key, trial in found.items():
+        trial.seconds = known.setdefault(key, trial.seconds)
     return trials
 
 
@@ -175,7 +175,7 @@ def _clearly_least(found: Sequence[tuple[float, Any]]) -> tuple[float, Any]:
 
 
 class Trial:
-    """One way of one part, and the least time that it took."""
+    """One way of one stage, and the least time that it took."""
 
     def __init__(self, way: str, calls: list[Call]) -> None:
         self.way, self.calls = way, calls
@@ -199,12 +199,12 @@ class Trial:
         self.seconds = min(self.seconds, time.perf_counter() - start)
 
 
-def _trials(kernel: OnednnKernel, part: str, layouts: Layouts, before: Sequence[Trial]) -> list[Trial]:
-    """Return the ways of a part that differ, and that there is good code for; of those `before`, what is the same."""
+def _trials(kernel: OnednnKernel, stage: str, layouts: Layouts, before: Sequence[Trial]) -> list[Trial]:
+    """Return the ways of a stage that differ, and that there is good code for; of those `before`, what is the same."""
     found: list[Trial] = []
-    for way in kernel.ways_of(part, layouts):
+    for way in kernel.ways_of(stage, layouts):
         try:
-            calls = kernel.make(part, way, layouts)
+            calls = kernel.make(stage, way, layouts)
         except Unimplemented:
             continue
         if not any(_same(trial.calls, calls) for trial in found):
@@ -221,15 +221,11 @@ def _same(some: Sequence[Call], others: Sequence[Call]) -> bool:
 
 def time_all(trials: Sequence[Trial]) -> None:
     """Time trials in turns, so that what disturbs the machine for a moment does not fall on one of them alone."""
-    places: dict[str, int] = {}
-    for trial in trials:
-        for call in trial.calls:
-            for name, size in call.sizes().items():
-                places[name] = max(size, places.get(name, 0))
-    offsets = [0, *itertools.accumulate(rounded_up(size, PAGE) for size in places.values())]
+    sizes = sizes_of(call for trial in trials for call in trial.calls)
+    offsets = [0, *itertools.accumulate(rounded_up(size, PAGE) for size in sizes.values())]
     with contextlib.closing(mmap.mmap(-1, max(offsets[-1], 1))) as memory:  # given back to the system at once
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        addresses = {name: start + offset for name, offset in zip(places, offsets, strict=False)}
+        addresses = {name: start + offset for name, offset in zip(sizes, offsets, strict=False)}
         for trial in trials:
             trial.prepare(addresses)
         for number in range(ROUNDS):
