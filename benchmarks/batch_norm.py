@@ -19,23 +19,10 @@ import numpy as np
 from nacre.threads import number_of_threads
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_onednn.dnnl import arguments as arg
 from nacre_onednn.dnnl import library as dnnl
 from nacre_onednn.dnnl.library import library
-from nacre_onednn.dnnl.primitives import (
-    BLOCKED,
-    CHANNELS_LAST,
-    DIFF_DST,
-    DIFF_SRC,
-    DST,
-    SPACE,
-    SRC,
-    Call,
-    Primitive,
-    attributes,
-    call,
-    describe,
-    plain,
-)
+from nacre_onednn.dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, Primitive, attributes, call, describe, plain
 from nacre_onednn.kernels.batch_norm import BatchNormKernel
 from nacre_onednn.record import Record, aligned, sizes_of
 
@@ -71,15 +58,20 @@ def onednn(shape: tuple[int, ...], layout: str) -> list[Call]:
         f"{kind}_backward", library().engine, dnnl.BACKWARD, x, x, x, *rest, forward.desc, attributes()
     )
     common = {
-        SRC: ("x", x),
+        arg.SRC: ("x", x),
         MEAN: ("mean", few),
         VARIANCE: ("variance", few),
         SCALE: ("scale", few),
-        SPACE: ("passes", forward.memory(dnnl.WORKSPACE)),
+        arg.WORKSPACE: ("passes", forward.memory(dnnl.WORKSPACE)),
     }
-    gradients = {DIFF_DST: ("dy", x), DIFF_SRC: ("dx", x), DIFF_SCALE: ("dscale", few), DIFF_SHIFT: ("dbias", few)}
+    gradients = {
+        arg.DIFF_DST: ("dy", x),
+        arg.DIFF_SRC: ("dx", x),
+        DIFF_SCALE: ("dscale", few),
+        DIFF_SHIFT: ("dbias", few),
+    }
     return [
-        call(forward, {**common, SHIFT: ("bias", few), DST: ("y", x)}),
+        call(forward, {**common, SHIFT: ("bias", few), arg.DST: ("y", x)}),
         call(backward, {**common, **gradients}),
     ]
 

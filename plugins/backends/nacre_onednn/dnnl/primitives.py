@@ -10,15 +10,11 @@ from math import prod
 from typing import Any
 
 from ..helper.native import Operation, operation
+from . import arguments as arg
 from . import library as dnnl
 from .library import Argument, Unimplemented, library
 
 MOST_AXES = 12
-
-# Arguments of primitives
-SRC, DST, WEIGHT, BIAS, SPACE, SCRATCH = 1, 17, 33, 41, 64, 80
-DIFF_SRC, DIFF_DST, DIFF_WEIGHT, DIFF_BIAS = 129, 145, 161, 169
-SRC_1 = 2
 
 
 class Handle:
@@ -320,7 +316,7 @@ def pass_over(kind: str, buffers: Mapping[str, str], desc: Desc, **numbers: floa
 def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:
     """Make a call, with the scratch memory that the primitive needs."""
     scratch = primitive.memory(dnnl.SCRATCHPAD)
-    more = {SCRATCH: ("scratchpad", scratch)} if scratch.bytes else {}
+    more = {arg.SCRATCHPAD: ("scratchpad", scratch)} if scratch.bytes else {}
     return PrimitiveCall({**buffers, **more}, primitive)
 
 
@@ -328,7 +324,7 @@ def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
     """Copy a buffer into another layout."""
     engine = library().engine
     primitive = Primitive("reorder", before, engine, after, engine, attributes())
-    return [call(primitive, {SRC: (source, before), DST: (target, after)})]
+    return [call(primitive, {arg.SRC: (source, before), arg.DST: (target, after)})]
 
 
 def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:

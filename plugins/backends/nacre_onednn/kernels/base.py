@@ -9,18 +9,14 @@ from typing import Any, ClassVar
 
 from nacre import Array, LayerState, Own
 
+from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
-    DIFF_DST,
-    DIFF_SRC,
-    DST,
     IN_ORDER,
     PLAIN,
-    SRC,
-    SRC_1,
     Buffer,
     Call,
     Desc,
@@ -216,7 +212,7 @@ def gate(desc: Desc, into: str) -> list[Call]:
     backward = Primitive(
         "eltwise_backward", engine, dnnl.RELU_OF_RESULT, desc, desc, desc, zero, zero, hint.desc, attributes()
     )
-    return [call(backward, {DST: ("y", desc), DIFF_DST: ("dy", desc), DIFF_SRC: (into, desc)})]
+    return [call(backward, {arg.DST: ("y", desc), arg.DIFF_DST: ("dy", desc), arg.DIFF_SRC: (into, desc)})]
 
 
 def rectify(desc: Desc, source: str = "y") -> list[Call]:
@@ -224,7 +220,7 @@ def rectify(desc: Desc, source: str = "y") -> list[Call]:
     if helper() is not None:
         return [pass_over("rectify", {"x": source, "y": "y"}, desc)]
     largest = Primitive("binary", library().engine, dnnl.BINARY_MAX, desc, desc, desc, attributes())
-    return [call(largest, {SRC: ("Zeros", desc), SRC_1: (source, desc), DST: ("y", desc)})]
+    return [call(largest, {arg.SRC: ("Zeros", desc), arg.SRC_1: (source, desc), arg.DST: ("y", desc)})]
 
 
 def make_ones(backend: Any, count: int, dtype: str = "float32") -> Array:

@@ -9,18 +9,11 @@ from nacre_layers.convolution.filters import FilterLayer, declare
 from nacre_layers.convolution.windows import Geometry
 from nacre_layers.neurons import is_relu
 
+from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
-    BIAS,
-    DIFF_BIAS,
-    DIFF_DST,
-    DIFF_SRC,
-    DIFF_WEIGHT,
-    DST,
     PLAIN,
-    SRC,
-    WEIGHT,
     Call,
     Desc,
     Primitive,
@@ -185,9 +178,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         before, source = into("x", x, inner_x)
         packing, weight = self.packed("weight", self.forms.weight, inner_w)
         result, after = out_of("y", y, inner_y)
-        buffers = {SRC: source, WEIGHT: weight, DST: result}
+        buffers = {arg.SRC: source, arg.WEIGHT: weight, arg.DST: result}
         if bias is not None:
-            buffers[BIAS] = ("bias", bias)
+            buffers[arg.BIAS] = ("bias", bias)
         return [*before, *packing, call(primitive, buffers), *after]
 
     def _weights(self, primitive: Primitive, x: Desc, y: Desc) -> list[Call]:
@@ -195,9 +188,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         before, source = into("x", x, inner_x)
         gradient, top = into("gated" if self.relu else "dy", y, inner_y)
         result, after = out_of("dweight", self.forms.weight, inner_w)
-        buffers = {SRC: source, DIFF_DST: top, DIFF_WEIGHT: result}
+        buffers = {arg.SRC: source, arg.DIFF_DST: top, arg.DIFF_WEIGHT: result}
         if self.forms.bias is not None:
-            buffers[DIFF_BIAS] = ("dbias", self.forms.bias)
+            buffers[arg.DIFF_BIAS] = ("dbias", self.forms.bias)
         return [*before, *gradient, call(primitive, buffers), *after]
 
     def _data(self, primitive: Primitive, x: Desc, y: Desc) -> list[Call]:
@@ -205,5 +198,5 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         gradient, top = into("gated" if self.relu else "dy", y, inner_y)
         packing, weight = self.packed("weight", self.forms.weight, inner_w)
         result, after = out_of("dx", x, inner_x)
-        buffers = {DIFF_DST: top, WEIGHT: weight, DIFF_SRC: result}
+        buffers = {arg.DIFF_DST: top, arg.WEIGHT: weight, arg.DIFF_SRC: result}
         return [*gradient, *packing, call(primitive, buffers), *after]

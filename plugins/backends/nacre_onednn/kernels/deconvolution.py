@@ -9,16 +9,13 @@ from nacre import Array
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.convolution.windows import Transposed
 
+from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
     BLOCKED,
     CHANNELS_LAST,
-    DST,
     PLAIN,
-    SRC,
-    SRC_1,
-    WEIGHT,
     Call,
     Desc,
     Primitive,
@@ -128,7 +125,7 @@ def add_bias(y: Desc, channels: int) -> list[Call]:
     shape = (1, channels, 1, 1)
     primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes())
     before, bias = into("bias", plain(*shape), primitive.memory(dnnl.SOURCE, 1))
-    return [*before, call(primitive, {SRC: ("y", y), SRC_1: bias, DST: ("y", y)})]
+    return [*before, call(primitive, {arg.SRC: ("y", y), arg.SRC_1: bias, arg.DST: ("y", y)})]
 
 
 def sum_up(name: str, shape: tuple[int, ...], layout: str, dtype: str = "float32") -> list[Call]:
@@ -146,6 +143,6 @@ def sum_up(name: str, shape: tuple[int, ...], layout: str, dtype: str = "float32
     rows, table, row = plain(1, images), plain(images, channels), plain(1, channels)
     second = Primitive("matmul", library().engine, rows, table, None, row, attributes())
     return [
-        call(first, {SRC: ("ones of pixels", ones), WEIGHT: (name, blob), DST: ("sums", sums)}),
-        call(second, {SRC: ("ones of images", rows), WEIGHT: ("sums", table), DST: ("dbias", row)}),
+        call(first, {arg.SRC: ("ones of pixels", ones), arg.WEIGHT: (name, blob), arg.DST: ("sums", sums)}),
+        call(second, {arg.SRC: ("ones of images", rows), arg.WEIGHT: ("sums", table), arg.DST: ("dbias", row)}),
     ]

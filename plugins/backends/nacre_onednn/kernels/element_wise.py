@@ -9,9 +9,10 @@ from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, Element
 from nacre_layers.neurons import is_relu
 from nacre_layers.shapes.split import SplitLayer
 
+from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import library
-from ..dnnl.primitives import DST, SRC, SRC_1, Call, Desc, Primitive, attributes, call, pass_over, reorder
+from ..dnnl.primitives import Call, Desc, Primitive, attributes, call, pass_over, reorder
 from ..helper.native import helper
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
@@ -87,7 +88,9 @@ def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> lis
             for number, (one, other) in enumerate(sums)
         ]
     addition = Primitive("binary", library().engine, dnnl.BINARY_ADD, desc, desc, desc, attributes())
-    calls = [call(addition, {SRC: (one, desc), SRC_1: (other, desc), DST: (target, desc)}) for one, other in sums]
+    calls = [
+        call(addition, {arg.SRC: (one, desc), arg.SRC_1: (other, desc), arg.DST: (target, desc)}) for one, other in sums
+    ]
     return [*calls, *(rectify(desc, target) if relu else [])]
 
 

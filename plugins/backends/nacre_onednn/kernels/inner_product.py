@@ -12,18 +12,11 @@ from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductSta
 from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import is_relu
 
+from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import library
 from ..dnnl.primitives import (
-    BIAS,
-    DIFF_BIAS,
-    DIFF_DST,
-    DIFF_SRC,
-    DIFF_WEIGHT,
-    DST,
     PLAIN,
-    SRC,
-    WEIGHT,
     Buffer,
     Call,
     Desc,
@@ -156,8 +149,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         bias = None if self.bias is None else self.row
         primitive = Primitive("matmul", library().engine, self.x, turned, bias, self.y, attributes())
         narrowing, (weight, _) = self._weight(self.narrow)
-        buffers = {SRC: (self.source, self.x), WEIGHT: (weight, turned), DST: ("y", self.y)}
-        return [*narrowing, call(primitive, {**buffers, **({BIAS: ("bias", self.row)} if bias else {})})]
+        buffers = {arg.SRC: (self.source, self.x), arg.WEIGHT: (weight, turned), arg.DST: ("y", self.y)}
+        return [*narrowing, call(primitive, {**buffers, **({arg.BIAS: ("bias", self.row)} if bias else {})})]
 
     @property
     def shares(self) -> bool:
@@ -178,18 +171,23 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         turned = strided((outputs, images), (1, outputs), self.dtype)
         primitive = Primitive("matmul", library().engine, turned, self.x, None, self.weight, attributes())
         calls = [
-            call(primitive, {SRC: (self.top, turned), WEIGHT: (self.source, self.x), DST: ("dweight", self.weight)})
+            call(
+                primitive,
+                {arg.SRC: (self.top, turned), arg.WEIGHT: (self.source, self.x), arg.DST: ("dweight", self.weight)},
+            )
         ]
         if self.bias is not None:
             ones = plain(1, images, dtype=self.dtype)
             primitive = Primitive("matmul", library().engine, ones, self.y, None, self.row, attributes())
-            calls.append(call(primitive, {SRC: ("ones", ones), WEIGHT: (self.top, self.y), DST: ("dbias", self.row)}))
+            calls.append(
+                call(primitive, {arg.SRC: ("ones", ones), arg.WEIGHT: (self.top, self.y), arg.DST: ("dbias", self.row)})
+            )
         return calls
 
     def _data_product(self) -> list[Call]:
         narrowing, weight = self._weight(self.narrow)
         primitive = Primitive("matmul", library().engine, self.y, weight[1], None, self.x, attributes())
-        product = call(primitive, {SRC: (self.top, self.y), WEIGHT: weight, DST: (self.gradient, self.x)})
+        product = call(primitive, {arg.SRC: (self.top, self.y), arg.WEIGHT: weight, arg.DST: (self.gradient, self.x)})
         return [*narrowing, product]
 
     # As products of few images
@@ -219,9 +217,9 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
     def _forward(self, laid: Laid) -> list[Call]:
         primitive = self._hint(laid)
         packing, packed = self._weight(primitive.memory(dnnl.WEIGHTS))
-        buffers = {SRC: (self.source, self.x), WEIGHT: packed, DST: ("y", self.y)}
+        buffers = {arg.SRC: (self.source, self.x), arg.WEIGHT: packed, arg.DST: ("y", self.y)}
         if self.bias is not None:
-            buffers[BIAS] = ("bias", self.bias)
+            buffers[arg.BIAS] = ("bias", self.bias)
         return [*packing, call(primitive, buffers)]
 
     def _weights(self, laid: Laid) -> list[Call]:
@@ -232,9 +230,9 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         inner = primitive.memory(dnnl.DIFF_WEIGHTS)
         packed = inner != self.weight
         result = "inner dweight" if packed else "dweight"
-        buffers = {SRC: (self.source, self.x), DIFF_DST: (self.top, self.y), DIFF_WEIGHT: (result, inner)}
+        buffers = {arg.SRC: (self.source, self.x), arg.DIFF_DST: (self.top, self.y), arg.DIFF_WEIGHT: (result, inner)}
         if self.bias is not None:
-            buffers[DIFF_BIAS] = ("dbias", self.bias)
+            buffers[arg.DIFF_BIAS] = ("dbias", self.bias)
         return [call(primitive, buffers), *(reorder(result, inner, "dweight", self.weight) if packed else [])]
 
     def _data(self, laid: Laid) -> list[Call]:
@@ -243,5 +241,5 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             self.x, laid(*self.parameters[0].shape, dtype=self.dtype), self.y, self._hint(laid).desc, attributes(),
         )  # fmt: skip
         packing, packed = self._weight(primitive.memory(dnnl.WEIGHTS))
-        buffers = {DIFF_DST: (self.top, self.y), WEIGHT: packed, DIFF_SRC: (self.gradient, self.x)}
+        buffers = {arg.DIFF_DST: (self.top, self.y), arg.WEIGHT: packed, arg.DIFF_SRC: (self.gradient, self.x)}
         return [*packing, call(primitive, buffers)]

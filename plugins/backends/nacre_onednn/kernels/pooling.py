@@ -11,15 +11,12 @@ from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.pooling.windows import Axis, pooled_axes
 
+from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
 from ..dnnl.library import Unimplemented, library
 from ..dnnl.primitives import (
     CHANNELS_LAST,
-    DIFF_DST,
-    DIFF_SRC,
-    DST,
     PLAIN,
-    SRC,
     Call,
     Desc,
     HelperCall,
@@ -115,9 +112,9 @@ class PoolingKernel(OnednnKernel, reads=""):
             return [self._largest(x, y, side) if stage == "forward" else self._to_largest(x, y, side, above)]
         if stage == "forward":
             trained = "data" in self.stages()
-            pooling = call(self.mean.forward(x, y, trained), {SRC: ("x", x), DST: ("y", y)})
+            pooling = call(self.mean.forward(x, y, trained), {arg.SRC: ("x", x), arg.DST: ("y", y)})
             return [pooling, *(rectify(y) if self.relu else [])]
-        return [call(self.mean.backward(x, y), {DIFF_DST: (above, y), DIFF_SRC: ("dx", x)})]
+        return [call(self.mean.backward(x, y), {arg.DIFF_DST: (above, y), arg.DIFF_SRC: ("dx", x)})]
 
     def _largest(self, x: Desc, y: Desc, side: int) -> Call:
         """Return the call that finds the largest numbers, and notes their cells where somebody will ask."""
