@@ -1,4 +1,4 @@
-"""The onednn backend: oneDNN's primitives, each pass of a net one list of them."""
+"""The onednn backend: runs each pass of a net as one list of oneDNN's primitives and nacre's own kernels in C."""
 
 from __future__ import annotations
 

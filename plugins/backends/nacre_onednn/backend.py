@@ -1,4 +1,4 @@
-"""OnednnBackend: plain arrays are NumPy's; own blobs lie as oneDNN's primitives like them."""
+"""OnednnBackend: plain arrays are NumPy's; own blobs have the layouts that are fastest for oneDNN."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .tuning.search import decide
 
 
 class _Here(threading.local):
-    """What a thread records its run in, if it does."""
+    """The record of the run that a thread is recording, or None."""
 
     recording: Record | None = None
 
@@ -105,26 +105,26 @@ class OnednnBackend(HostMemory):
 
     @property
     def record(self) -> Record:
-        """What the kernels of a run are recorded in."""
+        """The record of the run that is being recorded."""
         assert self._here.recording is not None, "a kernel of onednn ran outside a run"
         return self._here.recording
 
     def narrow(self, storage: Storage) -> Narrow:
-        """Return the copy in bf16 of a parameter, the same to all that ask."""
+        """Return the copy in bf16 of a parameter: one that all kernels share."""
         found = self.narrow_of(storage) or Narrow(storage)
         self._narrow[id(storage)] = found
         return found
 
     def narrow_of(self, storage: Storage) -> Narrow | None:
-        """Return the copy in bf16 of a parameter, if somebody reads one."""
+        """Return the copy in bf16 of a parameter, or None if no kernel reads one."""
         return self._narrow.get(id(storage))
 
     def enqueue(self, calls: Sequence[Call], buffers: Mapping[str, Array], copies: Copies | None = None) -> None:
         """Add calls to the run that is being recorded; buffers that are not given are shared scratch memory.
 
-        Calls that are made once make `copies`.
+        Calls with `once` make `copies`.
 
-        Outside a run, where somebody only looks into a blob, they are run at once.
+        Outside a run, for example when a blob is read, calls run at once.
         """
         record = self._here.recording or Record()
         arrays = {**self.scratch.arrays(sizes_of(calls, buffers)), **buffers}
@@ -159,9 +159,9 @@ class OnednnBackend(HostMemory):
 
     @contextmanager
     def on_threads(self) -> Iterator[None]:
-        """Let the calling thread's parallel regions have the backend's number of threads, and put back what it was.
+        """Give the calling thread's parallel regions the backend's number of threads, and restore what it was.
 
-        PyTorch, where it is in the process, has its threads from the same OpenMP.
+        PyTorch, if it is loaded in the process, takes its threads from the same OpenMP.
         """
         before = self.library.set_threads(self.threads)
         try:
@@ -170,17 +170,17 @@ class OnednnBackend(HostMemory):
             self.library.set_threads(before)
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Run a pass alone, on the threads of OpenMP, with NumPy's BLAS kept to one and its iterators to small buffers.
+        """Run a pass alone on OpenMP's threads, with one thread for NumPy's BLAS and small buffers for its iterators.
 
-        Threads of BLAS that wait beside those of OpenMP double the time of a step.
+        A step takes twice as long if threads of BLAS wait beside those of OpenMP.
         """
         alone = open_backend("numpy").wrap(run)
 
         def here() -> None:
             if os.getpid() != self._process:
                 raise NacreError(
-                    "backend 'onednn' was opened before this process was forked, and OpenMP does not survive that",
-                    "start processes with 'spawn' or 'forkserver', or open the backend in the child only",
+                    "backend 'onednn' was opened before this process was forked, and OpenMP does not work after a fork",
+                    "start processes with 'spawn' or 'forkserver', or open the backend in the child process only",
                 )
             with self.on_threads():
                 alone()

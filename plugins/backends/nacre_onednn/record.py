@@ -1,4 +1,4 @@
-"""A run of a net as a list of operations: recorded once, replayed for ever after."""
+"""A run of a net as a list of operations: recorded once, then replayed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_SCALARS = 64
 
 
 class Record:
-    """The operations of one run, and all that must live as long as they do."""
+    """The operations of one run, and the objects that must live as long as they do."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -32,7 +32,7 @@ class Record:
         self.alive: list[Any] = []
 
     def add_call(self, call: Call, addresses: Mapping[str, int], alive: Sequence[Any]) -> None:
-        """Add a call of a primitive on buffers at these addresses."""
+        """Add a call on buffers at these addresses."""
         made, more = call.bound(addresses)
         self.operations.append(made)
         self.names.append(call.info)
@@ -60,7 +60,7 @@ class Record:
         return self.scalars[id(scalars)][1]
 
     def replay(self, threads: int) -> Callable[[], None]:
-        """Make the call that runs all operations; before them, the packings of parameters that have changed."""
+        """Return the function that runs all operations, after the packings of parameters that have changed."""
         run = self._replay(threads)
         if not self.packings and not self.written:
             return run
@@ -78,7 +78,7 @@ class Record:
         return pack_and_run
 
     def _replay(self, threads: int) -> Callable[[], None]:
-        """Make the call that runs all operations: by the helper, or one by one through ctypes."""
+        """Return the function that runs all operations: by the helper, or one by one through ctypes."""
         native = helper()
         if native is not None:
             functions, operations = machine(threads), (Operation * len(self.operations))(*self.operations)
@@ -122,16 +122,16 @@ class Copies:
 
     @property
     def old(self) -> bool:
-        """Whether a parameter has changed since."""
+        """Whether a parameter has changed since it was copied."""
         return self.versions != [storage.version for storage in self.storages]
 
     def remember(self, *, updated: bool = False) -> None:
-        """Note that the copies are those of now; or, when an update has written them, of the version that it makes."""
+        """Note that the copies are up to date; `updated`: with the version that an update makes, which wrote them."""
         self.versions = [storage.version + updated for storage in self.storages]
 
 
 class Narrow(Copies):
-    """A parameter in bf16, for all that read it so."""
+    """A copy of a parameter in bf16, which all kernels share."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__([storage])
@@ -147,12 +147,12 @@ class Packing:
 
 
 def recorder(view: Any) -> Any:
-    """Return the backend of a net's view, which records what kernels enqueue."""
+    """Return the backend of a net's view, which records the calls of kernels."""
     return view.backend
 
 
 class Scratch:
-    """Memory that holds anything, shared by all kernels of the process: a pass of one kernel runs at a time."""
+    """Scratch memory that all kernels of the process share: one pass of one kernel runs at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a net may be set up while another one runs
@@ -160,12 +160,12 @@ class Scratch:
         self._memory: Array = None
 
     def reserve(self, sizes: Mapping[str, int]) -> None:
-        """Make room for the buffers of a pass; what was recorded before keeps the memory that it has."""
+        """Make room for the buffers of a pass; runs that are recorded already keep the memory that they have."""
         with self._lock:
             self._size = max(self._size, sum(map(_padded, sizes.values())))
 
     def arrays(self, sizes: Mapping[str, int]) -> dict[str, Array]:
-        """Return the buffers of a pass, of bytes, one behind the other."""
+        """Return the buffers of a pass, as arrays of bytes that lie one behind the other."""
         with self._lock:
             self.reserve(sizes)
             if self._memory is None or self._memory.size < self._size:
@@ -189,7 +189,7 @@ def _padded(size: int) -> int:
 
 
 def sizes_of(calls: Iterable[Call], besides: Collection[str] = ()) -> dict[str, int]:
-    """Return the bytes of the buffers of calls, but of those that are there already."""
+    """Return the bytes of the buffers of calls, except those named in `besides`."""
     sizes: dict[str, int] = {}
     for one in calls:
         for name, size in one.sizes().items():

@@ -1,4 +1,4 @@
-"""An equivalent graph before setup: ReLU behind max pooling, where there are fewer numbers."""
+"""Rewrites a graph before setup: ReLU moves behind max pooling, where there are fewer numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _without_relu(layer: Layer) -> Layer:
 def _is_max_pooling(node: Node) -> bool:
     layer = node.layer
     if type(layer) is not PoolingLayer or type(layer.pooling) is not Max or layer.masks:
-        return False  # of numbers below 0, which ReLU makes equal, a mask tells the largest
+        return False  # a mask shows the largest of numbers below 0, which ReLU would make equal
     return is_identity(layer.neuron) or is_relu(layer.neuron)
 
 

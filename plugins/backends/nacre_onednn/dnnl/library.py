@@ -1,4 +1,4 @@
-"""The oneDNN library: where it is found, whether it can be used, and its C functions through ctypes.
+"""Finds and loads the oneDNN library, checks that it can be used, and calls its C functions through ctypes.
 
 Every constant here is the same in the headers of oneDNN 3.2 to 3.13.
 """
@@ -28,12 +28,12 @@ INSTRUCTIONS = {
     0x7: "AVX2",
     0x3: "AVX",
 }
-"""What oneDNN calls a processor's instructions: the bits that must be there, the most first."""
+"""Names of a processor's instructions by the bits that oneDNN must report, the newest first."""
 
 SPINS = "4000"
 SUCCESS, UNIMPLEMENTED = 0, 3
 MEANINGS = {1: "there is not enough memory", 2: "its arguments make no sense together", 3: "it has no code for this"}
-"""What a status means to a person."""
+"""Plain words for a status."""
 
 BFLOAT16, FLOAT32 = 2, 3
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128
@@ -49,14 +49,14 @@ PLAIN = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
 INFO = 8
 AXES, LENGTHS = 256, 257
 SOURCE, DIFF_SOURCE, WEIGHTS, DIFF_WEIGHTS, RESULT, DIFF_RESULT, WORKSPACE, SCRATCHPAD = range(129, 137)
-"""What can be asked of a descriptor, and of a primitive: its name, and the descriptors of its memories."""
+"""Numbers of queries: of a descriptor, and of a primitive for its name and for the descriptors of its memories."""
 
 
 def advice() -> str:
-    """Return what would bring a library that can be used."""
+    """Return a remedy: how to get a library that can be used."""
     if sys.platform == "linux" and platform.machine() == "x86_64":
         return "pip install 'nacre[onednn]', or set NACRE_DNNL to the path of libdnnl 3"
-    return "there is a package for Linux on x86-64 only; elsewhere NACRE_DNNL may name a libdnnl 3"
+    return "set NACRE_DNNL to the path of a libdnnl 3; there is a package for Linux on x86-64 only"
 
 
 class Version(ctypes.Structure):
@@ -120,7 +120,7 @@ class Library:
         """Whether it has avx512_bf16, as every processor with AMX."""
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function that gives a status.
+        """Call a function that returns a status.
 
         Raises:
             Unimplemented: oneDNN has no code for this case.
@@ -133,7 +133,7 @@ class Library:
         raise (Unimplemented if status == UNIMPLEMENTED else NacreError)(message)
 
     def set_threads(self, count: int) -> int:
-        """Let the calling thread's parallel regions have so many threads; give how many they had."""
+        """Set the number of threads of the calling thread's parallel regions; return how many they had."""
         if self.runtime != OPENMP:
             return count
         before = self.functions.omp_get_max_threads()
@@ -142,17 +142,17 @@ class Library:
         return before
 
     def address(self, name: str) -> int:
-        """Return the address of a function of the library, or of what it is linked with; 0 where there is none."""
+        """Return the address of a function of the library, or of one it is linked with; 0 if there is none."""
         function = getattr(self.functions, name, None)
         return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 class Unimplemented(NacreError):
-    """OneDNN has no code for what is asked."""
+    """OneDNN has no code for a case."""
 
 
 def _load(path: str) -> ctypes.PyDLL:
-    """Load a library, telling libgomp before to give up a processor soon when it waits.
+    """Load a library, and make libgomp's threads give up their processor soon when they wait.
 
     Its threads would spin for long where another process wants the processor: a step of LeNet took 210 ms instead of 6.
     With 2000 turns or fewer they fall asleep inside a step, which takes twice as long then on a quiet machine; with
@@ -176,7 +176,7 @@ def _load(path: str) -> ctypes.PyDLL:
 
 
 def candidates() -> Iterator[str]:
-    """Yield the paths where oneDNN may be: NACRE_DNNL alone where it is set, else known packages, else the system."""
+    """Yield the paths where oneDNN may be: NACRE_DNNL if it is set; else those of known packages, then the system's."""
     if given := os.environ.get("NACRE_DNNL"):
         yield given
         return
@@ -203,7 +203,7 @@ def _packaged() -> Iterator[str]:
 def find() -> tuple[Library | None, str]:
     """Return the first library that can be used, or None; and why the others could not.
 
-    Asked for once a process: what is loaded stays loaded.
+    A process looks for it once: a loaded library stays loaded.
     """
     if platform.python_implementation() != "CPython":
         return None, "it needs CPython"
@@ -221,7 +221,7 @@ def library() -> Library:
     """Return the library.
 
     Raises:
-        NacreError: none can be used; the message says why, and what would do.
+        NacreError: none can be used; the message says why, and what helps.
     """
     found, reason = find()
     if found is None:

@@ -55,7 +55,7 @@ class Desc(Handle):
 
 
 MOST = (1 << 31) - 1
-"""The longest axis, and the most numbers of a blob: oneDNN counts many things in 32 bits, and crashes beyond."""
+"""The longest axis, and the most numbers of a blob: oneDNN counts many things in 32 bits, and crashes above."""
 
 
 def too_large(*shapes: Sequence[int]) -> str | None:
@@ -69,7 +69,7 @@ def too_large(*shapes: Sequence[int]) -> str | None:
 
 
 def lengths(shape: Sequence[int]) -> Any:
-    """Return the lengths of a blob's axes as `dnnl_dims_t`: every shape that a foreign call sees comes through here.
+    """Return the lengths of a blob's axes as `dnnl_dims_t`; all shapes that oneDNN gets are checked here.
 
     Raises:
         Unimplemented: a blob of this shape is too large for oneDNN.
@@ -109,7 +109,7 @@ def plain(*shape: int, dtype: str = "float32") -> Desc:
 
 
 def free(*shape: int, dtype: str = "float32") -> Desc:
-    """Leave the layout of a shape to oneDNN."""
+    """Describe numbers of a shape whose layout oneDNN is to choose."""
     return tagged(shape, dnnl.ANY, dtype)
 
 
@@ -128,7 +128,7 @@ def strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str = "floa
 
 
 PLAIN, CHANNELS_LAST, BLOCKED, IN_ORDER = "plain", "channels last", "blocked", "in order"
-"""Layouts of blobs. PLAIN is a plain array; IN_ORDER is C order too, but of a type that NumPy has not."""
+"""Layouts of blobs. PLAIN is a plain array; IN_ORDER is C order too, but of a type that NumPy does not have."""
 
 
 def block() -> int:
@@ -137,7 +137,7 @@ def block() -> int:
 
 
 def describe(shape: tuple[int, ...], layout: str, dtype: str = "float32") -> Desc:
-    """Describe a blob in one of the layouts; images, (images, channels, rows, columns), are in C order in some only."""
+    """Describe a blob in one of the layouts; only images (images, channels, rows, columns) have several."""
     tags = {
         PLAIN: dnnl.PLAIN[len(shape)],
         IN_ORDER: dnnl.PLAIN[len(shape)],
@@ -152,7 +152,7 @@ Buffer = tuple[str, Desc]
 
 
 class Attributes(Handle):
-    """What is asked of a primitive beside its work: scratch memory from us. ReLU is not: oneDNN's passes over a NaN."""
+    """Options of a primitive: it takes scratch memory from us. It applies no ReLU, since oneDNN's loses a NaN."""
 
     kind = "primitive_attr"
 
@@ -200,11 +200,11 @@ class Primitive:
 
     @property
     def desc(self) -> _PrimitiveDesc:
-        """What a backward pass takes as a hint."""
+        """The descriptor, which a backward primitive takes as a hint."""
         return self._desc
 
     def memory(self, what: int, number: int = 0) -> Desc:
-        """Describe one of its memories, such as `library.WEIGHTS`, or of several sources another than the first."""
+        """Describe one of its memories, such as `library.WEIGHTS`; `number` counts if there are several of a kind."""
         here = library()
         borrowed = here.functions.dnnl_primitive_desc_query_md(self._desc.handle, what, number)
         handle = ctypes.c_void_p()
@@ -222,7 +222,7 @@ class Primitive:
 
 
 def _passed(argument: Any) -> Any:
-    """Make of a handle what ctypes passes on."""
+    """Return an argument as ctypes can pass it on."""
     if argument is None:
         return ctypes.c_void_p()
     return argument.handle if isinstance(argument, Handle) else argument
@@ -230,11 +230,11 @@ def _passed(argument: Any) -> Any:
 
 @dataclass
 class Call:
-    """Something that is done with buffers, by name: a primitive of oneDNN, or an operation of the helper.
+    """One call of a primitive of oneDNN or of an operation of the helper, on buffers by name.
 
     The buffers of a kernel are what its net gives it ("x", "y", "dy", "dx", "weight", "bias", "dweight", "dbias"),
     those that it keeps (names with a capital letter), and scratch memory that all kernels share (all other names).
-    One that is made `once` reads parameters alone, and is made again only when one of them has changed.
+    A call with `once` reads only parameters, and is repeated only when one of them has changed.
     """
 
     buffers: Mapping[Any, Any]
@@ -250,7 +250,7 @@ class Call:
         raise NotImplementedError
 
     def bound(self, addresses: Mapping[str, int]) -> tuple[Operation, Any]:
-        """Return the operation on buffers at these addresses, and what must live as long."""
+        """Return the operation on buffers at these addresses, and the objects that must live as long as it."""
         raise NotImplementedError
 
 
@@ -314,21 +314,21 @@ def pass_over(kind: str, buffers: Mapping[str, str], desc: Desc, **numbers: floa
 
 
 def call(primitive: Primitive, buffers: Mapping[int, tuple[str, Desc]]) -> Call:
-    """Make a call, with the scratch memory that the primitive needs."""
+    """Return the call of a primitive, with the scratch memory that it needs."""
     scratch = primitive.memory(dnnl.SCRATCHPAD)
     more = {arg.SCRATCHPAD: ("scratchpad", scratch)} if scratch.bytes else {}
     return PrimitiveCall({**buffers, **more}, primitive)
 
 
 def reorder(source: str, before: Desc, target: str, after: Desc) -> list[Call]:
-    """Copy a buffer into another layout."""
+    """Return the calls that copy a buffer into another layout."""
     engine = library().engine
     primitive = Primitive("reorder", before, engine, after, engine, attributes())
     return [call(primitive, {arg.SRC: (source, before), arg.DST: (target, after)})]
 
 
 def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call], Buffer]:
-    """Return the copy of a buffer into the layout that a primitive wants, if it needs one, and what it then reads."""
+    """Return the calls that copy a buffer into a primitive's layout, if needed, and the buffer to read then."""
     if outer == inner:
         return [], (name, outer)
     copy = copy or f"inner {name}"
@@ -336,7 +336,7 @@ def into(name: str, outer: Desc, inner: Desc, copy: str = "") -> tuple[list[Call
 
 
 def out_of(name: str, outer: Desc, inner: Desc) -> tuple[Buffer, list[Call]]:
-    """Return what a primitive writes, and the copy into the layout of a buffer, if it needs one."""
+    """Return the buffer that a primitive writes, and the calls that copy it into the layout of `name`, if needed."""
     if outer == inner:
         return (name, outer), []
     return (f"inner {name}", inner), reorder(f"inner {name}", inner, name, outer)

@@ -1,6 +1,7 @@
 """Convolutions of float32 as direct sums by the helper, and copies of weights for oneDNN's products: direct.c, pack.c.
 
-They are ways beside those of oneDNN, taken where they are faster: oneDNN's convolutions want multiples of 16 channels.
+They are alternatives to oneDNN's, taken where they are faster: oneDNN's convolutions are fast for multiples of 16
+channels.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SIDE = CONSTANTS["DIRECT_SIDE"]
 
 
 MOST = 1 << 21
-"""Bytes of 16 images: of more, too few rows stay in a core's cache."""
+"""The most bytes of 16 images: above it, too few rows stay in a core's cache."""
 
 
 TILES = {
@@ -88,13 +89,13 @@ class Sizes:
 
     @property
     def back(self) -> Sizes:
-        """Those of the convolution that leads from the gradient of the top to that of the bottom; the stride is 1."""
+        """The sizes of the convolution that turns the gradient of the top into that of the bottom; the stride is 1."""
         pad = tuple(extent - 1 - pad for extent, pad in zip(self.kernel, self.pad, strict=True))
         return Sizes(self.images, self.filters, self.out, self.channels, self.kernel, self.image, (1, 1), pad)
 
     @property
     def block(self) -> int:
-        """Bytes of 16 images, with columns of zeros beside."""
+        """Bytes of 16 images, with columns of zeros on both sides."""
         return 4 * LANES * self.image[0] * (self.image[1] + 2 * self.pad[1]) * self.channels
 
     @property
@@ -109,7 +110,7 @@ def is_blocked(desc: Desc) -> bool:
 
 
 def served(desc: Desc) -> Desc:
-    """Return a layout that the helper reads: this one, or that with the channels last."""
+    """Return a layout that the helper reads: this one, or the one with the channels last."""
     return desc if is_blocked(desc) else describe(desc.shape, CHANNELS_LAST)
 
 

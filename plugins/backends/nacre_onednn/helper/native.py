@@ -89,7 +89,7 @@ def operation(kind: str, operands: Mapping[str, float | None], workers: int = 0)
 
 @cache
 def helper() -> Any:
-    """Return the helper's library, or None where there is none. Python's other threads run during its calls."""
+    """Return the helper's library, or None if there is none. Python's other threads run during its calls."""
     try:
         found = ctypes.CDLL(str(FOLDER / "_helper.so"))
         for function in (found.nacre_helper_version, found.nacre_run, found.nacre_use):
@@ -103,7 +103,7 @@ def helper() -> Any:
 
 
 def most_instructions() -> int:
-    """Return the helper's number of the instructions that oneDNN uses, which ONEDNN_MAX_CPU_ISA may keep to fewer."""
+    """Return the helper's number of the instructions that oneDNN uses, which ONEDNN_MAX_CPU_ISA may limit."""
     here, _ = find()
     if here is None:
         return CONSTANTS["ANY"]
@@ -114,7 +114,7 @@ def most_instructions() -> int:
 
 @cache
 def has_avx512() -> bool:
-    """Return whether there is a helper, and it may use its kernels that need AVX-512."""
+    """Return whether there is a helper, and its kernels that need AVX-512 may be used."""
     native = helper()
     return native is not None and native.nacre_use(ctypes.c_int64(most_instructions())) == CONSTANTS["AVX512"]
 

@@ -1,6 +1,6 @@
 """Inner products of few images by the helper, where reading the weights takes most of the time: see small_batch.c.
 
-They are ways beside those of oneDNN, taken where they are faster.
+They are alternatives to oneDNN's, taken where they are faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all kernels have in common: stages made of calls, choices among them, and buffers by name."""
+"""The base of all kernels: passes made of stages, stages made of calls, and a choice among ways to compute each."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ ONE_BF16 = 0x3F80
 
 
 Layouts = Callable[[Own], str]
-"""Gives the layout of a blob: the one that it has, or the one that is being tried."""
+"""Returns the layout of a blob: the one that it has, or the one that is being tried."""
 
 
 def describe_blob(blob: Own, layouts: Layouts, beside: Own | None = None) -> Desc:
-    """Describe how a blob lies; one of single pixels lies in every layout, so it is described like the one `beside`."""
+    """Describe a blob's layout. A blob of 1 x 1 images fits every layout, so it takes that of `beside`."""
     return describe(blob.shape, layout_beside(blob, layouts, beside), blob.dtype)
 
 
 def layout_beside(blob: Own, layouts: Layouts, beside: Own | None) -> str:
-    """Return the layout of a blob; of one of single pixels that of the one `beside`."""
+    """Return the layout of a blob, or for a blob of 1 x 1 images that of `beside`."""
     if beside is not None and blob.shape[2:] == (1, 1) and len(beside.shape) == 4:
         return unpadded(blob.shape, layouts(beside))
     return layouts(blob)
@@ -62,18 +62,18 @@ def unfit(inputs: list[Any], count: int = 1) -> str | None:
 
 
 FEW = 4
-"""Images of up to so many channels stay plain: they come from a source, and go into one convolution."""
+"""Images of up to this number of channels stay plain: they come from a source, and go into one convolution."""
 
 
 def stays_plain(shape: tuple[int, ...], dtype: str = "float32") -> bool:
-    """Return whether blobs of a shape are plain in every net; in bf16 few are, since plain arrays are not of it."""
+    """Return whether blobs of a shape are plain in every net; few are in bf16, which plain arrays cannot have."""
     if dtype == "bf16":
         return not 2 <= len(shape) <= 5
     return len(shape) != 4 or shape[1] <= FEW or shape[2:] == (1, 1)
 
 
 def layout_of(shape: tuple[int, ...], candidate: str) -> str:
-    """Return the layout of own blobs of a shape: C order but for images, and blocks only where none would be padded."""
+    """Return the layout of own blobs of a shape: C order, or for images the candidate, without padded blocks."""
     return unpadded(shape, candidate) if len(shape) == 4 else IN_ORDER
 
 
@@ -90,11 +90,11 @@ def side_by_side(shape: tuple[int, ...], layout: str) -> int:
 class OnednnKernel(LayerState, dtypes=("float32",)):
     """A kernel whose passes are lists of calls, made of stages such as "forward", "weights" and "data".
 
-    Blobs are of the type that the net computes in, `backend.compute`, and `describe_blob` tells oneDNN so; parameters
-    and their gradients are plain and float32.
+    Blobs have the type that the net computes in, `backend.compute`; parameters and their gradients are plain and
+    float32.
 
-    For every stage there may be several ways, of which the backend takes the fastest, as it does for the layouts of
-    blobs; `taken` then has the calls of each stage.
+    A stage may have several ways to compute it. The backend takes the fastest, and the fastest layouts of blobs;
+    `taken` then has the calls of each stage.
     """
 
     PASSES: ClassVar[Mapping[str, tuple[str, ...]]] = {"forward": ("forward",), "backward": ("data",)}
@@ -109,7 +109,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         self.own: dict[str, Array] = {}
         self.calls: dict[str, list[Call]] = {}
 
-    # What a kernel says
+    # What a kernel defines
 
     def stages(self) -> list[str]:
         """Return the stages that are needed."""
@@ -120,7 +120,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         return ("",)
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
-        """Return the ways in the order in which they are taken where none may be timed."""
+        """Return the ways, best first, for a net whose ways must not be timed."""
         return self.ways_of(stage, layouts)
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
@@ -132,9 +132,9 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         raise NotImplementedError
 
     def packed(self, name: str, outer: Desc, inner: Desc) -> tuple[list[Call], Buffer]:
-        """Return the copy of a parameter into the layout a primitive wants, if it needs one, and what it then reads.
+        """Return the calls that copy a parameter into a primitive's layout, if needed, and the buffer to read then.
 
-        Where nothing is trained, the copy is kept.
+        If nothing is trained, the copy is kept.
         """
         copy = f"{'Packed' if self.keeps else 'inner'} {name}"
         ours = packing(name, outer, inner, copy)
@@ -163,7 +163,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
             recorder(self.backend).scratch.reserve(sizes_of(calls, there))
 
     def make_first(self, stage: str, layouts: Layouts, way: str | None = None) -> list[Call]:
-        """Make a stage in this way, or in the first that there is by the rule, and take it.
+        """Make and take a stage in this way, or in the first of `by_rule` that oneDNN has code for.
 
         Raises:
             Unimplemented: oneDNN has no good code for it.
@@ -178,7 +178,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         raise Unimplemented(f"{self.layer_name}: oneDNN has no good code for '{stage}' in these layouts")
 
     def buffers(self) -> dict[str, Array]:
-        """Return what the net has given, by name."""
+        """Return the net's buffers by name."""
         found: dict[str, Any] = {
             "x": self.inputs[0].memory,
             "y": self.blobs[0].memory,
@@ -193,7 +193,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         recorder(self.backend).enqueue(self.calls["forward"], {**self.buffers(), **self.own}, self.copies())
 
     def copies(self) -> Copies:
-        """Return the parameters of which the forward pass makes copies that are kept."""
+        """Return the parameters that the forward pass copies and keeps."""
         return Copies([parameter.storage for parameter in self.parameters if parameter.storage is not None])
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
@@ -201,7 +201,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
 
 
 def gate(desc: Desc, into: str) -> list[Call]:
-    """Return the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
+    """Return the calls of the gradient below a ReLU: `into` is dy where y is above 0, else 0."""
     if helper() is not None:
         return [pass_over("gate", {"y": "y", "dy": "dy", "dx": into}, desc)]
     zero = ctypes.c_float(0)
@@ -216,7 +216,7 @@ def gate(desc: Desc, into: str) -> list[Call]:
 
 
 def rectify(desc: Desc, source: str = "y") -> list[Call]:
-    """Return y = max(0, x), where x may be y. A NaN stays, which it does not in any ReLU of oneDNN's."""
+    """Return the calls of y = max(0, x), where x may be y. A NaN stays one; in every ReLU of oneDNN it is lost."""
     if helper() is not None:
         return [pass_over("rectify", {"x": source, "y": "y"}, desc)]
     largest = Primitive("binary", library().engine, dnnl.BINARY_MAX, desc, desc, desc, attributes())
@@ -224,7 +224,7 @@ def rectify(desc: Desc, source: str = "y") -> list[Call]:
 
 
 def make_ones(backend: Any, count: int, dtype: str = "float32") -> Array:
-    """Make so many ones, with which a product adds up."""
+    """Return an array of ones, with which a product computes a sum."""
     narrow = dtype == "bf16"
     ones = backend.empty((count,), "uint16" if narrow else "float32")
     ones[...] = ONE_BF16 if narrow else 1

@@ -19,15 +19,15 @@ MOMENTS, SUMS = CONSTANTS["BATCH_NORM_MOMENTS"], CONSTANTS["BATCH_NORM_SUMS"]
 
 
 TASKS = 32
-"""As many pieces of work there are at least, if there are enough pixels: more than most machines have threads."""
+"""The least number of tasks, if there are enough pixels: more than most machines have threads."""
 
 
 PIXELS = 64
-"""A piece has at least so many, whatever the number of threads."""
+"""The least number of pixels of a task, whatever the number of threads."""
 
 
 class BatchNormKernel(OnednnKernel, reads="inputs"):
-    """BatchNorm; applies ReLU itself, and finds out again in backward where it passed."""
+    """BatchNorm; applies ReLU itself, and computes again in backward where it was open."""
 
     PASSES: ClassVar = {"forward": ("forward", "frozen forward"), "backward": ("data", "frozen data")}
 

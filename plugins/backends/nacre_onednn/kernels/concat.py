@@ -17,7 +17,7 @@ from .element_wise import numbered, unfit_any
 
 
 class ConcatKernel(OnednnKernel, reads=""):
-    """The bottoms one behind the other along an axis."""
+    """Concat of bottoms along an axis."""
 
     @classmethod
     def supports(cls, layer: ConcatLayer, inputs: list[Any]) -> str | None:

@@ -32,12 +32,12 @@ from ..helper.winograd import WinogradConvolution
 from .base import Layouts, OnednnKernel, describe_blob, gate, rectify, unfit
 
 AS_IT_IS, AS_THE_TOP, AS_THE_BOTTOM, ANY = "as it is", "as the top", "as the bottom", "any"
-"""Ways to lay bottom and top: as they are, a plain one of them copied into or from the layout of the other, and both as
-oneDNN likes them best."""
+"""Ways to lay bottom and top: as they are, with a plain one copied into or from the layout of the other, or both as is
+fastest for oneDNN."""
 
 
 DIRECTLY, BY_WINOGRAD = "in lanes", "by Winograd"
-"""Ways that are the helper's."""
+"""Ways of the helper, by the names that saved plans have for them."""
 
 
 class Forms:
@@ -82,7 +82,7 @@ class Forms:
 class ConvolutionKernel(OnednnKernel, reads="inputs"):
     """Convolution in groups or without, with stride, padding and dilation; applies ReLU itself.
 
-    The weights stay plain outside, and are copied into the layouts of the primitives in every pass: they are small.
+    The weights stay plain, and are copied into the layouts of the primitives in every pass: they are small.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "data")}
@@ -140,7 +140,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
-        """Return the ways with Winograd's first, and lanes where channels fill no blocks."""
+        """Return the ways with Winograd's first, then the direct sum if channels do not fill blocks."""
         ways = self.ways_of(stage, layouts)
         fills = all(blob.shape[1] % block() == 0 for blob in (self.inputs[0], self.blobs[0]))
         first = [way for way in (BY_WINOGRAD, *(() if fills else (DIRECTLY,))) if way in ways]

@@ -121,7 +121,7 @@ def _turned(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def add_bias(y: Desc, channels: int) -> list[Call]:
-    """Return the calls that add the bias to `y` where it is."""
+    """Return the calls that add the bias to `y` in place."""
     shape = (1, channels, 1, 1)
     primitive = Primitive("binary", library().engine, dnnl.BINARY_ADD, y, free(*shape), y, attributes())
     before, bias = into("bias", plain(*shape), primitive.memory(dnnl.SOURCE, 1))

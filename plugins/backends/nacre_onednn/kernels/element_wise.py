@@ -79,7 +79,7 @@ class SplitKernel(OnednnKernel, reads=""):
 
 
 def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> list[Call]:
-    """Add buffers of one layout up, with ReLU behind the last sum."""
+    """Return the calls that add up buffers of one layout, with ReLU behind the last sum."""
     sums = [(names[0], names[1]), *((target, name) for name in names[2:])]
     if helper() is not None:
         last = len(sums) - 1
@@ -95,7 +95,7 @@ def add_up(names: list[str], target: str, desc: Desc, relu: bool = False) -> lis
 
 
 def numbered(name: str, blobs: list[Own | None]) -> dict[str, Array]:
-    """Return the memory of blobs by numbered names."""
+    """Return the memory of blobs, by a name with their index."""
     return {f"{name}{index}": blob.memory for index, blob in enumerate(blobs) if blob is not None}
 
 

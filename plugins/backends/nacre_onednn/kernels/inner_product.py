@@ -44,11 +44,11 @@ weights that are packed before as a whole, which pays where the batch is large; 
 
 
 NARROW = "narrow weight"
-"""The weights in bf16, for both passes: made by the update, or before a pass where something else changed them."""
+"""The weights in bf16, for both passes: written by the update, or before a pass if something else changed them."""
 
 
 class InnerProductKernel(OnednnKernel, reads="inputs"):
-    """y = x Wᵀ + b, the weights plain outside; applies ReLU itself. A bottom of four axes is flattened by a copy."""
+    """y = x Wᵀ + b with plain weights; applies ReLU itself. A bottom of four axes is copied to be flat."""
 
     PASSES: ClassVar = {"forward": ("flatten", "forward"), "backward": ("gate", "weights", "data", "unflatten")}
 
@@ -91,7 +91,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     @property
     def flat(self) -> bool:
-        """Whether the bottom can be read as a matrix where it is."""
+        """Whether the bottom can be read as a matrix without a copy."""
         x = self.inputs[0]
         return x.dtype == self.dtype and (x.layout == PLAIN or len(x.shape) != 4 or x.shape[2:] == (1, 1))
 
@@ -115,7 +115,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return (PRODUCT, GEMM, PACKED, *([FEW] if self.ours.usual else []))
 
     def by_rule(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
-        """Return the ways with that of few images first."""
+        """Return the ways with the one for few images first."""
         return tuple(sorted(self.ways_of(stage, layouts), key=lambda way: way != FEW))
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
@@ -154,14 +154,14 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
 
     @property
     def shares(self) -> bool:
-        """Whether forward and backward pass share a narrow copy of the weights."""
+        """Whether forward and backward pass share a copy of the weights in bf16."""
         return self.dtype == "bf16" and "data" in self.stages()
 
     def _narrowing(self) -> list[Call]:
         return [replace(one, once=True) for one in reorder("weight", self.weight, NARROW, self.narrow)]
 
     def _weight(self, inner: Desc) -> tuple[list[Call], Buffer]:
-        """Return the copy of the weights that a primitive wants, if there is none yet, and what it then reads."""
+        """Return the calls that copy the weights for a primitive, if needed, and the buffer to read then."""
         if self.shares and inner == self.narrow:
             return [], (NARROW, inner)
         return self.packed("weight", self.weight, inner)

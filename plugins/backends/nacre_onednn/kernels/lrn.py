@@ -1,4 +1,4 @@
-"""LRN of images, across channels and within them, by the helper: oneDNN's serves few windows, and few processors."""
+"""LRN of images, across or within channels, by the helper: oneDNN's serves few windows and few processors."""
 
 from __future__ import annotations
 

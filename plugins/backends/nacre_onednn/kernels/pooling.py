@@ -49,13 +49,13 @@ def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:
 
 
 MOST_BYTES = 1 << 8
-"""Cells of a window whose numbers are bytes."""
+"""The most cells of a window whose number fits into a byte."""
 
 
 class PoolingKernel(OnednnKernel, reads=""):
-    """Max and mean pooling, with ReLU behind it; of equal maxima the first gets the gradient, as forward has noted.
+    """Max and mean pooling, with ReLU behind it; of equal maxima the first gets the gradient.
 
-    Max pooling is the helper's: oneDNN's passes over a NaN.
+    The helper computes max pooling, since oneDNN's loses a NaN.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "data")}
@@ -117,13 +117,13 @@ class PoolingKernel(OnednnKernel, reads=""):
         return [call(self.mean.backward(x, y), {arg.DIFF_DST: (above, y), arg.DIFF_SRC: ("dx", x)})]
 
     def _largest(self, x: Desc, y: Desc, side: int) -> Call:
-        """Return the call that finds the largest numbers, and notes their cells where somebody will ask."""
+        """Return the call that finds the largest numbers, and notes their cells if there is a backward pass."""
         winners = "Winners" if "data" in self.stages() else ""
         buffers = {"x": ("x", x.bytes), "y": ("y", y.bytes), "winners": (winners, self._winners)}
         return HelperCall(buffers, "pooling", self._numbers(side))
 
     def _to_largest(self, x: Desc, y: Desc, side: int, above: str) -> Call:
-        """Return the call that brings the gradient `above` of y to the cells that are noted."""
+        """Return the call that brings the gradient `above` of y to the noted cells."""
         workers = number_of_threads()
         scratch = "scratch" if self.inputs[0].dtype == "bf16" else ""
         buffers = {
@@ -140,7 +140,7 @@ class PoolingKernel(OnednnKernel, reads=""):
 
     @property
     def _winners(self) -> int:
-        """Bytes in which all cells that win are noted."""
+        """Bytes of the notes of all winning cells."""
         return self.blobs[0].size * (1 if self._in_bytes else 4)
 
     def _numbers(self, side: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Softmax of scores, by the helper: oneDNN's passes over a NaN, and has a gradient for processors with AVX-512 only."""
+"""Softmax of scores, by the helper: oneDNN's loses a NaN, and its gradient needs AVX-512."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ..record import Record, recorder
 
 
 class SGDKernel(MethodState):
-    """SGD with momentum; the product of values and gradients comes with it."""
+    """SGD with momentum, and the product of values and gradients."""
 
     dtypes = ("float32",)
 
@@ -50,7 +50,7 @@ class SGDKernel(MethodState):
 
 
 class L2Kernel(ComponentKernel):
-    """Adds the multiple of a parameter to its gradient."""
+    """Adds a multiple of a parameter to its gradient."""
 
     dtypes = ("float32",)
 

@@ -1,1 +1,1 @@
-"""Which of several ways is the fastest, and the plans that remember it."""
+"""Finds the fastest of several ways to compute a net, and keeps it in plans."""

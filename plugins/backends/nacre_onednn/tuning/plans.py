@@ -1,4 +1,4 @@
-"""Plans on disk: what was fastest for a net on this machine, so that its next start need not try again.
+"""Plans on disk: what was fastest for a net on this machine, so that its next start has nothing to try.
 
 They lie as JSON in `nacre/onednn` below XDG_CACHE_HOME, or ~/.cache; NACRE_CACHE names another folder than `nacre`
 there, and keeps none where it is empty. The folder need not exist, nor be writable.
@@ -20,27 +20,27 @@ from nacre import environment, table_of
 from ..kernels.base import OnednnKernel
 
 OF_ONE = ("name", "bottoms", "tops", "_init", "_regu", "_cons", "_lr")
-"""Ends of the names of fields that change nothing about how long a layer takes."""
+"""Ends of the names of fields that do not change how long a layer takes."""
 
 
 MOST_BYTES = 1 << 20
-"""A larger file is no plan."""
+"""The most bytes of a plan's file."""
 
 
 def folder() -> Path | None:
-    """Return the folder of the plans, or None where none are kept."""
+    """Return the folder of the plans, or None if none are kept."""
     given = os.environ.get("NACRE_CACHE")
     if given is not None:
         return Path(given) / "onednn" if given else None
     home = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(home) if home else Path("~/.cache").expanduser()) / "nacre" / "onednn"
-    except RuntimeError:  # nobody knows where the home is
+    except RuntimeError:  # the home folder is unknown
         return None
 
 
 def key_of(kernels: Sequence[OnednnKernel], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all that decides which plan is fastest: layers and shapes, what is computed of them, and where."""
+    """Return all that decides which plan is fastest: layers, shapes, what is computed, and on which machine."""
     here = environment()
     return {
         "nacre": here["nacre"],
@@ -60,7 +60,7 @@ def _work_of(kernel: OnednnKernel) -> dict[str, Any]:
 
 
 def likeness(kernel: OnednnKernel) -> str:
-    """Return what is equal for kernels of a net that take the same time: the layer without its names, its work."""
+    """Return a text that is equal for kernels of a net that take the same time."""
     fields = {name: value for name, value in table_of(kernel.layer).items() if not name.endswith(OF_ONE)}
     layouts = [blob.layout for blob in (*kernel.inputs, *kernel.blobs)]
     code = [type(kernel).__module__, type(kernel).__qualname__]
@@ -81,7 +81,7 @@ class Kept:
         self.path = None if where is None else where / f"{digest}.json"
 
     def read(self) -> dict[str, Any]:
-        """Return the plan; an empty one where there is none, or none that can be read."""
+        """Return the plan, or an empty one if there is none that can be read."""
         if self.path is None:
             return {}
         try:
@@ -94,7 +94,7 @@ class Kept:
         return cast("dict[str, Any]", found["plan"])
 
     def write(self, plan: Mapping[str, Any]) -> None:
-        """Keep a plan, at once or not at all: a cache that cannot be written is none."""
+        """Write a plan, whole or not at all; if it cannot be written, the next start tries again."""
         if self.path is None:
             return
         with suppress(OSError):

@@ -62,7 +62,7 @@ def decide(
 
 
 def _by_rule(kernels: Sequence[OnednnKernel]) -> dict[str, Any]:
-    """Let kernels take the first layout and the first ways that there are: the same at every start."""
+    """Let kernels take the first layout and the first ways that oneDNN has: the same at every start."""
     for candidate in CANDIDATES:
         if _follow(kernels, {"layout": candidate}):
             ways = {kernel.layer_name: dict(kernel.ways) for kernel in kernels if any(kernel.ways.values())}
@@ -183,7 +183,7 @@ class Trial:
         self.replay: Callable[[], None] | None = None
 
     def prepare(self, addresses: Mapping[str, int]) -> None:
-        """Compile the primitives, and bind them to memory; what is done once is done here."""
+        """Compile the primitives, bind them to memory, and run the calls with `once`."""
         first, record = Record(), Record()
         for call in self.calls:
             (first if call.once else record).add_call(call, addresses, ())
@@ -200,7 +200,7 @@ class Trial:
 
 
 def _trials(kernel: OnednnKernel, stage: str, layouts: Layouts, before: Sequence[Trial]) -> list[Trial]:
-    """Return the ways of a stage that differ, and that there is good code for; of those `before`, what is the same."""
+    """Return a trial for each way that differs and has good code; trials of `before` are used again."""
     found: list[Trial] = []
     for way in kernel.ways_of(stage, layouts):
         try:
@@ -220,7 +220,7 @@ def _same(some: Sequence[Call], others: Sequence[Call]) -> bool:
 
 
 def time_all(trials: Sequence[Trial]) -> None:
-    """Time trials in turns, so that what disturbs the machine for a moment does not fall on one of them alone."""
+    """Time trials in rounds, so that a disturbance of the machine does not fall on one of them alone."""
     sizes = sizes_of(call for trial in trials for call in trial.calls)
     offsets = [0, *itertools.accumulate(rounded_up(size, PAGE) for size in sizes.values())]
     with contextlib.closing(mmap.mmap(-1, max(offsets[-1], 1))) as memory:  # given back to the system at once
