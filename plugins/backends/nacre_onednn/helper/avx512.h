@@ -1,4 +1,4 @@
-/* What files share that hold the same element of 16 rows, images or channels in a register of AVX-512. */
+/* What the files that need AVX-512 share: a register holds the same element of 16 rows, images or channels. */
 
 #ifndef NACRE_AVX512_H
 #define NACRE_AVX512_H
@@ -9,7 +9,7 @@
 #include <immintrin.h>
 
 #define ON_AVX512 __attribute__((target("avx512f")))
-#define INLINE_AVX512 static inline __attribute__((always_inline, target("avx512f"))) /* with numbers that are constants */
+#define INLINE_AVX512 static inline __attribute__((always_inline, target("avx512f"))) /* for arguments that are constants */
 
 /* The same where products may be of bf16; what is of bf16 alone is used in bf16 alone. */
 #define ON_BF16 __attribute__((target("avx512f,avx512bw,avx512bf16")))
@@ -21,8 +21,8 @@
         work(op, start, stop, worker, number);                                                                         \
     }
 
-enum { AHEAD = 256 }; /* numbers that are fetched before they are needed: the processor follows few rows by itself */
-enum { LARGE = 1 << 22 }; /* bytes; what is larger goes past the caches, where it would not be found again */
+enum { AHEAD = 256 };     /* numbers are fetched so far ahead: the processor does so by itself for few rows only */
+enum { LARGE = 1 << 22 }; /* bytes; larger arrays are written past the caches, which would not keep them */
 
 /* Columns become rows. */
 INLINE_AVX512 void transpose(__m512i rows[LANES]) {
@@ -40,7 +40,7 @@ INLINE_AVX512 void transpose(__m512i rows[LANES]) {
 
 INLINE_AVX512 __mmask16 first(int64_t count) { return (__mmask16)(count >= LANES ? 0xFFFF : (1 << count) - 1); }
 
-/* `count` rows of `length` numbers, `apart` from one another, become `length` registers; rows that lack are 0. */
+/* `count` rows of `length` numbers, `apart` from one another, become `length` registers; missing rows are 0. */
 ON_AVX512 static inline void gather(const float *rows, int64_t apart, int64_t count, int64_t length, float *lanes) {
     for (int64_t at = 0; at < length; at += LANES) {
         __m512i block[LANES];

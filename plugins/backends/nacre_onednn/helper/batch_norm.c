@@ -1,4 +1,5 @@
-/* BatchNorm of float32 or bf16, in any layout: mean and variance in one pass, with the digits of two.
+/* BatchNorm of float32 or bf16, in any layout: mean and variance in one pass, with the digits of two. Runs on every
+ * processor, with the same bits.
  *
  * A blob is (images, parts, pixels, width): plain blobs have parts of one channel, those in blocks parts of a block, and
  * with the channels last there is one image with one part. Work is divided into tasks whatever the number of threads, so
@@ -6,8 +7,8 @@
  * about a centre that is near, adds such sums up in float64, and after some hundred pixels joins them to those before:
  * Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
  *
- * Where there are parts enough, a thread does all passes over one part before it goes to the next: a part of a blob of
- * images lies in caches still when the second pass reads it.
+ * If there are enough parts, a thread does all passes over one part before it goes to the next: a part of a blob of
+ * images is still in the caches when the second pass reads it.
  */
 
 #include <math.h>

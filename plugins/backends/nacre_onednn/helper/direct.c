@@ -1,5 +1,5 @@
-/* Convolutions of float32 as direct sums. A register holds the same number of 16 images, so that every number of channels fills
- * it, where oneDNN wants multiples of 16. Needs AVX-512.
+/* Convolutions of float32 as direct sums. A register holds the same number of 16 images, so that it is full whatever the
+ * number of channels; oneDNN needs multiples of 16 for that. Needs AVX-512.
  *
  * A block of 16 images lies as (rows, columns, channels, 16) while it is worked on. The filters are (filters, rows,
  * columns, channels), so that a row of a window and a row of a filter are both contiguous: a convolution is a sum of
@@ -56,7 +56,7 @@ ON_AVX512 static void copy_row(const struct images *i, float *images, int64_t bl
 
 /* Reads rows of a block of images, with columns of zeros beside. */
 ON_AVX512 static void read_rows(const struct convolution *c, const float *x, int64_t block, int64_t row, int64_t end,
-                               float *lanes) {
+                                float *lanes) {
     int64_t pixels = c->in.width * c->channels, before = c->beside * c->channels;
     for (lanes += row * c->pitch * LANES; row < end; row++, lanes += c->pitch * LANES) {
         for (int64_t one = 0; one < before * LANES; one++) lanes[one] = lanes[(before + pixels) * LANES + one] = 0;
@@ -67,7 +67,7 @@ ON_AVX512 static void read_rows(const struct convolution *c, const float *x, int
 /* Some filters at some pixels beside each other. `x` and `w` are the first row of the windows and of the filters that
  * counts, of which there are `rows`; of each the numbers from `start` to `stop` count. */
 INLINE_AVX512 void tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y, int64_t rows,
-                   int64_t start, int64_t stop, int relu, const int filters, const int pixels) {
+                        int64_t start, int64_t stop, int relu, const int filters, const int pixels) {
     __m512 sums[HIGH][PIXELS];
     int64_t apart = c->right * c->channels * LANES;
     for (int f = 0; f < filters; f++)
@@ -88,7 +88,7 @@ INLINE_AVX512 void tile(const struct convolution *c, const float *x, const float
 }
 
 ON_AVX512 static void any_tile(const struct convolution *c, const float *x, const float *w, const float *bias, float *y,
-                              int64_t rows, int64_t start, int64_t stop, int relu, int64_t filters, int64_t pixels) {
+                               int64_t rows, int64_t start, int64_t stop, int relu, int64_t filters, int64_t pixels) {
 #define TILE(f, p) case f * 4 + p: tile(c, x, w, bias, y, rows, start, stop, relu, f, p); break;
 #define TILES(p) TILE(1, p) TILE(2, p) TILE(3, p) TILE(4, p) TILE(5, p) TILE(6, p) TILE(7, p) TILE(8, p)
     switch (filters * 4 + pixels) { TILES(1) TILES(2) }
@@ -126,7 +126,7 @@ ON_AVX512 static void convolve(const struct operation *op, int64_t start, int64_
 
 /* The gradient of some filters' numbers beside each other, over a block of images. */
 INLINE_AVX512 void side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
-                   const int filters, const int numbers) {
+                        const int filters, const int numbers) {
     __m512 kept[SIDE][SIDE];
     for (int f = 0; f < filters; f++)
         for (int n = 0; n < numbers; n++) kept[f][n] = _mm512_load_ps(sums + (f * c->run + n) * LANES);
@@ -146,7 +146,7 @@ INLINE_AVX512 void side(const struct convolution *c, const float *x, const float
 }
 
 ON_AVX512 static void any_side(const struct convolution *c, const float *x, const float *dy, int64_t lines, float *sums,
-                              int64_t filters, int64_t numbers) {
+                               int64_t filters, int64_t numbers) {
 #define ONE_SIDE(f, n) case f * 8 + n: side(c, x, dy, lines, sums, f, n); break;
 #define SIDES(n) ONE_SIDE(1, n) ONE_SIDE(2, n) ONE_SIDE(3, n) ONE_SIDE(4, n) ONE_SIDE(5, n)
     switch (filters * 8 + numbers) { SIDES(1) SIDES(2) SIDES(3) SIDES(4) SIDES(5) }

@@ -1,5 +1,5 @@
-/* ReLU, its gradient, and sums of two blobs, in float32 or in bf16. Runs on every processor. A NaN stays one, as in NumPy; it
- * does not in all of oneDNN's code.
+/* ReLU, its gradient, and sums of two blobs, in float32 or in bf16. Runs on every processor. A NaN stays one, as in NumPy;
+ * some of oneDNN's code loses it.
  */
 
 #include "narrow.h"

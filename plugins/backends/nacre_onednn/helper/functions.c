@@ -1,5 +1,5 @@
-/* Functions of one number and their slopes, with all their digits over the whole line of floats: docs/numerics.md has the
- * bounds. Written for compilers that make vectors of loops; the bits are the same on every processor.
+/* Neurons other than ReLU, and their slopes, exact over the whole range of floats: docs/numerics.md has the bounds. Runs on
+ * every processor, with the same bits; the loops are written so that compilers make vectors of them.
  *
  * The formulas are those of nacre_layers/neurons.py and mills_ratio.py.
  */

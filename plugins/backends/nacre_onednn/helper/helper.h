@@ -1,4 +1,4 @@
-/* What the files of the helper share: an operation, how its work is spread over threads, and which instructions it uses. */
+/* What the files of the helper share: an operation, how its work is spread over threads, and for which instructions. */
 
 #ifndef NACRE_HELPER_H
 #define NACRE_HELPER_H

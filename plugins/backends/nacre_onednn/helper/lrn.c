@@ -3,8 +3,8 @@
  *     y = x n^-power,  n = shift + scale (the sum of x^2 over a window)
  *     dx = dy n^-power - 2 power scale x (the sum of dy x n^(-power - 1) over the windows with x)
  *
- * A window reaches from -`down` to `up`, over channels or, within a channel, over rows and columns. oneDNN has code for some
- * processors, windows and layouts only.
+ * A window reaches from -`down` to `up`, over channels or, within a channel, over rows and columns. Runs on every processor;
+ * oneDNN has code for some processors, windows and layouts only.
  */
 
 #include <math.h>

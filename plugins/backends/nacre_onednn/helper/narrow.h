@@ -1,4 +1,4 @@
-/* Numbers of float32 or of bf16, whichever a constant says, and blobs of images in any layout. */
+/* Reads and writes numbers of float32, or of bf16 if the constant `narrow` is 1. */
 
 #ifndef NACRE_NARROW_H
 #define NACRE_NARROW_H

@@ -8,7 +8,7 @@
 
 /* A matrix (rows, columns) as oneDNN's products read it: in tiles of `block` rows and 16 columns, each turned; in bf16
  * two columns go together. */
-struct strip { /* 16 rows of it, of which the last may lack some */
+struct strip { /* 16 rows of it, or fewer at the end */
     const float *from;
     uint32_t *to;
     int64_t rows, columns, tiles, block;

@@ -1,5 +1,5 @@
-/* Max pooling of images in any layout, (planes, rows, columns, numbers side by side), in float32 or in bf16: of equal numbers
- * the first wins, and a NaN wins for good. oneDNN's passes over it, and does so or not as its code for a processor has it.
+/* Max pooling of images in any layout, (planes, rows, columns, numbers side by side), in float32 or in bf16. Of equal
+ * numbers the first wins, and a NaN wins over all; oneDNN's loses a NaN on some processors. Runs on every processor.
  */
 
 #include "narrow.h"

@@ -1,4 +1,4 @@
-/* Which of the processor's instructions the helper uses: at most those that it is told to use, which are oneDNN's. */
+/* Which of the processor's instructions the helper uses: no more than oneDNN does. Needs no other file of the helper. */
 
 #include "helper.h"
 

@@ -1,7 +1,8 @@
 /* The helper of nacre's onednn backend: a run of a net in one foreign call, and the operations that oneDNN lacks.
  *
- * C11 with GCC's or Clang's builtins; it knows neither Python nor oneDNN, whose functions it is given, and OpenMP's too,
- * so that a process has one OpenMP runtime. This file calls all others; of those, each needs threads.c and processor.c only.
+ * C11 with GCC's or Clang's builtins. It is linked with neither oneDNN nor OpenMP: it gets their functions from Python, so
+ * that a process has one OpenMP runtime. This file calls all others; these need only threads.c and processor.c. Runs on
+ * every processor.
  */
 
 #include "helper.h"

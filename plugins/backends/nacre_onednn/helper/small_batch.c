@@ -10,11 +10,12 @@
 
 #if defined(__x86_64__)
 
-enum { EIGHT = SMALL_BATCH_IMAGES, LINE = ALIGNMENT, BLOCK = SMALL_BATCH_FEATURES, ROWS = 8, FAST = 1 << 15, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
+enum { EIGHT = SMALL_BATCH_IMAGES, BLOCK = SMALL_BATCH_FEATURES, LINE = ALIGNMENT, FAST = 1 << 15 };
+enum { ROWS = 8, BEFORE = 8, NARROW_ROWS = 16, WIDE_ROWS = 8 };
 
 struct product {
     int64_t images, outputs, features;
-    int64_t padded;        /* images, with those that lack */
+    int64_t padded;        /* images, with those that are missing */
     int64_t size, lines;   /* bytes of a number, registers that hold a row of x */
     int64_t tops, blocks;  /* rows of weights that go together, one by one or in pairs; blocks of 32 features */
 };
@@ -142,7 +143,7 @@ INLINE_BF16 void lay_tops(const struct operation *op, int64_t start, int64_t sto
 
 /* Some rows of weights times eight images, at a block of features. */
 INLINE_BF16 void add_rows(const struct product *s, const char *w, const uint32_t *tops, float *sums, int64_t rows, int64_t left,
-                     int fetch, int fresh, const int narrow) {
+                          int fetch, int fresh, const int narrow) {
     /* pairs of the numbers of two rows: of the first half, and of the second */
     const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
                                          4, 35, 3, 34, 2, 33, 1, 32, 0);
@@ -201,7 +202,8 @@ INLINE_BF16 void data(const struct operation *op, int64_t start, int64_t stop, i
 }
 
 /* Some rows of the gradients of weights at a block of features. */
-INLINE_AVX512 void outer(const struct small_batch *b, const float *x, const float *dy, float *dw, int64_t left, int past, const int rows) {
+INLINE_AVX512 void outer(const struct small_batch *b, const float *x, const float *dy, float *dw, int64_t left, int past,
+                         const int rows) {
     const __mmask16 masks[2] = {first(left), left > LANES ? first(left - LANES) : 0};
     __m512 sums[ROWS][2];
     for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();

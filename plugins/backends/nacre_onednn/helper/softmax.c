@@ -1,5 +1,5 @@
-/* Softmax of scores, and its gradient, in float32 or in bf16. Runs on every processor. A NaN stays one, as in NumPy; it does
- * not in all of oneDNN's code.
+/* Softmax of scores, and its gradient, in float32 or in bf16. Runs on every processor. A NaN stays one, as in NumPy; some of
+ * oneDNN's code loses it.
  */
 
 #include <math.h>

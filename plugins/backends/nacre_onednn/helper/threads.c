@@ -1,4 +1,4 @@
-/* How the work of an operation is shared out over OpenMP's threads. Needs no other file of the helper. */
+/* Shares out the work of an operation over OpenMP's threads. Needs no other file of the helper. */
 
 #include "helper.h"
 

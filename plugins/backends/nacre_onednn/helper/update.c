@@ -1,7 +1,8 @@
-/* The update of parameters by SGD with momentum, and the gradient of an L2 norm. Runs on every processor.
+/* The update of parameters by SGD with momentum, and the gradient of an L2 norm. Runs on every processor; copies in bf16 need
+ * avx512_bf16.
  *
- * Compiled with -ffp-contract=off like all files: a product and a sum are rounded one after the other, as NumPy does it,
- * so that parameters have the same bits as without the helper.
+ * Compiled with -ffp-contract=off, like all files: a product and a sum are rounded one after the other, as in NumPy, so
+ * that parameters have the same bits as without the helper.
  */
 
 #include "avx512.h"

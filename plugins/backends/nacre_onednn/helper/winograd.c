@@ -148,7 +148,7 @@ static struct steps steps(int64_t channels, int64_t height, int64_t width, int64
 
 /* A tile of x of 16 channels. */
 INLINE_AVX512 void read_tile(const float *x, const struct steps *s, int64_t top, int64_t left, int64_t height, int64_t width,
-                        float *to, int64_t plane, const int edge) {
+                             float *to, int64_t plane, const int edge) {
     __m512 once[MOST][MOST], cells[MOST];
     int inside = top >= 0 && left >= 0 && top + edge <= height && left + edge <= width;
     for (int right = 0; right < edge; right++) {
@@ -187,7 +187,7 @@ INLINE_AVX512 void product(const float *u, const float *v, float *m, int64_t cha
 
 /* Two by two results of 16 filters. */
 INLINE_AVX512 void write_tile(const float *m, int64_t plane, __m512 bias, int relu, float *y, const struct steps *s, int rows,
-                         int columns, const int edge) {
+                              int columns, const int edge) {
     __m512 once[2][MOST], column[MOST], two[2];
     for (int right = 0; right < edge; right++) {
         for (int down = 0; down < edge; down++) column[down] = _mm512_load_ps(m + (down * edge + right) * plane);
@@ -265,7 +265,8 @@ INLINE_AVX512 void strips(const struct operation *op, int64_t start, int64_t sto
 }
 
 /* The gradients of two by two results of 16 filters. */
-INLINE_AVX512 void read_top(const float *dy, const struct steps *s, int rows, int columns, float *to, int64_t plane, const int edge) {
+INLINE_AVX512 void read_top(const float *dy, const struct steps *s, int rows, int columns, float *to, int64_t plane,
+                            const int edge) {
     __m512 once[MOST][2], two[2], cells[MOST];
     for (int right = 0; right < 2; right++) {
         for (int row = 0; row < 2; row++)
@@ -319,7 +320,7 @@ INLINE_AVX512 void both(const struct operation *op, int64_t start, int64_t stop,
 
 /* Eight filters times 16, 32 or 48 channels, over some tiles; what was added up before is added last. */
 INLINE_AVX512 void outer(const float *u, const float *e, float *sums, int64_t tiles, int64_t channels, int64_t filters, int fresh,
-                    const int parts) {
+                         const int parts) {
     __m512 kept[EIGHT][3];
     for (int f = 0; f < EIGHT; f++)
         for (int part = 0; part < parts; part++) kept[f][part] = _mm512_setzero_ps();
