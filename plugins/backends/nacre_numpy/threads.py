@@ -239,10 +239,6 @@ class Blas:
         self._set, self._get, self._config = _openblas_functions()
 
     @property
-    def found(self) -> bool:
-        return self._set is not None
-
-    @property
     def description(self) -> str:
         """The name, the version and the processor that it has kernels for: "OpenBLAS 0.3.31 ... Haswell ...".
 
