@@ -45,7 +45,7 @@ def read_structures(text: str) -> dict[str, type[ctypes.Structure]]:
     return found
 
 
-_HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "operations.h").read_text("ascii"), flags=re.DOTALL)
+_HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "operations.h").read_text("utf-8"), flags=re.DOTALL)
 CONSTANTS = read_constants(_HEADER)
 STRUCTURES = read_structures(_HEADER)
 VERSION = CONSTANTS["HELPER_VERSION"]
