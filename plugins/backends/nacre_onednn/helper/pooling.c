@@ -53,6 +53,34 @@ LARGEST(1)
 LARGEST(4)
 LARGEST(8)
 
+/* Adds dy of a window to those of its cells in a row of x that won, of so many numbers side by side at `at`: to `cells` of
+ * them from `dx` on, the first of which is the window's cell `first`. */
+#define GIVE_BACK(width)                                                                                               \
+    INLINE void give_back_##width(const struct pooling *p, int64_t from, float *dx, int64_t at, int32_t first,         \
+                                  int64_t cells, const int bytes, const int narrow) {                                  \
+        words_##width dy, wins;                                                                                        \
+        bytes_##width small;                                                                                           \
+        read_##width(p->dy, from + at, &dy, narrow);                                                                   \
+        if (bytes) {                                                                                                   \
+            memcpy(&small, (const uint8_t *)p->winners + from + at, sizeof small);                                     \
+            wins = __builtin_convertvector(small, words_##width);                                                      \
+        } else {                                                                                                       \
+            memcpy(&wins, (const int32_t *)p->winners + from + at, sizeof wins);                                       \
+        }                                                                                                              \
+        for (int64_t cell = 0; cell < cells; cell++) {                                                                 \
+            float *to = dx + cell * p->side + at;                                                                      \
+            words_##width won = (wins == (words_##width){0} + first + (int32_t)cell) & dy;                             \
+            floats_##width sum;                                                                                        \
+            memcpy(&sum, to, sizeof sum);                                                                              \
+            sum += (floats_##width)won;                                                                                \
+            memcpy(to, &sum, sizeof sum);                                                                              \
+        }                                                                                                              \
+    }
+
+GIVE_BACK(1)
+GIVE_BACK(4)
+GIVE_BACK(8)
+
 /* Pieces are rows of y. */
 INLINE void rows_in(const struct operation *op, int64_t start, int64_t stop, const int relu, const int bytes, const int narrow) {
     struct pooling p = op->pooling; /* a copy, which no store to y can change */
@@ -96,18 +124,13 @@ INLINE void back_in(const struct operation *op, int64_t start, int64_t stop, int
         for (int64_t out = first; out < end; out++) {
             int64_t down = row - out * p.step_down + p.above, from = (plane * p.out_rows + out) * p.out_columns * p.side;
             for (int64_t column = 0; column < p.out_columns; column++, from += p.side) {
-                int64_t left = column * p.step_right - p.beside;
-                for (int64_t right = larger(0, -left); right < smaller(p.right, p.columns - left); right++) {
-                    float *to = dx + (left + right) * p.side;
-                    int32_t cell = (int32_t)(down * p.right + right);
-#pragma GCC ivdep
-                    for (int64_t one = 0; one < p.side; one++) {
-                        int32_t wins = bytes ? ((const uint8_t *)p.winners)[from + one]
-                                             : ((const int32_t *)p.winners)[from + one];
-                        float dy = get(p.dy, from + one, narrow);
-                        to[one] += wins == cell ? dy : 0;
-                    }
-                }
+                int64_t left = column * p.step_right - p.beside, over = larger(0, -left);
+                int64_t cells = smaller(p.right, p.columns - left) - over, at = 0;
+                int32_t cell = (int32_t)(down * p.right + over);
+                float *to = dx + (left + over) * p.side;
+                for (; at + 8 <= p.side; at += 8) give_back_8(&p, from, to, at, cell, cells, bytes, narrow);
+                for (; at + 4 <= p.side; at += 4) give_back_4(&p, from, to, at, cell, cells, bytes, narrow);
+                for (; at < p.side; at++) give_back_1(&p, from, to, at, cell, cells, bytes, narrow);
             }
         }
         for (int64_t one = 0; narrow && one < width; one++) put(p.dx, line * width + one, dx[one], 1);
