@@ -62,7 +62,7 @@ def describe(name: str, folder: Path) -> int:
 
     net = load(name).net("train", backend="numpy")
     layers = [node.layer for node in net.wiring.nodes]
-    shapes = {blob: value.shape for blob, value in net.schedule.final.items()}
+    shapes = {blob: value.shape for blob, value in net.memory.final.items()}
     scores = next(layer.bottoms[0] for layer in layers if layer.has_loss)
     told = {
         "name": name,

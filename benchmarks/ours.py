@@ -23,7 +23,7 @@ class _Side:
 
         net = nets.load(self.name, dropout=dropout).net(phase, **self.options)
         for blob in net.unwritten():
-            shape = net.schedule.final[blob].shape
+            shape = net.memory.final[blob].shape
             net.write(blob, nets.read(self.folder, blob) if self.compared else np.zeros(shape, np.float32))
         return net
 

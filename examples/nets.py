@@ -61,7 +61,7 @@ class Example:
         with based_on(folder):
             layers = [made.open("layer", table["type"])(**_without_type(table)) for table in self.layers]
         net = Net(self.name, layers, backend="numpy", allocate=False, **self.options)
-        return {name: value.shape for name, value in net.schedule.final.items()}
+        return {name: value.shape for name, value in net.memory.final.items()}
 
 
 def _comment(paragraph: str) -> str:

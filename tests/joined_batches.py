@@ -13,7 +13,7 @@ def refuses_a_batch_that_is_not_full(layers: Sequence[Layer], name: str) -> None
     """Check that layer `name`, whose bottom is "x" and whose top "y", takes full batches, and only those."""
     for backend in backends():
         with Net("joined", layers, backend=backend, phase="predict", keep=["y"]) as net:
-            batch, *record = net.schedule.final["x"].shape
+            batch, *record = net.memory.final["x"].shape
             net.write("x", np.ones((batch, *record)))
             net.forward()
             assert net.blob("y").size

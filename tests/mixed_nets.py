@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def fill(net: Net, seed: int = 0) -> None:
     """Write random numbers into `data`, and labels from 0 to 2 into `label`."""
     random = np.random.default_rng(seed)
-    for name, value in net.schedule.final.items():
+    for name, value in net.memory.final.items():
         if name in ("data", "label"):
             shape = value.shape
             net.write(name, random.integers(0, 3, shape) if name == "label" else random.normal(size=shape))

@@ -48,7 +48,7 @@ def write_random(net: Net) -> None:
     """Write one batch of random images and labels."""
     random = np.random.default_rng(0)
     for blob in net.unwritten():
-        shape = net.schedule.final[blob].shape
+        shape = net.memory.final[blob].shape
         net.write(blob, random.integers(0, 10, shape) if blob == "label" else random.random(shape))
 
 
@@ -89,7 +89,7 @@ def test_shapes_are_those_of_the_comments(name: str) -> None:
         and (shape := re.search(r"# (\(\d+,[\d, ]*\))", section))
     }
     assert said, "no shape is told"
-    assert {name: net.schedule.final[name].shape for name in said} == said
+    assert {name: net.memory.final[name].shape for name in said} == said
 
 
 @pytest.mark.parametrize("phase", ["train", "validation", "test"])
@@ -107,7 +107,7 @@ def test_every_phase_of_large_nets_can_be_planned(name: str) -> None:
     file = load(NETS[name])
     for phase in ("validation", "test", "predict"):  # the others plan phase train
         net = file.net(backend="numpy", phase=phase, allocate=False)
-        assert net.schedule.final["data"].shape[1:] in ((3, 224, 224), (3, 227, 227))
+        assert net.memory.final["data"].shape[1:] in ((3, 224, 224), (3, 227, 227))
 
 
 def test_a_plan_takes_no_memory_however_large_the_net() -> None:

@@ -53,7 +53,7 @@ def test_a_training_step_allocates_no_block_of_a_kibibyte(layers, steps: int) ->
         AccuracyLayer(name="accuracy", bottoms=["ip", "label"]),
     ]
     net = Net("net", [*layers(), *ends], backend="numpy")
-    net.write("data", np.random.default_rng(0).normal(size=net.schedule.final["data"].shape))
+    net.write("data", np.random.default_rng(0).normal(size=net.memory.final["data"].shape))
     net.write("label", np.arange(BATCH) % 10)
     training = Solver(SGD(), lr_policy=0.01, momentum_policy=0.9, regu_coef=1e-3).start(net)
     for _ in range(10):

@@ -183,8 +183,8 @@ def test_sharing_memory_changes_no_number() -> None:
         assert sharing.loss() == keeping.loss()
         for name, handle in keeping.parameters.items():
             np.testing.assert_array_equal(sharing.parameters[name].gradient, handle.gradient, err_msg=name)
-    bytes_of = sharing.schedule.planned_bytes()
-    assert bytes_of["peak"] <= bytes_of["planned"] < 0.7 * keeping.schedule.planned_bytes()["planned"]
+    bytes_of = sharing.memory.planned_bytes()
+    assert bytes_of["peak"] <= bytes_of["planned"] < 0.7 * keeping.memory.planned_bytes()["planned"]
 
 
 @needs_onednn
@@ -194,7 +194,7 @@ def test_sharing_memory_changes_no_number() -> None:
 )  # fmt: skip
 def test_blobs_share_memory_as_a_summary_without_memory_says(path: str, phase: str, share: float) -> None:
     file = load(EXAMPLES / path)
-    plans = [file.net(phase, backend="onednn", allocate=one).schedule.planned_bytes() for one in (False, True)]
+    plans = [file.net(phase, backend="onednn", allocate=one).memory.planned_bytes() for one in (False, True)]
     assert plans[0] == plans[1]
     assert plans[0]["peak"] <= plans[0]["planned"] < share * plans[0]["blobs"]
 

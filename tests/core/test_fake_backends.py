@@ -77,7 +77,7 @@ def mixed_layers() -> list[Layer]:
 
 def write_batch(net: Net, seed: int = 0) -> None:
     random = np.random.default_rng(seed)
-    for name, value in net.schedule.final.items():
+    for name, value in net.memory.final.items():
         if name in ("data", "label"):
             shape = value.shape
             net.write(name, random.normal(size=shape) if name == "data" else random.integers(0, 3, shape))
@@ -141,14 +141,14 @@ def test_own_blobs_share_memory_by_lifetime(blocked: BlockedBackend, phase: str)
     layers += [InputLayer(name="labels", tops="label", batch_size=4), SoftmaxLossLayer(bottoms=["x8", "label"])]
     layers = layers if phase == "train" else layers[:9]
     net = Net("chain", layers, backend="blocked", dtype="float64", phase=phase)
-    blobs = [blob for group in net.schedule._groups() for blob in group.own.values()]
+    blobs = [blob for group in net.memory._groups() for blob in group.own.values()]
     places = {memory_of(blob) for blob in blobs}
     for one, other in itertools.combinations(blobs, 2):
         if memory_of(one)[0] < memory_of(other)[1] and memory_of(other)[0] < memory_of(one)[1]:
             assert one.last < other.first or other.last < one.first
     if phase == "train":  # 8 values that backward reads, the scores and their gradient, two gradients in turn
         assert len(places) == 12
-        shared = {value.name for value in net.schedule.values if value.shared}
+        shared = {value.name for value in net.memory.values if value.shared}
         assert not shared, "a value that backward reads keeps its memory, whatever comes after"
     else:
         assert len(places) == 4, "the data and the predictions, and two in turn"

@@ -430,9 +430,9 @@ def test_a_net_that_only_plans_allocates_nothing() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1_000_000
-    assert net.schedule.final["conv2"].shape == (32, 64, 60, 60)
+    assert net.memory.final["conv2"].shape == (32, 64, 60, 60)
     assert net.parameters["ip/weight"].shape == (100, 64 * 60 * 60)
-    plan = net.schedule.planned_bytes()
+    plan = net.memory.planned_bytes()
     assert 100e6 < plan["planned"] <= plan["blobs"]
     for call in (net.forward, net.backward, lambda: net.blob("ip"), lambda: net.parameters["ip/weight"].value):
         with pytest.raises(BlobError, match="allocate=False"):

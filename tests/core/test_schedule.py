@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from forging import trials
 from nacre import Layer, Names, Net, Neuron
-from nacre.engine.memory import group_bytes
+from nacre.engine.memory import Memory, group_bytes
 from nacre.engine.ops import Group, Value
-from nacre.engine.schedule import Schedule
 from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer, SigmoidLayer, TanhLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -61,7 +60,7 @@ def dense(name: str, bottom: str = "data", neuron: Neuron | str = "Identity", wi
 
 def group(net: Net, name: str) -> list[Any]:
     """Return the arrays of all versions of a blob, in order."""
-    return [net.schedule.array(value, value.space) for value in net.schedule.values if value.name == name]
+    return [net.memory.array(value, value.space) for value in net.memory.values if value.name == name]
 
 
 def in_one_memory(one: Any, other: Any) -> bool:
@@ -255,8 +254,8 @@ def test_in_phases_in_which_dropout_does_nothing_it_costs_nothing() -> None:
     net = net_of(*layers, phase="test")
     net.forward()
     assert in_one_memory(*group(net, "data"))
-    plan = net_of(*layers[:1], *layers[2:], phase="test").schedule.planned_bytes()
-    assert net.schedule.planned_bytes()["planned"] == plan["planned"]
+    plan = net_of(*layers[:1], *layers[2:], phase="test").memory.planned_bytes()
+    assert net.memory.planned_bytes()["planned"] == plan["planned"]
 
 
 # Gradients
@@ -314,17 +313,17 @@ def test_gradients_flow_through_in_place_layers_without_memory_of_their_own() ->
         *loss("b"),
         input_gradients=("data",),
     )
-    first, second = [value.gradient for value in net.schedule.values if value.name == "a"]
+    first, second = [value.gradient for value in net.memory.values if value.name == "a"]
     assert first.group is second.group
 
 
 def test_the_gradients_of_a_chain_share_two_buffers() -> None:
     chain = [dense(f"l{n}", f"l{n - 1}" if n else "data", width=16) for n in range(8)]
     net = net_of(data(16), *chain, *loss("l7"))
-    gradients = [value.gradient for value in net.schedule.values if value.gradient is not None]
-    bases = {array.__array_interface__["data"][0] for array in (net.schedule.array(g, g.space) for g in gradients)}
+    gradients = [value.gradient for value in net.memory.values if value.gradient is not None]
+    bases = {array.__array_interface__["data"][0] for array in (net.memory.array(g, g.space) for g in gradients)}
     assert len(bases) == 3, "two in turn, and the kept one below the loss"
-    plan = net.schedule.planned_bytes()
+    plan = net.memory.planned_bytes()
     assert plan["planned"] < plan["blobs"]
     check_gradients(net)
 
@@ -332,7 +331,7 @@ def test_the_gradients_of_a_chain_share_two_buffers() -> None:
 def test_a_net_that_goes_forward_only_shares_more() -> None:
     chain = [dense(f"l{n}", f"l{n - 1}" if n else "data", width=16) for n in range(8)]
     forward, train = (net_of(data(16), *chain, *loss("l7"), phase=phase) for phase in ("test", "train"))
-    assert forward.schedule.planned_bytes()["planned"] < train.schedule.planned_bytes()["planned"] / 2
+    assert forward.memory.planned_bytes()["planned"] < train.memory.planned_bytes()["planned"] / 2
     fill(forward, 1)
     assert forward.forward() == train.forward()
 
@@ -472,7 +471,7 @@ def test_sharing_memory_changes_no_number(layers: list[Layer], backend: Any) -> 
         found = [one | {"data": net.gradient("data")} for one, net in zip(found, nets, strict=True)]
         for name, gradient in found[1].items():
             np.testing.assert_array_equal(found[0][name], gradient, err_msg=name)
-    no_overlap(nets[0].schedule)
+    no_overlap(nets[0].memory)
 
 
 @settings(max_examples=15)
@@ -481,10 +480,10 @@ def test_gradients_of_random_nets(layers: list[Layer], backend: Any) -> None:
     check_gradients(net_of(*layers, insert_splits=True, input_gradients=("data",), backend=backend), ("data",))
 
 
-def no_overlap(schedule: Schedule) -> None:
+def no_overlap(memory: Memory) -> None:
     """Check that of two values in one memory, but in two groups, one is dead before the other is written."""
-    gradients = [value.gradient for value in schedule.values if value.gradient is not None]
-    everything: list[Value] = [*schedule.values, *gradients, *schedule.extra]
+    gradients = [value.gradient for value in memory.values if value.gradient is not None]
+    everything: list[Value] = [*memory.values, *gradients, *memory.extra]
     groups = list({id(value.group): value.group for value in everything}.values())
     places: list[tuple[Group, int, int]] = []
     for one in groups:

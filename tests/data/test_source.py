@@ -379,7 +379,7 @@ def test_planning_a_net_reads_and_allocates_nothing() -> None:
 
     layer = Layer(name="big", tops=["id"], data=[np.arange(2)], batch_size=10**9)
     net = Net("t", [layer], backend="numpy", allocate=False)
-    assert net.schedule.final["id"].shape == (10**9,)
+    assert net.memory.final["id"].shape == (10**9,)
 
 
 def test_shutdown_closes_the_records_and_may_be_called_twice() -> None:

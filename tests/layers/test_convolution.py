@@ -151,7 +151,7 @@ def planned(shape, *, layer=ConvolutionLayer, **fields):
 )
 def test_sizes_round_down(length, kernel, stride, pad, out):
     net = planned((3, length, length), n_filter=2, kernel=kernel, stride=stride, pad=pad)
-    assert net.schedule.final["y"].shape == (2, 2, out, out)
+    assert net.memory.final["y"].shape == (2, 2, out, out)
 
 
 @pytest.mark.parametrize(

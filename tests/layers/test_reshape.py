@@ -62,7 +62,7 @@ def expected(layer, shape):
 def reshaped(bottom, **fields):
     """Return the shape that one image of this shape gets."""
     layers = [InputLayer(tops=["x"], shape=bottom), ReshapeLayer(bottoms=["x"], tops=["y"], **fields)]
-    return Net("n", layers, backend="numpy", allocate=False).schedule.final["y"].shape[1:]
+    return Net("n", layers, backend="numpy", allocate=False).memory.final["y"].shape[1:]
 
 
 @pytest.mark.parametrize(

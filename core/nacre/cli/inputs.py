@@ -100,8 +100,8 @@ def _known_batch(file: NetFile, blob: str) -> tuple[int, ...] | None:
     for phase in ("test", "validation", "train", "predict"):
         try:
             with file.net(phase, allocate=False, fallback="warn") as net:
-                if blob in net.schedule.final:
-                    return net.schedule.final[blob].shape
+                if blob in net.memory.final:
+                    return net.memory.final[blob].shape
         except NacreError:
             continue
     return None

@@ -193,8 +193,16 @@ class Memory:
     def need(self, value: Value, space: Space) -> None:
         value.group.spaces.add(space)
 
-    def allocate(self) -> None:
-        """Allocate the memory of every group, and fill the lists of the states."""
+    def allocate(self, plan: dict[str, Any]) -> None:
+        """Give every value memory, and fill the lists of the states; what backends decide is written into `plan`."""
+        self._allocate()
+        self._arrange(plan)
+        for op in self.ops:
+            for values in (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff):
+                _settle(values)
+
+    def _allocate(self) -> None:
+        """Allocate the plain arrays, and fill the lists of the states."""
         for (space, dtype), groups in self._classes().items():
             places, size = lay_out(groups, group_bytes)
             arena = self._owner(space).empty((size // item_size(dtype),), dtype)
@@ -209,7 +217,7 @@ class Memory:
             state.blobs[:] = [self.memory(op, value) for value in op.outputs]
             state.blobs_diff[:] = [None if value is None else self.memory(op, value) for value in op.output_diffs]
 
-    def arrange(self, plan: dict[str, Any]) -> None:
+    def _arrange(self, plan: dict[str, Any]) -> None:
         """Let the backends decide the layouts of their own blobs, and give these memory."""
         sharing: set[Own] = set()
         for name, blobs in self._own_blobs().items():
@@ -269,7 +277,7 @@ class Elements:
         self.backend = backend
 
 
-def settle(values: list[Any]) -> None:
+def _settle(values: list[Any]) -> None:
     """Put arrays in the place of `Elements`, once own blobs have memory."""
     for place, value in enumerate(values):
         if isinstance(value, Elements):

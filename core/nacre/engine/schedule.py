@@ -3,53 +3,79 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from ..errors import NacreError
 from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
 from .ops import HOST, Op, Space, Value, plain_space
+from .parameters import Slot
 
 
-class Schedule(Memory):
-    """The steps of a net's passes over its memory.
+class Schedule:
+    """The steps of a net's passes over its memory and its parameters.
 
-    `copies` lists every copy between memories that they need: (blob, from, to).
+    `parameters` has those of each op, with their slots; `copies` lists every copy of a blob between memories that the
+    passes need: (blob, from, to).
     """
 
-    def __init__(self, ops: list[Op], main: Backend, keep: Iterable[str] | None) -> None:
-        super().__init__(ops, main, keep)
+    def __init__(self, memory: Memory, slots: Sequence[Slot]) -> None:
+        self.memory = memory
+        self.ops = memory.ops
+        self.main = memory.main
+        self.slots = slots
+        slot_of = {id(parameter): slot for slot in slots for parameter in slot.parameters}
+        self.parameters = {op: [(slot_of[id(one)], one) for one in op.state.parameters] for op in self.ops}
         self.copies: list[tuple[str, Space, Space]] = []
-        self.readers: dict[int, list[Op]] = {}
-        for op in ops:
+        self._readers: dict[int, list[Op]] = {}
+        for op in self.ops:
             for value in op.inputs:
-                self.readers.setdefault(id(value), []).append(op)
+                self._readers.setdefault(id(value), []).append(op)
 
-    def forward_steps(self, before: Callable[[Op], list[Step]], *, sources: bool) -> list[Step]:
-        """Return the steps of the sources, or those of all other ops, with the copies after them.
+    def passes(self, *, trains: bool) -> dict[str, list[Step]]:
+        """Return the steps of each pass: "feed" (the sources), "forward" (all other layers) and "backward"."""
+        self.copies.clear()
+        return {
+            "feed": self._forward_steps(sources=True),
+            "forward": [*self._forward_steps(sources=False), *self._keep_buffers()],
+            "backward": self._backward_steps() if trains else [],
+        }
 
-        `before` gives the steps that come before an op's own.
-        """
+    def refuse_copies(self) -> None:
+        """Raise a NacreError if the passes copy blobs between memories; it names the layers that make them do so."""
+        if self.copies:
+            blobs = ", ".join(dict.fromkeys(name for name, _, _ in self.copies))
+            missing = ", ".join(op.name for op in self.ops if not op.kernel and not op.is_source)
+            raise NacreError(
+                f"fallback='error', but the blobs {blobs} are copied between memories: no kernel of backend "
+                f"'{self.main.name}' serves {missing}"
+            )
+
+    # Passes
+
+    def _forward_steps(self, *, sources: bool) -> list[Step]:
+        """Return the steps of the sources, or those of all other ops, with the copies after them."""
         steps: list[Step] = []
         for op in self.ops:
             if op.is_source != sources:
                 continue
-            steps += before(op)
+            steps += self._fetch_parameters(op)
             steps.append(self._step("forward", op))
             for value in op.outputs:
                 for space in self._reading_spaces(value):
                     steps += self._copies(op.name, value, value.space, space)
         return steps
 
-    def backward_steps(self, after: Callable[[Op], list[Step]]) -> list[Step]:
-        """Return the steps of the backward pass; `after` gives those that follow an op's own."""
+    def _backward_steps(self) -> list[Step]:
         steps: list[Step] = []
         started: set[int] = set()
         for op in reversed(self.ops):
             if not op.backward:
                 continue
             steps.append(self._step("backward", op))
-            steps += after(op)
+            steps += self._add_gradients(op)
             for place, value in enumerate(op.inputs):
                 part = op.input_diffs[place]
                 if part is None or value.gradient is None:
@@ -57,13 +83,13 @@ class Schedule(Memory):
                 plain = plain_space(self.main)
                 ends = {value.gradient.space, plain} if value.gradient.pinned else {value.gradient.space}
                 start = op.space(value)
-                if id(value) in self.sums:
-                    space = self.sum_space(value)
+                if id(value) in self.memory.sums:
+                    space = self.memory.sum_space(value)
                     steps += self._copies(op.name, part, start, space)
                     if part is not value.gradient:  # which the first may have written itself
                         steps.append(self._sum(op, part, value, space, first=id(value) not in started))
                     started.add(id(value))
-                    if part is not self.sums[id(value)][-1][1]:
+                    if part is not self.memory.sums[id(value)][-1][1]:
                         continue
                     start = space
                 for end in sorted(ends - {start}):
@@ -71,12 +97,12 @@ class Schedule(Memory):
         return steps
 
     def _sum(self, op: Op, part: Value, value: Value, space: Space, *, first: bool) -> Step:
-        total = value.gradient
+        total, memory = value.gradient, self.memory
         assert total is not None
-        self.need(part, space)
-        self.need(total, space)
+        memory.need(part, space)
+        memory.need(total, space)
         if space[0] == "own":
-            owner, blobs = self.backends[space[1]], (self.own(part, space), self.own(total, space))
+            owner, blobs = memory.backends[space[1]], (memory.own(part, space), memory.own(total, space))
             return Step("accumulate", op.name, lambda: owner.add(*blobs, first=first), owner, None, "add")
 
         arrays: list[Any] = []
@@ -84,7 +110,7 @@ class Schedule(Memory):
 
         def add() -> None:
             if not arrays:
-                arrays.extend((self.array(total, space), self.array(part, space)))
+                arrays.extend((memory.array(total, space), memory.array(part, space)))
             if first:
                 xp.copyto(*arrays)
             else:
@@ -109,8 +135,8 @@ class Schedule(Memory):
         return Step(method, op.name, call, own, state, method)
 
     def _reading_spaces(self, value: Value) -> list[Space]:
-        spaces = [op.space(value) for op in self.readers.get(id(value), ())]
-        if self.keep_all or value.pinned or value.name in self.keep:
+        spaces = [op.space(value) for op in self._readers.get(id(value), ())]
+        if self.memory.keep_all or value.pinned or value.name in self.memory.keep:
             spaces.append(plain_space(self.main))
         return sorted(set(spaces) - {value.space})
 
@@ -118,27 +144,28 @@ class Schedule(Memory):
         """Return the steps that copy a value from one space to another, hop by hop."""
         if start == end:
             return []
-        path = _path(start, end, self.backends)
+        path = _path(start, end, self.memory.backends)
         steps: list[Step] = []
         for one, other in itertools.pairwise(path):
-            self.need(value, one)
-            self.need(value, other)
+            self.memory.need(value, one)
+            self.memory.need(value, other)
             self.copies.append((value.name, one, other))
             steps.append(self._copy(name, value, one, other))
         return steps
 
     def _copy(self, name: str, value: Value, one: Space, other: Space) -> Step:
-        owner = self.backends[(one if one[0] != "host" else other)[1]]
+        memory = self.memory
+        owner = memory.backends[(one if one[0] != "host" else other)[1]]
         if "own" in (one[0], other[0]):
             out = one[0] == "own"
-            blob = self.own(value, one if out else other)
+            blob = memory.own(value, one if out else other)
             space = other if out else one
 
             arrays: list[Any] = []
 
             def convert() -> None:
                 if not arrays:
-                    arrays.append(self.array(value, space))
+                    arrays.append(memory.array(value, space))
                 if out:
                     owner.unpack(blob, arrays[0])
                 else:
@@ -148,11 +175,42 @@ class Schedule(Memory):
 
         def move() -> None:
             if other == HOST:
-                self.array(value, HOST)[...] = owner.to_host(self.array(value, one))
+                memory.array(value, HOST)[...] = owner.to_host(memory.array(value, one))
             else:
-                owner.from_host(self.array(value, HOST), self.array(value, other))
+                owner.from_host(memory.array(value, HOST), memory.array(value, other))
 
         return Step("copy", name, move, None, None, "to_host" if other == HOST else "from_host")
+
+    # Copies of parameters
+
+    def _fetch_parameters(self, op: Op) -> list[Step]:
+        """Return the steps that bring parameters to a state that wants NumPy arrays."""
+        return [
+            Step("copy", slot.name, partial(slot.fetch, parameter, self.main))
+            for slot, parameter in self.parameters[op]
+            if parameter in slot.on_host
+        ]
+
+    def _keep_buffers(self) -> list[Step]:
+        """Return the steps that bring the buffers of states that want NumPy arrays back to the device."""
+        return [
+            Step("copy", slot.name, partial(slot.keep, parameter, self.main))
+            for slot in self.slots
+            for parameter in slot.on_host
+            if not slot.trainable and not parameter.tied
+        ]
+
+    def _add_gradients(self, op: Op) -> list[Step]:
+        """Return the steps that add up the gradients of shared parameters, once an op has written its own."""
+        steps: list[Step] = []
+        for slot, parameter in self.parameters[op]:
+            if slot.frozen:
+                continue
+            if slot.on_host.get(parameter) is not None:
+                steps.append(Step("copy", slot.name, partial(slot.give_back, parameter, self.main)))
+            if parameter in slot.parts:
+                steps.append(Step("accumulate", slot.name, slot.adder(parameter, self.main)))
+        return steps
 
 
 def _path(start: Space, end: Space, backends: dict[str, Backend]) -> list[Space]:

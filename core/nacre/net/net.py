@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..discovery.kernels import Choice
 from ..discovery.settings import held_settings, settings
-from ..engine.memory import settle
+from ..engine.memory import Memory
 from ..engine.ops import HOST, Op, Value, plain_space
 from ..engine.parameters import Slot, names_of, place_parameters
 from ..engine.schedule import Schedule, compile_steps
@@ -29,7 +29,7 @@ from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory, Step, open_backend
 from ..protocols.graph import Graph
 from ..protocols.layer import PHASES, Layer, check_outputs, is_identity
-from ..protocols.parameter import Parameter, Storage, fits
+from ..protocols.parameter import Storage, fits
 from ..protocols.state import SourceState
 from ..protocols.view import View
 from .finite import bad_records
@@ -221,11 +221,11 @@ class Net:
         losses = {name for node in self.wiring.nodes if node.layer.has_loss for name in node.bottoms}
         unread = {name for name, wire in final.items() if not wire.consumers}
         keep = None if self._keep == "all" else {*self._names(self._keep), *losses, *unread, *self._input_gradients}
-        self.schedule = Schedule(self.ops, self.backend, keep)
+        self.memory = Memory(self.ops, self.backend, keep)
         given = {} if share is None else share.storages()
         options = {"trains": self.trains, "initialise": self.initialise, "allocate": allocate}
         self.slots: list[Slot] = place_parameters(self.target, self.ops, given, **options)
-        self._slot_of = {id(parameter): slot for slot in self.slots for parameter in slot.parameters}
+        self.schedule = Schedule(self.memory, self.slots)
         handles = [
             ParameterHandle(slot, self._read, self._write_array)
             for slot in sorted(self.slots, key=lambda one: one.order)
@@ -234,27 +234,16 @@ class Net:
         self.parameters = Parameters(handles, names, self.name)
         self._make_steps()
         if self._fallback == "error":
-            self._refuse_fallback()
+            self.schedule.refuse_copies()
         if allocate:
             self._allocate()
 
     def _make_steps(self) -> None:
-        self.schedule.copies.clear()
-        self._steps: dict[str, list[Step]] = {
-            "feed": [
-                *self.schedule.forward_steps(self._before, sources=True),
-                Step("rows", self.name, self._count_rows),
-            ],
-            "forward": [*self.schedule.forward_steps(self._before, sources=False), *self._after_forward()],
-            "backward": self.schedule.backward_steps(self._after_backward) if self.trains else [],
-        }
+        self._steps = self.schedule.passes(trains=self.trains)
+        self._steps["feed"].append(Step("rows", self.name, self._count_rows))
 
     def _allocate(self) -> None:
-        self.schedule.allocate()
-        self.schedule.arrange(self.plan)
-        for op in self.ops:
-            for values in (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff):
-                settle(values)
+        self.memory.allocate(self.plan)
         self.allocated = True
         for op in self.ops:
             check_places(op.layer)
@@ -265,48 +254,6 @@ class Net:
         self._calls = {name: self.compile(steps) for name, steps in self._steps.items()}
         self._calls["feed and forward"] = self.compile([*self._steps["feed"], *self._steps["forward"]])
         self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
-
-    def _slots_of(self, op: Op) -> list[tuple[Slot, Parameter]]:
-        """Return the parameters of an op, with their slots."""
-        return [(self._slot_of[id(one)], one) for one in op.state.parameters]
-
-    def _before(self, op: Op) -> list[Step]:
-        """Return the steps that bring parameters to a state that wants NumPy arrays."""
-        return [
-            Step("copy", slot.name, partial(slot.fetch, parameter, self.backend))
-            for slot, parameter in self._slots_of(op)
-            if parameter in slot.on_host
-        ]
-
-    def _after_forward(self) -> list[Step]:
-        """Return the steps that bring the buffers of states that want NumPy arrays back to the device."""
-        return [
-            Step("copy", slot.name, partial(slot.keep, parameter, self.backend))
-            for slot in self.slots
-            for parameter in slot.on_host
-            if not slot.trainable and not parameter.tied
-        ]
-
-    def _after_backward(self, op: Op) -> list[Step]:
-        """Return the steps that add up the gradients of a shared parameter, once an op has written its own."""
-        steps: list[Step] = []
-        for slot, parameter in self._slots_of(op):
-            if slot.frozen:
-                continue
-            if slot.on_host.get(parameter) is not None:
-                steps.append(Step("copy", slot.name, partial(slot.give_back, parameter, self.backend)))
-            if parameter in slot.parts:
-                steps.append(Step("accumulate", slot.name, slot.adder(parameter, self.backend)))
-        return steps
-
-    def _refuse_fallback(self) -> None:
-        if self.schedule.copies:
-            blobs = ", ".join(dict.fromkeys(name for name, _, _ in self.schedule.copies))
-            missing = ", ".join(op.name for op in self.ops if not op.kernel and not op.is_source)
-            raise NacreError(
-                f"fallback='error', but the blobs {blobs} are copied between memories: no kernel of backend "
-                f"'{self.backend.name}' serves {missing}"
-            )
 
     def _count_rows(self) -> None:
         counts = [(op.state.rows, op.outputs[0].shape[0]) for op in self.ops if isinstance(op.state, SourceState)]
@@ -439,7 +386,7 @@ class Net:
         while sources[0].epoch == start:
             try:
                 self.feed()
-                bad.update(bad_records(self.schedule))
+                bad.update(bad_records(self.memory))
                 self._calls["forward"]()
             except DataError as error:
                 self.tell(error, f"phase '{self.phase}', batch {batches}")
@@ -496,7 +443,7 @@ class Net:
                 f"blob '{name}' is not kept after a step: its memory may hold something else by now",
                 f"make the net with keep=('{name}',), or keep='all'",
             )
-        return self._read(self.schedule.array(value, plain_space(self.backend)))
+        return self._read(self.memory.array(value, plain_space(self.backend)))
 
     @in_turn("alone")
     def gradient(self, name: str) -> np.ndarray:
@@ -508,7 +455,7 @@ class Net:
             BlobError: the blob has no gradient, or the net does not keep it.
         """
         op, first = self._first(name)
-        value = first if op.is_source else self.schedule.final[name]
+        value = first if op.is_source else self.memory.final[name]
         if value.gradient is None:
             hint = f"make the net with input_gradients=('{name}',)" if self.trains else ""
             raise BlobError(f"nobody wants the gradient of blob '{name}', so it is not computed", hint)
@@ -517,7 +464,7 @@ class Net:
                 f"the gradient of blob '{name}' is not kept after a step: its memory may hold something else by now",
                 f"make the net with keep=('{name}',), or keep='all'",
             )
-        return self._read(self.schedule.array(value.gradient, plain_space(self.backend)))
+        return self._read(self.memory.array(value.gradient, plain_space(self.backend)))
 
     @in_turn("alone")
     def write(self, name: str, array: Any) -> None:
@@ -568,7 +515,7 @@ class Net:
     def _put(self, name: str, full: np.ndarray) -> None:
         """Write a blob where its source writes it."""
         value = self._first(name)[1]
-        array = self.schedule.array(value, value.space)
+        array = self.memory.array(value, value.space)
         owner = HostMemory.shared() if value.space == HOST else self.backend
         owner.from_host(full, array)
 
@@ -579,9 +526,9 @@ class Net:
 
     def _known(self, name: str) -> Value:
         self._need_memory()
-        if name not in self.schedule.final:
-            raise BlobError(f"net '{self.name}' has no blob '{name}'{nearest(name, self.schedule.final)}")
-        return self.schedule.final[name]
+        if name not in self.memory.final:
+            raise BlobError(f"net '{self.name}' has no blob '{name}'{nearest(name, self.memory.final)}")
+        return self.memory.final[name]
 
     def _need_memory(self) -> None:
         if not self.allocated:
@@ -793,7 +740,7 @@ class Net:
 
     def summary(self) -> NetSummary:
         """Return what there is to know of this net; nothing is allocated for it."""
-        return summarise(self.name, self.target, self.wiring, self.schedule, self.slots, trains=self.trains)
+        return summarise(self.name, self.target, self.wiring, self.schedule, trains=self.trains)
 
     def __str__(self) -> str:
         return str(self.summary())

@@ -81,9 +81,9 @@ def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, n
     import numpy as np
 
     count = len(next(iter(arrays.values())))
-    batch_size = net.schedule.final[want.needed[0]].shape[0]
+    batch_size = net.memory.final[want.needed[0]].shape[0]
     for name in want.outputs:
-        if (shape := net.schedule.final[name].shape)[:1] != (batch_size,):
+        if (shape := net.memory.final[name].shape)[:1] != (batch_size,):
             raise DataError(
                 f"blob '{name}' of shape {shape} has not one row for each of the {batch_size} records of a batch",
                 "ask for a blob that has, or run the net: forward, then net.blob",
@@ -129,13 +129,13 @@ def _arrays(data: Any, needed: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _batch_size(net: Net, names: Sequence[str]) -> int:
-    known = [net.schedule.final[name].shape[0] for name in names if name in net.schedule.final]
+    known = [net.memory.final[name].shape[0] for name in names if name in net.memory.final]
     return known[0] if known else 0
 
 
 def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int) -> Net:
     for name, shape in shapes.items():
-        value = net.schedule.final.get(name)
+        value = net.memory.final.get(name)
         if value is not None and value.shape[1:] != shape:
             raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but those given have {shape}")
     layers = layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes})
@@ -144,7 +144,7 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
 
 def _type(net: Net, name: str) -> str:
     """Return the type of a source's blob in `net`; "" stands for the net's floating type."""
-    return next((value.dtype for value in net.schedule.values if value.name == name), "")
+    return next((value.dtype for value in net.memory.values if value.name == name), "")
 
 
 def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Net) -> np.ndarray:

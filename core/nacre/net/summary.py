@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..discovery.kernels import Choice
 from ..engine.ops import Op, item_size
-from ..engine.parameters import Slot
 from ..engine.schedule import Schedule
 from ..engine.target import Target
 from ..fields.tables import type_name
@@ -129,16 +128,13 @@ def _row(layer: LayerSummary) -> tuple[str, ...]:
     return layer.name, kind, tops, f"{count}{shared}".strip(), layer.kernel or "-"
 
 
-def summarise(
-    name: str, target: Target, wiring: Wiring, schedule: Schedule, slots: Sequence[Slot], *, trains: bool
-) -> NetSummary:
+def summarise(name: str, target: Target, wiring: Wiring, schedule: Schedule, *, trains: bool) -> NetSummary:
     """Return the summary of a net; nothing is allocated for it."""
     ops = {op.name: op for op in schedule.ops if op.neuron is None}
     at_work = [ops[node.name] for node in wiring.nodes]
-    slot_of = {id(one): slot for slot in slots for one in slot.parameters}
-    trainable = sum(slot.storage.size for slot in slots if slot.trainable)
-    buffers = sum(slot.storage.size for slot in slots if not slot.trainable)
-    blobs = schedule.planned_bytes()
+    trainable = sum(slot.storage.size for slot in schedule.slots if slot.trainable)
+    buffers = sum(slot.storage.size for slot in schedule.slots if not slot.trainable)
+    blobs = schedule.memory.planned_bytes()
     counted = {
         "parameters": (trainable + buffers) * item_size(target.dtype),
         "gradients": trainable * item_size(target.dtype) if trains else 0,
@@ -153,7 +149,7 @@ def summarise(
         target.backend.name,
         target.dtype,
         target.compute,
-        tuple(_summarise_layer(node, op, slot_of) for node, op in zip(wiring.nodes, at_work, strict=True)),
+        tuple(_summarise_layer(node, op, schedule) for node, op in zip(wiring.nodes, at_work, strict=True)),
         tuple(
             BlobSummary(
                 wire.name,
@@ -171,11 +167,11 @@ def summarise(
     )
 
 
-def _summarise_layer(node: Node, op: Op, slot_of: Mapping[int, Slot]) -> LayerSummary:
+def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
     layer, kind = node.user, type_name(type(node.user))
     neuron = getattr(layer, "neuron", None) if layer.has_neuron else None
     neuron = "" if neuron is None or is_identity(neuron) else repr(neuron).removesuffix("()")
-    used = [slot_of[id(parameter)] for parameter in op.state.parameters]
+    used = [slot for slot, _ in schedule.parameters[op]]
     own = {slot.name: slot.storage.size for slot in used if slot.layer == node.name}
     return LayerSummary(
         node.name,

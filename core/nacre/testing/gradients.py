@@ -101,7 +101,7 @@ def check_net_gradients(
         )
     random = np.random.default_rng(0)
     for name in net.unwritten():  # zeros would hide wrong gradients; a number a record is a label, and stays 0
-        shape = net.schedule.final[name].shape
+        shape = net.memory.final[name].shape
         if len(shape) > 1:
             net.write(name, random.normal(size=shape))
     net.feed()

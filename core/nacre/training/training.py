@@ -294,7 +294,7 @@ class Training:
         if loss - loss != 0:
             self._loss = loss
             raise self.not_finite(
-                f"iteration {self.iteration}: the loss is {loss}", first_bad_blob(self.net.schedule, self.net.losses())
+                f"iteration {self.iteration}: the loss is {loss}", first_bad_blob(self.net.memory, self.net.losses())
             )
         return loss
 
@@ -305,12 +305,12 @@ class Training:
         xp = self.net.backend.xp
         product = self.method.product() + float(sum(xp.dot(buffer, buffer) for buffer in self._flat))
         # A product of finite numbers may be too large as well.
-        if product - product != 0 and (where := first_bad_parameter(self.net.schedule, [*self.slots, *self._buffers])):
+        if product - product != 0 and (where := first_bad_parameter(self.net.memory, [*self.slots, *self._buffers])):
             raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)
 
     def first_bad_number(self) -> str:
         """Return where the first parameter, buffer, gradient or history is that is not finite; "" if all are."""
-        memory = self.net.schedule
+        memory = self.net.memory
         histories = (
             (f"the history '{name}' of parameter '{part}'", array[start : start + size])
             for name, arrays in self.method.histories.items()
