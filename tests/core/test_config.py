@@ -262,6 +262,10 @@ def test_paths_start_from_the_net_file(clean: Path) -> None:
         ),
         (NET.replace("seed = 3", "seed = true"), "small.toml: seed=True, but it must be a whole number"),
         (NET.replace("seed = 3", 'fallback = "maybe"'), 'fallback=\'maybe\', but it must be "warn" or "error"'),
+        (
+            NET.replace("seed = 3", 'dtype = "float16"'),
+            "small.toml: dtype='float16', but it must be float32 or float64",
+        ),
         ('layer = "ip"', "layer='ip', but it must be an array of tables: [[layer]]"),
         ("[layer]\ntype = 'ReLU'", "it says [layer], but there may be several: write [[layer]]"),
         (NET.replace("[[callback]]", "[callback]"), "it says [callback], but there may be several: write [[callback]]"),

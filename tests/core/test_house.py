@@ -121,6 +121,29 @@ def test_a_room_says_what_it_is_in_one_sentence_and_nothing_else() -> None:
         assert room in doors or len(body) == 1, room
 
 
+WAY = ("sort", "wire", "set_up", "Memory", "place_parameters", "Schedule", "allocate", "ready", "_compile_passes")
+"""What is called on the way from layers to calls, in this order."""
+
+
+def test_one_function_of_a_net_shows_the_way_from_layers_to_calls() -> None:
+    tree = ast.parse((CORE / "net" / "net.py").read_text(encoding="utf-8"))
+    made = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    make = made["_make"]
+    assert (make.end_lineno or 0) - make.lineno < 50
+    calls = [node for node in ast.walk(make) if isinstance(node, ast.Call)]
+    names = [ast.unparse(call.func).rpartition(".")[2] for call in sorted(calls, key=lambda call: call.lineno)]
+    assert list(dict.fromkeys(name for name in names if name in WAY)) == list(WAY)
+
+
+def test_nobody_gets_a_net_that_is_not_ready() -> None:
+    tree = ast.parse((CORE / "net" / "net.py").read_text(encoding="utf-8"))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name in ("__init__", "_make", "_make_accessors"):
+            for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+                given = [*call.args, *(keyword.value for keyword in call.keywords)]
+                assert "self" not in map(ast.unparse, given), ast.unparse(call)
+
+
 DOORS = {"nacre", "nacre.config", "nacre.files", "nacre.testing", "nacre.hooks", "nacre.random"}
 
 

@@ -93,6 +93,12 @@ def test_gradients_of_a_chain() -> None:
     [
         ({"phase": "training"}, "phase='training', but it must be one of train, validation, test, predict"),
         ({"dtype": "float16"}, "dtype='float16', but it must be float32 or float64"),
+        ({"fallback": "maybe"}, 'fallback=\'maybe\', but it must be "warn" or "error"'),
+        (
+            {"phase": "training", "dtype": "float16"},
+            "phase='training', but it must be one of train, validation, test, predict\n"
+            "net 'net': dtype='float16', but it must be float32 or float64",
+        ),
         ({"compute": "bfloat16"}, "compute='bfloat16', but backend 'numpy' computes in float64\n  leave compute out"),
     ],
 )
@@ -366,6 +372,14 @@ def test_passes_and_epochs() -> None:
         net_of(*chain(), phase="test").forward_epoch()
     with pytest.raises(DataError, match="net 'net' is in phase 'train'"):
         Net("net", classifier(4), backend="numpy").forward_epoch()
+
+
+def test_records_that_are_not_finite_are_a_warning_where_the_pass_begins() -> None:
+    source = MemoryDataLayer(name="source", tops="data", data=[[[1.0, 2.0], [np.nan, 3.0]]], batch_size=2)
+    net = net_of(source, ip("a"), loss("a"), phase="test")
+    with pytest.warns(UserWarning, match="blob 'data' of layer 'source': not all numbers of 1 of 2 records") as caught:
+        net.forward_epoch()
+    assert [one.filename for one in caught] == [__file__]
 
 
 # Ending, and failing

@@ -22,6 +22,7 @@ from ..errors import ConfigError, brief, nearest
 from ..fields.types import Permission, base_folder, permission
 from ..files.table_check import KERNELS, Complaints, check_table
 from ..files.toml import read_toml, toml_text
+from ..net.options import FILE_OPTIONS, misfits
 from .overrides import apply_override, layer_name
 from .tables import file_table, requirements
 
@@ -39,14 +40,7 @@ Made = TypeVar("Made")
 
 _TOP: dict[str, tuple[type, str]] = {
     "name": (str, "a text"),
-    "seed": (int, "a whole number"),
-    "backend": (str, "a text"),
-    "dtype": (str, "a text"),
-    "compute": (str, "a text"),
-    "fallback": (str, '"warn" or "error"'),
-    "deterministic": (bool, "true or false"),
-    "insert_splits": (bool, "true or false"),
-    "freeze": (list, "a list of names of layers"),
+    **FILE_OPTIONS,
     "layer": (list, "an array of tables: [[layer]]"),
     "solver": (dict, "a table: [solver]"),
     "callback": (list, "an array of tables: [[callback]]"),
@@ -54,7 +48,6 @@ _TOP: dict[str, tuple[type, str]] = {
 }
 
 
-_NET_OPTIONS = ("seed", "dtype", "compute", "fallback", "deterministic", "insert_splits", "freeze")
 _PLUGINS: dict[str, tuple[type, str]] = {
     "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
     "pin": PIN,
@@ -97,7 +90,7 @@ class NetFile:
         from ..protocols.backend import Backend, open_backend
 
         backend = options.pop("backend", None)
-        chosen: dict[str, Any] = {key: self.table[key] for key in _NET_OPTIONS if key in self.table}
+        chosen: dict[str, Any] = {key: value for key, value in self.table.items() if key in FILE_OPTIONS}
         with pinned(self.pins, self.kernels):
             if not isinstance(backend, Backend):
                 backend = open_backend(self.backend(backend))
@@ -162,8 +155,8 @@ def load(
         apply_override(table, override)
     complaints = Complaints(str(path))
     complaints.about(check_table(table, _TOP))
-    if table.get("fallback", "warn") not in ("warn", "error"):
-        complaints.about([(f"fallback={brief(table['fallback'])}, but it must be {_TOP['fallback'][1]}", "")])
+    options = {key: value for key, value in table.items() if key in FILE_OPTIONS}
+    complaints.about((misfit, "") for misfit in misfits(options))
     complaints.end()
     plugins: Table = table.get("plugins", {})
     complaints.about(check_table(plugins, _PLUGINS, "plugins."))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..errors import ContractError
+from ..errors import ContractError, NacreError
 from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory, Own
 from .arena import lay_out, most_at_once, sharers
@@ -290,3 +291,13 @@ def _settle(values: list[Any]) -> None:
 def group_bytes(group: Group) -> int:
     """Return the bytes of a plain array that any value of a group fits in."""
     return max(value_bytes(value) for value in group.members)
+
+
+@contextmanager
+def enough_memory(net: str) -> Generator[None]:
+    """Turn a MemoryError into a NacreError that names the net."""
+    try:
+        yield
+    except MemoryError as error:
+        message = f"net '{net}' needs more memory than there is: {error}"
+        raise NacreError(message, "make the batch or the largest layer smaller") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -174,6 +174,13 @@ def _kept(backend: Backend, ops: Sequence[Op], sharers: list[Parameter]) -> list
 def names_of(ops: Sequence[Op], slots: Sequence[Slot]) -> dict[str, Slot]:
     """Return the slots by the names that their parameters have in each of the layers that share them."""
     return {f"{ops[one.order].name}/{one.name}": slot for slot in slots for one in slot.parameters if not one.tied}
+
+
+def owners_of(names: Iterable[str], ops: Sequence[Op], slots: Iterable[Slot]) -> set[str]:
+    """Return the layers of these names, and those by whose names their shared parameters go."""
+    shared = [(slot.layer, ops[one.order].name) for slot in slots for one in slot.parameters if not one.tied]
+    wanted = set(names)
+    return wanted | {owner for owner, name in shared if name in wanted}
 
 
 def _tie(ops: Sequence[Op], slots: list[Slot]) -> None:

@@ -33,6 +33,19 @@ def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
     return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in wiring.inputs[index]))
 
 
+def why_no_backward(
+    net: str, phase: str, wiring: Wiring, wanted: Sequence[bool], insert_splits: bool
+) -> TopologyError | None:
+    """Return the error of whoever wants to go backward through a net, or None if that is possible."""
+    if phase != "train":
+        return TopologyError(f"net '{net}' is in phase '{phase}', so it goes forward only")
+    try:
+        check_bp_topology(wiring, wanted, insert_splits=insert_splits)
+    except TopologyError as error:
+        return error
+    return None
+
+
 def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: bool = False) -> None:
     """Check that back-propagation can go through a net.
 

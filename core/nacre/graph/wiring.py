@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -127,6 +127,21 @@ def wire(graph: Graph) -> Wiring:
             wires.append(Wire(top, index, place))
         outputs.append(tuple(made))
     return Wiring(graph.nodes, tuple(wires), tuple(inputs), tuple(outputs))
+
+
+def check_names(net: str, wiring: Wiring, names: Iterable[str]) -> None:
+    """Raise a TopologyError if a net has no blob of one of these names."""
+    known = {wire.name for wire in wiring.wires}
+    for name in names:
+        if name not in known:
+            raise TopologyError(f"net '{net}' has no blob '{name}'{nearest(name, known)}")
+
+
+def results(wiring: Wiring) -> set[str]:
+    """Return the names of the blobs that losses read, and of those that nobody reads."""
+    losses = {name for node in wiring.nodes if node.layer.has_loss for name in node.bottoms}
+    final = {wire.name: wire for wire in wiring.wires}
+    return losses | {name for name, wire in final.items() if not wire.consumers}
 
 
 def ancestors(graph: Graph, names: Sequence[str], given: Sequence[str] = ()) -> list[Node]:

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
-from functools import cached_property, partial
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..discovery.kernels import Choice
-from ..discovery.settings import held_settings, settings
-from ..engine.memory import Memory
-from ..engine.ops import HOST, Op, Value, plain_space
-from ..engine.parameters import Slot, names_of, place_parameters
+from ..discovery.settings import held_settings
+from ..engine.memory import Memory, enough_memory
+from ..engine.parameters import names_of, owners_of, place_parameters
 from ..engine.schedule import Schedule, compile_steps
 from ..engine.setup import set_up
-from ..engine.target import Target
 from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from ..fields.outputs import check_places
-from ..fields.whole import misfit, number_text
-from ..graph.gradients import check_bp_topology, wanted_gradients
-from ..graph.wiring import Wiring, sort, wire
-from ..protocols.array import Array
-from ..protocols.backend import Backend, HostMemory, Step, open_backend
+from ..graph.gradients import wanted_gradients, why_no_backward
+from ..graph.wiring import check_names, results, sort, wire
+from ..protocols.array import Array, Dtype
+from ..protocols.backend import Backend, Step
 from ..protocols.graph import Graph
-from ..protocols.layer import PHASES, Layer, check_outputs, is_identity
-from ..protocols.parameter import Storage, fits
-from ..protocols.state import SourceState
+from ..protocols.layer import Layer, Phase, is_identity
+from ..protocols.parameter import Storage
 from ..protocols.view import View
-from .finite import bad_records
-from .input import InputLayer, InputState
+from .blobs import Blobs, read_array, write_array
+from .options import Fallback, NetOptions, read_options
 from .parameters import ParameterHandle, Parameters
+from .sources import Sources
+from .statistics import Statistics
 from .summary import NetSummary, summarise
 from .turns import Turns, in_turn
 
@@ -42,17 +36,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..snapshots.weights import Loaded, Paths
-
-
-def _checked_layers(name: str, layers: Any) -> tuple[Layer, ...]:
-    if not isinstance(layers, Iterable) or isinstance(layers, str):
-        raise ConfigError(f"net '{name}': layers={layers!r}, but it must be a list of layers")
-    found = tuple(cast("Iterable[Any]", layers))
-    for one in found:
-        if not isinstance(one, Layer):
-            remedy = "make it: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
-            raise ConfigError(f"net '{name}': layers holds {one!r}, but every entry must be a layer", remedy)
-    return found
 
 
 class Net:
@@ -95,9 +78,9 @@ class Net:
         layers: Iterable[Layer],
         *,
         backend: str | Backend | None = None,
-        phase: str = "train",
+        phase: Phase = "train",
         seed: int = 0,
-        dtype: str = "float32",
+        dtype: Dtype = "float32",
         compute: str | None = None,
         deterministic: bool = False,
         keep: str | Sequence[str] = (),
@@ -108,168 +91,96 @@ class Net:
         plan: Mapping[str, Any] | None = None,
         pins: Mapping[str, str] | None = None,
         kernels: Sequence[str] = (),
-        fallback: str = "warn",
+        fallback: Fallback = "warn",
         initialise: bool = True,
         allocate: bool = True,
     ) -> None:
-        self.layers = _checked_layers(name, layers)
-        for argument, value, kind, words in (
-            ("backend", backend, str | Backend | None, "a Backend, the name of one, or None"),
-            ("seed", seed, Integral, "a whole number"),
-            ("share", share, Net | None, "another Net"),
-        ):
-            if not isinstance(value, kind):
-                raise ConfigError(f"net '{name}': {argument}={value!r}, but it must be {words}")
-        if phase not in PHASES:
-            raise ConfigError(f"net '{name}': phase={phase!r}, but it must be one of {', '.join(PHASES)}")
-        if dtype not in ("float32", "float64"):
-            raise ConfigError(f"net '{name}': dtype={dtype!r}, but it must be float32 or float64")
-        self.name = name
-        self.turns = Turns(name)
-        check_outputs(self.layers)
-        self.backend = open_backend(backend)
-        able = (dtype, *(self.backend.computes if dtype == "float32" else ()))
-        if compute not in (None, *able):
-            raise ConfigError(
-                f"net '{name}': compute={compute!r}, but backend '{self.backend.name}' computes in {', '.join(able)}",
-                self.backend.lacks.get(compute, "leave compute out"),
-            )
-        self.compute_dtype = compute or dtype
-        self.phase = phase
-        self.seed = seed
-        self.dtype = dtype
-        self.deterministic = deterministic
-        self.initialise = initialise
-        settled = settings()
-        self.pins = {**settled.pins, **(pins or {})}
-        self.kernels = tuple(dict.fromkeys([*settled.kernels, *kernels]))
-        if share is not None and share.backend is not self.backend:
-            raise TopologyError(
-                f"net '{name}' on backend '{self.backend.name}' cannot share the parameters of net '{share.name}', "
-                f"which is on backend '{share.backend.name}'"
-            )
-        self.plan: dict[str, Any] = deepcopy(dict(plan or {}))
-        self.given_plan = deepcopy(self.plan)
-        self.target = Target(
-            self.backend, phase, seed, dtype, self.compute_dtype, deterministic, self.pins, self.kernels
-        )
+        options = read_options({key: value for key, value in locals().items() if key not in ("self", "share")})
+        self.name, self.layers, self.backend = options.name, options.layers, options.backend
+        self.phase: Phase = options.phase
+        self.dtype: Dtype = options.dtype
+        self.compute_dtype, self.seed, self.deterministic = options.compute, options.seed, options.deterministic
+        self.pins, self.kernels = options.pins, options.kernels
+        self.plan, self.given_plan = options.plan, deepcopy(options.plan)
+        self.target = options.target()
         self.scalars = self.target.scalars
+        self.turns = Turns(self.name)
         self.frozen: set[str] = set()
         self.trainings: weakref.WeakSet[Any] = weakref.WeakSet()
         self.allocated = False
-        self._keep = keep
-        self._input_gradients = tuple(input_gradients)
-        self._insert_splits = insert_splits
-        self._fallback = fallback
-        self._written: set[str] = set()
-        self._pending: dict[str, tuple[np.ndarray, int]] = {}
+        self._options = options
         self._predictors: dict[Any, Net] = {}
         self._closed = False
+        self._make(options, _parameters_of(share, options))
+        if self.trains and (here := [name for name in options.freeze if name in self.node_ops]):
+            self.freeze(*here)
 
-        kept = () if keep == "all" else (*self._names(keep), *self._input_gradients)
-        graph = sort(Graph.of((layer for layer in self.layers if phase not in layer.exclude), kept))
-        if keep != "all":
+    def _make(self, options: NetOptions, given: Mapping[str, Storage]) -> None:
+        """Make the net: from layers to calls, downwards. docs/inside.md has a picture of it."""
+        # layers -> graph: sorted, and as the backend would rather have it
+        here = (layer for layer in self.layers if self.phase not in layer.exclude)
+        graph = sort(Graph.of(here, options.read_outside))
+        if options.keep is not None:
             graph = sort(self.backend.rewrite(graph))
-        self.wiring: Wiring = wire(graph)
-        self._check_names()
-        wanted = wanted_gradients(self.wiring, self._input_gradients)
-        self._bp_problem = self._why_no_backward(wanted)
+
+        # graph -> wiring: who writes and who reads each version of a blob, and whose gradients are wanted
+        self.wiring = wire(graph)
+        check_names(self.name, self.wiring, options.read_outside)
+        wanted = wanted_gradients(self.wiring, options.input_gradients)
+        self._bp_problem = why_no_backward(self.name, self.phase, self.wiring, wanted, options.insert_splits)
         self.trains = self._bp_problem is None
-        stack = ExitStack()  # a source that is set up may hold a file when another layer fails
-        try:
+
+        with enough_memory(self.name), ExitStack() as stack:  # a source may hold a file when a layer behind it fails
+            # wiring -> ops: the states of layers and neurons
             with held_settings():
                 self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
             self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
-            self._loss_ops = [op for op in self.node_ops.values() if op.layer.has_loss]
-            self._loss_totals, self._loss_rows = [0.0] * len(self._loss_ops), 0
-            self._schedule(share, allocate)
-        except BaseException as error:
-            stack.close()
-            if isinstance(error, MemoryError):
-                message = f"net '{name}' needs more memory than there is: {error}"
-                raise NacreError(message, "make the batch or the largest layer smaller") from error
-            raise
-        self._freeze_first(freeze)
 
-    # Making the net
+            # ops -> lifetimes, and the places of the parameters
+            keep = None if options.keep is None else {*options.read_outside, *results(self.wiring)}
+            self.memory = Memory(self.ops, self.backend, keep)
+            how = {"trains": self.trains, "initialise": options.initialise, "allocate": options.allocate}
+            self.slots = place_parameters(self.target, self.ops, given, **how)
+            self._make_accessors()
 
-    def _check_names(self) -> None:
-        known = {wire.name for wire in self.wiring.wires}
-        for name in (*(() if self._keep == "all" else self._names(self._keep)), *self._input_gradients):
-            if name not in known:
-                raise TopologyError(f"net '{self.name}' has no blob '{name}'{nearest(name, known)}")
+            # lifetimes -> steps, with the copies between memories
+            self.schedule = Schedule(self.memory, self.slots)
+            self._make_steps()
+            if options.fallback == "error":
+                self.schedule.refuse_copies()
 
-    @staticmethod
-    def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-        return (names,) if isinstance(names, str) else tuple(names)
+            # lifetimes -> memory, steps -> calls
+            if options.allocate:
+                self.memory.allocate(self.plan)
+                self.allocated = True
+                for op in self.ops:
+                    check_places(op.layer)
+                    op.state.ready()
+                self._compile_passes()
+            stack.pop_all()  # all is well: `shutdown` has the states from here on
 
-    def _why_no_backward(self, wanted: list[bool]) -> NacreError | None:
-        if self.phase != "train":
-            return TopologyError(f"net '{self.name}' is in phase '{self.phase}', so it goes forward only")
-        try:
-            check_bp_topology(self.wiring, wanted, insert_splits=self._insert_splits)
-        except TopologyError as error:
-            return error
-        return None
-
-    def view(self, backend: Backend | None = None) -> View:
-        """Return this net's view of a backend; of its own unless given."""
-        return self.target.view(backend)
-
-    def _schedule(self, share: Net | None, allocate: bool) -> None:
-        final = {wire.name: wire for wire in self.wiring.wires}
-        losses = {name for node in self.wiring.nodes if node.layer.has_loss for name in node.bottoms}
-        unread = {name for name, wire in final.items() if not wire.consumers}
-        keep = None if self._keep == "all" else {*self._names(self._keep), *losses, *unread, *self._input_gradients}
-        self.memory = Memory(self.ops, self.backend, keep)
-        given = {} if share is None else share.storages()
-        options = {"trains": self.trains, "initialise": self.initialise, "allocate": allocate}
-        self.slots: list[Slot] = place_parameters(self.target, self.ops, given, **options)
-        self.schedule = Schedule(self.memory, self.slots)
-        handles = [
-            ParameterHandle(slot, self._read, self._write_array)
-            for slot in sorted(self.slots, key=lambda one: one.order)
-        ]
+    def _make_accessors(self) -> None:
+        """Make what is behind the methods that read and write blobs, sources, statistics and parameters."""
+        self._blobs = Blobs(self.name, self.memory, trains=self.trains)
+        self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs)
+        self._statistics = Statistics(self.node_ops.values(), self.scalars)
+        in_order = sorted(self.slots, key=lambda slot: slot.order)
+        handles = [ParameterHandle(slot, self._read, self._write_array) for slot in in_order]
         names = {name: slot.name for name, slot in names_of(self.ops, self.slots).items()}
         self.parameters = Parameters(handles, names, self.name)
-        self._make_steps()
-        if self._fallback == "error":
-            self.schedule.refuse_copies()
-        if allocate:
-            self._allocate()
 
     def _make_steps(self) -> None:
         self._steps = self.schedule.passes(trains=self.trains)
-        self._steps["feed"].append(Step("rows", self.name, self._count_rows))
-
-    def _allocate(self) -> None:
-        self.memory.allocate(self.plan)
-        self.allocated = True
-        for op in self.ops:
-            check_places(op.layer)
-            op.state.ready()
-        self._compile_passes()
+        self._steps["feed"].append(self._sources.rows_step())
 
     def _compile_passes(self) -> None:
         self._calls = {name: self.compile(steps) for name, steps in self._steps.items()}
         self._calls["feed and forward"] = self.compile([*self._steps["feed"], *self._steps["forward"]])
         self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
-    def _count_rows(self) -> None:
-        counts = [(op.state.rows, op.outputs[0].shape[0]) for op in self.ops if isinstance(op.state, SourceState)]
-        if counts:
-            # Sources may have batches of different sizes; what counts is the one that is not full.
-            short = [rows for rows, batch in counts if rows < batch]
-            self.scalars["rows"] = min(short) if short else self._largest_batch
-
-    @cached_property
-    def _largest_batch(self) -> int:
-        """The rows of the largest blob that sources feed, maybe by way of a layer that joins their batches."""
-        fed: dict[int, Value] = {}
-        for op in self.ops:
-            if isinstance(op.state, SourceState) or any(id(value) in fed for value in op.inputs):
-                fed |= {id(value): value for value in op.outputs}
-        return max(value.shape[0] for value in fed.values() if value.shape)
+    def view(self, backend: Backend | None = None) -> View:
+        """Return this net's view of a backend; of its own unless given."""
+        return self.target.view(backend)
 
     # Passes
 
@@ -312,20 +223,13 @@ class Net:
     def feed(self) -> None:
         """Let the sources give the next batch; blobs written by hand since the last pass stay as written."""
         self._need_memory()
-        self._calls["feed"]()
-        if self._pending:
-            for name, (array, rows) in self._pending.items():
-                self._put(name, array)
-                if rows < len(array):
-                    self.scalars["rows"] = min(self.scalars["rows"], rows)
-            self._pending.clear()
-            self._calls["spread"]()
+        self._sources.feed(self._calls)
 
     @in_turn("alone")
     def forward(self) -> float:
         """Run the sources and the layers on the next batch; give the loss (0 where there is none)."""
         self._need_memory()
-        if self._pending:
+        if self._blobs.pending:
             self.feed()
             self._calls["forward"]()
         else:
@@ -350,16 +254,11 @@ class Net:
 
     def losses(self) -> dict[str, float]:
         """Fetch the loss of each loss layer, by layer name, weighted as in the sum."""
-        return {op.name: float(op.state.loss) for op in self._loss_ops}
+        return self._statistics.losses()
 
     def count_losses(self) -> float:
         """Fetch the sum of the losses of the last forward pass, and count them for `statistics` if they are several."""
-        losses = list(self.losses().values())
-        if len(losses) > 1:
-            rows = int(self.scalars["rows"])
-            self._loss_rows += rows
-            self._loss_totals = [total + rows * one for total, one in zip(self._loss_totals, losses, strict=True)]
-        return sum(losses)
+        return self._statistics.count_losses()
 
     @in_turn("training")
     def forward_epoch(self, warn: Callable[[str], object] | None = None) -> float:
@@ -373,60 +272,27 @@ class Net:
                 a pass begins inside a batch.
         """
         self._need_memory()
-        if self.phase == "train":
-            raise DataError(f"net '{self.name}' is in phase 'train', where a pass over the data begins inside a batch")
-        sources = [op.state for op in self.ops if isinstance(op.state, SourceState) and not op.state.endless]
-        if not sources:
-            raise DataError(f"net '{self.name}' has no source with an end, so it has no passes over its data")
-        self.refuse_unwritten()
-        for source in sources:
-            source.rewind()
-        start, total, rows, batches = sources[0].epoch, 0.0, 0, 0
-        bad = Counter[str]()
-        while sources[0].epoch == start:
-            try:
-                self.feed()
-                bad.update(bad_records(self.memory))
-                self._calls["forward"]()
-            except DataError as error:
-                self.tell(error, f"phase '{self.phase}', batch {batches}")
-                raise
-            batches += 1
-            total += self.count_losses() * int(self.scalars["rows"])
-            rows += int(self.scalars["rows"])
-        for blob, count in bad.items():
-            message = f"{blob}: not all numbers of {count} of {rows} records are finite"
-            (warn or partial(warnings.warn, stacklevel=2))(f"{message}, so loss and statistics mean little")
-        return total / rows
+        return self._sources.forward_epoch(self._calls, self._statistics, warn)
 
     def tell(self, error: DataError, when: str) -> None:
         """Let an error about a batch say when it was, and who gave it."""
-        names = [f"'{op.name}'" for op in self.ops if op.is_source]
-        error.args = (f"{when} of layer{'s' * (len(names) > 1)} {', '.join(names)}: {error.args[0]}",)
+        self._sources.tell(error, when)
 
     @property
     def epoch(self) -> int:
         """How many passes over its data the first source that has an end has ended."""
-        ended = (op.state.epoch for op in self.ops if isinstance(op.state, SourceState) and not op.state.endless)
-        return next(ended, 0)
+        return self._sources.epoch
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return the statistics since the last reset: {layer: {statistic: value}}.
 
         Where there are several loss layers, each has the statistic "loss" too: the mean loss a record.
         """
-        found = {op.name: op.state.dump_statistics() for op in self.ops if op.neuron is None and op.layer.has_stats}
-        if len(self._loss_ops) > 1:
-            for op, total in zip(self._loss_ops, self._loss_totals, strict=True):
-                found[op.name] = {"loss": total / max(self._loss_rows, 1), **found.get(op.name, {})}
-        return found
+        return self._statistics.statistics()
 
     def reset_statistics(self) -> None:
         """Start all statistics anew."""
-        self._loss_totals, self._loss_rows = [0.0] * len(self._loss_ops), 0
-        for op in self.ops:
-            if op.neuron is None and op.layer.has_stats:
-                op.state.reset_statistics()
+        self._statistics.reset_statistics()
 
     # Blobs and parameters from outside
 
@@ -437,13 +303,8 @@ class Net:
         Raises:
             BlobError: the net has no such blob, or does not keep it.
         """
-        value = self._known(name)
-        if not value.pinned:
-            raise BlobError(
-                f"blob '{name}' is not kept after a step: its memory may hold something else by now",
-                f"make the net with keep=('{name}',), or keep='all'",
-            )
-        return self._read(self.memory.array(value, plain_space(self.backend)))
+        self._need_memory()
+        return self._blobs.blob(name)
 
     @in_turn("alone")
     def gradient(self, name: str) -> np.ndarray:
@@ -454,17 +315,8 @@ class Net:
         Raises:
             BlobError: the blob has no gradient, or the net does not keep it.
         """
-        op, first = self._first(name)
-        value = first if op.is_source else self.memory.final[name]
-        if value.gradient is None:
-            hint = f"make the net with input_gradients=('{name}',)" if self.trains else ""
-            raise BlobError(f"nobody wants the gradient of blob '{name}', so it is not computed", hint)
-        if not value.gradient.pinned:
-            raise BlobError(
-                f"the gradient of blob '{name}' is not kept after a step: its memory may hold something else by now",
-                f"make the net with keep=('{name}',), or keep='all'",
-            )
-        return self._read(self.memory.array(value.gradient, plain_space(self.backend)))
+        self._need_memory()
+        return self._blobs.gradient(name)
 
     @in_turn("alone")
     def write(self, name: str, array: Any) -> None:
@@ -474,61 +326,16 @@ class Net:
             BlobError: no source of the net writes this blob.
             DataError: the shape does not fit.
         """
-        import numpy as np
-
-        op, value = self._first(name)
-        if not op.is_source:
-            raise BlobError(f"blob '{name}' is computed by layer '{op.name}'; only blobs of sources can be written")
-        given = np.asarray(array)
-        rows = given.shape[0] if given.ndim else 0
-        if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
-            raise DataError(f"blob '{name}' has the shape {value.shape}, but the array written has {given.shape}")
-        if given.dtype.kind not in "fiub":
-            raise DataError(f"blob '{name}' takes numbers, but the array written is of {given.dtype}")
-        full = np.empty(value.shape, value.dtype)
-        if (place := misfit(given, full.dtype)) is not None:
-            told = f"{number_text(given.reshape(-1)[place])} in row {place // (given.size // rows)}"
-            raise DataError(f"blob '{name}' takes whole numbers ({value.dtype}), but others were written: {told}")
-        full[:rows] = given
-        full[rows:] = given[-1]
-        if isinstance(op.layer, InputLayer):
-            op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer's is a SourceState)
-        self._pending[name] = (full, rows)
-        self._written.add(name)
-        self._put(name, full)
+        self._need_memory()
+        self._blobs.write(name, array)
 
     def unwritten(self) -> list[str]:
         """Return the blobs of `Input` layers that nobody has written yet: they are zero."""
-        tops = [top for op in self.ops if isinstance(op.state, InputState) for top in op.layer.tops]
-        return [top for top in tops if top not in self._written]
+        return self._sources.unwritten()
 
     def refuse_unwritten(self) -> None:
         """Raise a DataError if the net would be trained or tested on the zeros of a blob that nobody has written."""
-        read = {value.name for op in self.ops for value in op.inputs}
-        if blobs := [blob for blob in self.unwritten() if blob in read]:
-            raise DataError(
-                f"net '{self.name}' has no data: nobody has written {', '.join(map(repr, blobs))}, which its Input "
-                "layers give",
-                f"write them before (net.write({blobs[0]!r}, x)), or take a source with data, such as HDF5Data",
-            )
-
-    def _put(self, name: str, full: np.ndarray) -> None:
-        """Write a blob where its source writes it."""
-        value = self._first(name)[1]
-        array = self.memory.array(value, value.space)
-        owner = HostMemory.shared() if value.space == HOST else self.backend
-        owner.from_host(full, array)
-
-    def _first(self, name: str) -> tuple[Op, Value]:
-        """Return a blob as its first writer leaves it: in-place layers and neurons make later versions."""
-        self._known(name)
-        return next((op, value) for op in self.ops for value in op.outputs if value.name == name)
-
-    def _known(self, name: str) -> Value:
-        self._need_memory()
-        if name not in self.memory.final:
-            raise BlobError(f"net '{self.name}' has no blob '{name}'{nearest(name, self.memory.final)}")
-        return self.memory.final[name]
+        self._sources.refuse_unwritten()
 
     def _need_memory(self) -> None:
         if not self.allocated:
@@ -538,21 +345,11 @@ class Net:
 
     @in_turn("whole")
     def _read(self, array: Array) -> np.ndarray:
-        host = self.backend.to_host(array)
-        host.flags.writeable = False
-        return host
+        return read_array(self.backend, array)
 
     @in_turn("alone")
     def _write_array(self, value: Any, array: Array, where: str) -> None:
-        import numpy as np
-
-        try:
-            host = np.asarray(value, dtype=str(array.dtype))
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{where} takes numbers of shape {tuple(array.shape)}, not {value!r:.60}") from error
-        if not fits(host.shape, tuple(array.shape)):
-            raise DataError(f"{where} has the shape {tuple(array.shape)}, but the array written has {host.shape}")
-        self.backend.from_host(np.ascontiguousarray(host.reshape(array.shape)), array)
+        write_array(self.backend, value, array, where)
 
     @in_turn("training")
     def freeze(self, *names: str) -> None:
@@ -563,16 +360,6 @@ class Net:
             NacreError: the net is being trained.
         """
         self._set_frozen(self.frozen | self._owners(names))
-
-    def _freeze_first(self, names: Sequence[str]) -> None:
-        known = {layer.name for layer in self.layers}
-        for name in names:
-            if name not in known:
-                near = nearest(str(name), known)
-                raise ConfigError(f"net '{self.name}': freeze names '{name}', which is no layer{near}")
-        here = [name for name in names if name in self.node_ops]
-        if here and self.trains:
-            self.freeze(*here)
 
     @in_turn("training")
     def unfreeze(self, *names: str) -> None:
@@ -599,10 +386,7 @@ class Net:
                 raise TopologyError(f"layers are named by texts, not by {name!r}", "net.freeze('conv1', 'conv2')")
             if name not in self.node_ops:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
-        shared = [
-            (slot.layer, self.ops[one.order].name) for slot in self.slots for one in slot.parameters if not one.tied
-        ]
-        return {*names, *(owner for owner, name in shared if name in names)}
+        return owners_of(names, self.ops, self.slots)
 
     @in_turn("training")
     def load(self, path: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
@@ -657,7 +441,7 @@ class Net:
 
     # Derived nets
 
-    def derive(self, phase: str, layers: Iterable[Layer] | None = None, *, name: str = "", **options: Any) -> Net:
+    def derive(self, phase: Phase, layers: Iterable[Layer] | None = None, *, name: str = "", **options: Any) -> Net:
         """Make a net of another phase that shares this one's parameters, and its turns where there are several threads.
 
         It has this net's options too, unless others are given; but not those that speak of this net's own blobs, plan
@@ -671,21 +455,9 @@ class Net:
         """
         chosen = self.layers if layers is None else tuple(layers)
         names = {layer.name for layer in chosen}
-        handed_on: dict[str, Any] = {
-            "backend": self.backend,
-            "seed": self.seed,
-            "dtype": self.dtype,
-            "compute": self.compute_dtype,
-            "deterministic": self.deterministic,
-            "insert_splits": self._insert_splits,
-            "freeze": sorted(self.frozen & names),
-            "share": self,
-            "pins": self.pins,
-            "kernels": self.kernels,
-            "fallback": self._fallback,
-            "allocate": self.allocated,
-        }
-        net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **handed_on | options)
+        ours = self._options.handed_on()
+        ours |= {"freeze": sorted(self.frozen & names), "share": self, "allocate": self.allocated}
+        net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **ours | options)
         net.turns = self.turns
         return net
 
@@ -753,3 +525,17 @@ class Net:
 
     def __repr__(self) -> str:
         return f"<Net '{self.name}', {len(self.wiring.nodes)} layers, {self.phase}, on {self.backend.name}>"
+
+
+def _parameters_of(share: Net | None, options: NetOptions) -> Mapping[str, Storage]:
+    """Return the parameters that another net shares with a new one, by name."""
+    if share is None:
+        return {}
+    if not isinstance(share, Net):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"net '{options.name}': share={share!r}, but it must be another Net")
+    if share.backend is not options.backend:
+        raise TopologyError(
+            f"net '{options.name}' on backend '{options.backend.name}' cannot share the parameters of net "
+            f"'{share.name}', which is on backend '{share.backend.name}'"
+        )
+    return share.storages()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
 
 from ..errors import ConfigError, ContractError
 from ..fields.configured import Configured, inside
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .view import View
 
 
-PHASES = ("train", "validation", "test", "predict")
+Phase = Literal["train", "validation", "test", "predict"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
 TRAITS = ("is_source", "is_sink", "has_param", "has_neuron", "can_do_bp", "is_inplace", "has_loss", "has_stats")
 
 

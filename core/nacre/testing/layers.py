@@ -13,7 +13,7 @@ import pytest
 from ..errors import ContractError
 from ..protocols.backend import Backend, open_backend
 from ..protocols.blob import Blob
-from ..protocols.layer import PHASES, Layer
+from ..protocols.layer import PHASES, Layer, Phase
 from ..protocols.state import SourceState
 from ..random import Random
 from .close import GRADIENT_TOLERANCES, TOLERANCES, assert_close, assert_near
@@ -175,7 +175,7 @@ class LayerTests(Suite):
     is_random: ClassVar[bool] = False
     tolerances: ClassVar[Mapping[str, float]] = TOLERANCES
     entries: ClassVar[int] = ENTRIES
-    phase: str = "train"
+    phase: Phase = "train"
     IN_TURNS = frozenset(
         f"test_{name}"
         for name in (

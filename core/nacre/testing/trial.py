@@ -17,8 +17,9 @@ from ..errors import ContractError, PluginError
 from ..fields.types import Names
 from ..net.input import InputLayer
 from ..net.net import Net
+from ..protocols.array import Dtype
 from ..protocols.backend import Backend, HostMemory, Own, Step, open_backend
-from ..protocols.layer import Layer, layer_type, tops_of
+from ..protocols.layer import Layer, Phase, layer_type, tops_of
 from ..protocols.state import LayerState
 from ..protocols.view import View
 from ..random import Random
@@ -235,7 +236,7 @@ class Trial:
         dtype: str,
         parameters: Callable[[str, Any], np.ndarray | None] | None = None,
         wanted: Sequence[int] | None = None,
-        phase: str = "train",
+        phase: Phase = "train",
         seed: int = 0,
         keep: str | Sequence[str] = (),
         probe: bool = True,
@@ -270,7 +271,7 @@ class Trial:
                 f"test of {layer_type(cls)}",
                 layers,
                 backend=backend,
-                dtype=dtype,
+                dtype=cast("Dtype", dtype),
                 phase=phase,
                 seed=seed,
                 keep=keep if keep == "all" else (*keep, *self.tops),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from nacre import Callback, CallbackState, ConfigError, NacreError, Net, Score, SourceState, TopologyError, Training
 
-from .statistic import HIGHER, PHASE, STATISTIC, check_statistic, direction_complaints, read_statistic
+from .statistic import HIGHER, STATISTIC, check_statistic, direction_complaints, read_statistic
 
 ASKED = "ValidationPerformance: best"
 
@@ -24,7 +24,7 @@ class ValidationPerformance(Callback):
 
     validates = True
 
-    phase: Annotated[str, PHASE, "phase whose layers are run"] = "validation"
+    phase: Annotated[Literal["validation", "test"], "phase whose layers are run"] = "validation"
     best: Annotated[str, STATISTIC, "what marks the best snapshot: layer/statistic, or loss; nothing unless given"] = ""
     higher_better: Annotated[bool | None, HIGHER] = None
 
@@ -97,7 +97,7 @@ class ValidationState(CallbackState):
             self.training.statistics[self.callback.phase] = self.history[-1][2]
 
 
-def _make_net(net: Net, phase: str) -> Net:
+def _make_net(net: Net, phase: Literal["validation", "test"]) -> Net:
     remedy = f"give it a source that does not exclude '{phase}', or take another phase"
     try:
         made = net.derive(phase)
@@ -114,7 +114,7 @@ def _make_net(net: Net, phase: str) -> Net:
     return made
 
 
-def _other_records(net: Net, phase: str) -> tuple[str, str]:
+def _other_records(net: Net, phase: Literal["validation", "test"]) -> tuple[str, str]:
     """Return which source gives records of another shape than those trained on, and a remedy; "" if none does."""
     sources = [layer for layer in net.layers if layer.is_source and phase not in layer.exclude]
     with net.derive(phase, sources, allocate=False) as alone:

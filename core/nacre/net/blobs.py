@@ -1,0 +1,131 @@
+"""The blobs of a net, read and written from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..engine.memory import Memory
+from ..engine.ops import HOST, Op, Value, plain_space
+from ..errors import BlobError, DataError, nearest
+from ..fields.whole import misfit, number_text
+from ..protocols.array import Array
+from ..protocols.backend import Backend, HostMemory
+from ..protocols.parameter import fits
+from .input import InputLayer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Blobs:
+    """The blobs of a net as NumPy arrays; `Net` says what the methods of the same names do.
+
+    `written` names those that were ever written by hand; `pending` has those written since the last pass, each with the
+    number of its rows that count.
+    """
+
+    def __init__(self, net: str, memory: Memory, *, trains: bool) -> None:
+        self.net = net
+        self.memory = memory
+        self.trains = trains
+        self.written: set[str] = set()
+        self.pending: dict[str, tuple[np.ndarray, int]] = {}
+
+    def blob(self, name: str) -> np.ndarray:
+        value = self._known(name)
+        if not value.pinned:
+            raise BlobError(
+                f"blob '{name}' is not kept after a step: its memory may hold something else by now",
+                f"make the net with keep=('{name}',), or keep='all'",
+            )
+        return self._read(value)
+
+    def gradient(self, name: str) -> np.ndarray:
+        op, first = self._first(name)
+        value = first if op.is_source else self.memory.final[name]
+        if value.gradient is None:
+            hint = f"make the net with input_gradients=('{name}',)" if self.trains else ""
+            raise BlobError(f"nobody wants the gradient of blob '{name}', so it is not computed", hint)
+        if not value.gradient.pinned:
+            raise BlobError(
+                f"the gradient of blob '{name}' is not kept after a step: its memory may hold something else by now",
+                f"make the net with keep=('{name}',), or keep='all'",
+            )
+        return self._read(value.gradient)
+
+    def write(self, name: str, array: Any) -> None:
+        import numpy as np
+
+        op, value = self._first(name)
+        if not op.is_source:
+            raise BlobError(f"blob '{name}' is computed by layer '{op.name}'; only blobs of sources can be written")
+        given = np.asarray(array)
+        rows = given.shape[0] if given.ndim else 0
+        if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
+            raise DataError(f"blob '{name}' has the shape {value.shape}, but the array written has {given.shape}")
+        if given.dtype.kind not in "fiub":
+            raise DataError(f"blob '{name}' takes numbers, but the array written is of {given.dtype}")
+        full = np.empty(value.shape, value.dtype)
+        if (place := misfit(given, full.dtype)) is not None:
+            told = f"{number_text(given.reshape(-1)[place])} in row {place // (given.size // rows)}"
+            raise DataError(f"blob '{name}' takes whole numbers ({value.dtype}), but others were written: {told}")
+        full[:rows] = given
+        full[rows:] = given[-1]
+        if isinstance(op.layer, InputLayer):
+            op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer's is a SourceState)
+        self.pending[name] = (full, rows)
+        self.written.add(name)
+        self._put(name, full)
+
+    def put_pending(self) -> int:
+        """Write the pending blobs over what the sources gave; return the rows of the shortest, or 0 if all are full."""
+        for name, (array, _) in self.pending.items():
+            self._put(name, array)
+        short = [rows for array, rows in self.pending.values() if rows < len(array)]
+        self.pending.clear()
+        return min(short, default=0)
+
+    def _read(self, value: Value) -> np.ndarray:
+        main = self.memory.main
+        return read_array(main, self.memory.array(value, plain_space(main)))
+
+    def _put(self, name: str, full: np.ndarray) -> None:
+        """Write a blob where its source writes it."""
+        value = self._first(name)[1]
+        owner = HostMemory.shared() if value.space == HOST else self.memory.main
+        owner.from_host(full, self.memory.array(value, value.space))
+
+    def _first(self, name: str) -> tuple[Op, Value]:
+        """Return a blob as its first writer leaves it: in-place layers and neurons make later versions."""
+        self._known(name)
+        return next((op, value) for op in self.memory.ops for value in op.outputs if value.name == name)
+
+    def _known(self, name: str) -> Value:
+        final = self.memory.final
+        if name not in final:
+            raise BlobError(f"net '{self.net}' has no blob '{name}'{nearest(name, final)}")
+        return final[name]
+
+
+def read_array(backend: Backend, array: Array) -> np.ndarray:
+    """Return a read-only copy of a backend's plain array."""
+    host = backend.to_host(array)
+    host.flags.writeable = False
+    return host
+
+
+def write_array(backend: Backend, value: Any, array: Array, where: str) -> None:
+    """Write numbers into a backend's plain array; `where` names it in errors.
+
+    Raises:
+        DataError: the value is no array of numbers of this shape.
+    """
+    import numpy as np
+
+    try:
+        host = np.asarray(value, dtype=str(array.dtype))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} takes numbers of shape {tuple(array.shape)}, not {value!r:.60}") from error
+    if not fits(host.shape, tuple(array.shape)):
+        raise DataError(f"{where} has the shape {tuple(array.shape)}, but the array written has {host.shape}")
+    backend.from_host(np.ascontiguousarray(host.reshape(array.shape)), array)

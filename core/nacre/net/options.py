@@ -1,0 +1,148 @@
+"""NetOptions: what a net is made with, checked in one place, and what of it a net file may say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal, cast, get_args
+
+from ..discovery.settings import settings
+from ..engine.target import Target
+from ..errors import ConfigError, brief, nearest
+from ..protocols.array import DTYPES, Dtype
+from ..protocols.backend import Backend, open_backend
+from ..protocols.layer import PHASES, Layer, Phase, check_outputs
+
+Fallback = Literal["warn", "error"]
+
+CHOICES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "phase": (PHASES, f"one of {', '.join(PHASES)}"),
+    "dtype": (DTYPES, " or ".join(DTYPES)),
+    "fallback": (get_args(Fallback), '"warn" or "error"'),
+}
+"""The options that have one of several values, and these in words."""
+
+FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
+    "seed": (int, "a whole number"),
+    "backend": (str, "a text"),
+    "dtype": (str, CHOICES["dtype"][1]),
+    "compute": (str, "a text"),
+    "fallback": (str, CHOICES["fallback"][1]),
+    "deterministic": (bool, "true or false"),
+    "insert_splits": (bool, "true or false"),
+    "freeze": (list, "a list of names of layers"),
+}
+"""The options that a net file may have: their types in TOML, and the words for these."""
+
+HANDED_ON = ("backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels", "fallback")
+"""The options that a net hands on to those derived from it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetOptions:
+    """The arguments of `Net`, which says what each is for, once they are checked.
+
+    `backend` is open, `compute` is a type, `keep` is None for "all"; `pins` and `kernels` are the settings' too.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    backend: Backend
+    phase: Phase
+    seed: int
+    dtype: Dtype
+    compute: str
+    deterministic: bool
+    keep: tuple[str, ...] | None
+    input_gradients: tuple[str, ...]
+    insert_splits: bool
+    freeze: tuple[str, ...]
+    plan: dict[str, Any]
+    pins: dict[str, str]
+    kernels: tuple[str, ...]
+    fallback: Fallback
+    initialise: bool
+    allocate: bool
+
+    @property
+    def read_outside(self) -> tuple[str, ...]:
+        """The names of the blobs that are to be readable from outside, beside those that always are."""
+        return (*(self.keep or ()), *self.input_gradients)
+
+    def target(self) -> Target:
+        """Return what the net's states are made for."""
+        types = self.dtype, self.compute
+        return Target(self.backend, self.phase, self.seed, *types, self.deterministic, self.pins, self.kernels)
+
+    def handed_on(self) -> dict[str, Any]:
+        """Return the options of a derived net."""
+        return {name: getattr(self, name) for name in HANDED_ON}
+
+
+def read_options(given: Mapping[str, Any]) -> NetOptions:
+    """Check the arguments of a net, and open its backend.
+
+    Raises:
+        ConfigError: names the net, the argument, its value and what it must be.
+    """
+    net = f"net '{given['name']}'"
+    layers = _layers(net, given["layers"])
+    complaints = list(misfits(given))
+    if not isinstance(given["backend"], str | Backend | None):
+        complaints.append(f"backend={given['backend']!r}, but it must be a Backend, the name of one, or None")
+    if not isinstance(given["seed"], Integral):
+        complaints.append(f"seed={given['seed']!r}, but it must be {FILE_OPTIONS['seed'][1]}")
+    if complaints:
+        raise ConfigError("\n".join(f"{net}: {complaint}" for complaint in complaints))
+    check_outputs(layers)
+    known = {layer.name for layer in layers}
+    for name in given["freeze"]:
+        if name not in known:
+            raise ConfigError(f"{net}: freeze names '{name}', which is no layer{nearest(str(name), known)}")
+    backend, settled = open_backend(given["backend"]), settings()
+    read: dict[str, Any] = {
+        "layers": layers,
+        "backend": backend,
+        "compute": _compute(net, given["compute"], given["dtype"], backend),
+        "keep": None if given["keep"] == "all" else _names(given["keep"]),
+        "input_gradients": tuple(given["input_gradients"]),
+        "freeze": tuple(given["freeze"]),
+        "plan": deepcopy(dict(given["plan"] or {})),
+        "pins": {**settled.pins, **(given["pins"] or {})},
+        "kernels": tuple(dict.fromkeys([*settled.kernels, *given["kernels"]])),
+    }
+    return NetOptions(**{**given, **read})
+
+
+def misfits(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the choices that a net's arguments, or a net file, make."""
+    for name, (choices, words) in CHOICES.items():
+        if name in given and given[name] not in choices:
+            yield f"{name}={brief(given[name])}, but it must be {words}"
+
+
+def _layers(net: str, layers: Any) -> tuple[Layer, ...]:
+    if not isinstance(layers, Iterable) or isinstance(layers, str):
+        raise ConfigError(f"{net}: layers={layers!r}, but it must be a list of layers")
+    found = tuple(cast("Iterable[Any]", layers))
+    for one in found:
+        if not isinstance(one, Layer):
+            remedy = "make it: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
+            raise ConfigError(f"{net}: layers holds {one!r}, but every entry must be a layer", remedy)
+    return found
+
+
+def _compute(net: str, compute: str | None, dtype: str, backend: Backend) -> str:
+    able = (dtype, *(backend.computes if dtype == "float32" else ()))
+    if compute not in (None, *able):
+        raise ConfigError(
+            f"{net}: compute={compute!r}, but backend '{backend.name}' computes in {', '.join(able)}",
+            backend.lacks.get(compute, "leave compute out"),
+        )
+    return compute or dtype
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

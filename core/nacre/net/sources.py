@@ -1,0 +1,116 @@
+"""The sources of a net: their batches, how many rows of these count, and passes over the data."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+
+from ..engine.memory import Memory
+from ..engine.ops import Value
+from ..errors import DataError
+from ..protocols.backend import Step
+from ..protocols.state import SourceState
+from ..protocols.view import Scalars
+from .blobs import Blobs
+from .finite import bad_records
+from .input import InputState
+from .statistics import Statistics
+
+Calls = Mapping[str, Callable[[], None]]
+"""The compiled passes of a net: "feed" and "forward", and "spread", which copies what was fed to other memories."""
+
+
+class Sources:
+    """The sources of a net in one phase; `Net` says what the methods of the same names do.
+
+    They count in `scalars` how many rows of a batch are real.
+    """
+
+    def __init__(self, net: str, phase: str, memory: Memory, scalars: Scalars, blobs: Blobs) -> None:
+        self._net = net
+        self._phase = phase
+        self._memory = memory
+        self._scalars = scalars
+        self._blobs = blobs
+        self._at_work = [(op, op.state) for op in memory.ops if isinstance(op.state, SourceState)]
+        self._ending = [state for _, state in self._at_work if not state.endless]
+
+    # Batches
+
+    def rows_step(self) -> Step:
+        """Return the step that counts the rows of a batch, behind those of the sources."""
+        return Step("rows", self._net, self._count_rows)
+
+    def _count_rows(self) -> None:
+        if self._at_work:
+            # Sources may have batches of different sizes; what counts is the one that is not full.
+            short = [state.rows for op, state in self._at_work if state.rows < op.outputs[0].shape[0]]
+            self._scalars["rows"] = min(short) if short else self._largest_batch
+
+    @cached_property
+    def _largest_batch(self) -> int:
+        """The rows of the largest blob that sources feed, maybe by way of a layer that joins their batches."""
+        fed: dict[int, Value] = {}
+        for op in self._memory.ops:
+            if isinstance(op.state, SourceState) or any(id(value) in fed for value in op.inputs):
+                fed |= {id(value): value for value in op.outputs}
+        return max(value.shape[0] for value in fed.values() if value.shape)
+
+    def feed(self, calls: Calls) -> None:
+        calls["feed"]()
+        if self._blobs.pending:
+            if short := self._blobs.put_pending():
+                self._scalars["rows"] = min(self._scalars["rows"], short)
+            calls["spread"]()
+
+    def unwritten(self) -> list[str]:
+        tops = [top for op, state in self._at_work if isinstance(state, InputState) for top in op.layer.tops]
+        return [top for top in tops if top not in self._blobs.written]
+
+    def refuse_unwritten(self) -> None:
+        read = {value.name for op in self._memory.ops for value in op.inputs}
+        if blobs := [blob for blob in self.unwritten() if blob in read]:
+            raise DataError(
+                f"net '{self._net}' has no data: nobody has written {', '.join(map(repr, blobs))}, which its Input "
+                "layers give",
+                f"write them before (net.write({blobs[0]!r}, x)), or take a source with data, such as HDF5Data",
+            )
+
+    # Passes over the data
+
+    @property
+    def epoch(self) -> int:
+        return self._ending[0].epoch if self._ending else 0
+
+    def forward_epoch(self, calls: Calls, statistics: Statistics, warn: Callable[[str], object] | None = None) -> float:
+        net, phase = f"net '{self._net}'", self._phase
+        if phase == "train":
+            raise DataError(f"{net} is in phase 'train', where a pass over the data begins inside a batch")
+        if not self._ending:
+            raise DataError(f"{net} has no source with an end, so it has no passes over its data")
+        self.refuse_unwritten()
+        for source in self._ending:
+            source.rewind()
+        start, total, rows, batches = self.epoch, 0.0, 0, 0
+        bad = Counter[str]()
+        while self.epoch == start:
+            try:
+                self.feed(calls)
+                bad.update(bad_records(self._memory))
+                calls["forward"]()
+            except DataError as error:
+                self.tell(error, f"phase '{phase}', batch {batches}")
+                raise
+            batches += 1
+            total += statistics.count_losses() * int(self._scalars["rows"])
+            rows += int(self._scalars["rows"])
+        for blob, count in bad.items():
+            message = f"{blob}: not all numbers of {count} of {rows} records are finite"
+            (warn or partial(warnings.warn, stacklevel=4))(f"{message}, so loss and statistics mean little")
+        return total / rows
+
+    def tell(self, error: DataError, when: str) -> None:
+        names = [f"'{op.name}'" for op in self._memory.ops if op.is_source]
+        error.args = (f"{when} of layer{'s' * (len(names) > 1)} {', '.join(names)}: {error.args[0]}",)
