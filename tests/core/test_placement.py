@@ -107,9 +107,9 @@ def test_buffers_are_in_no_arena() -> None:
     )
     assert len(spans(net)) == 1
     slots = {slot.name: slot for slot in net.slots}
-    assert slots["n/mean"].storage.arena is None
+    assert slots["n/mean"].storage.placed.arena is None
     assert slots["n/mean"].gradient is None
-    assert slots["n/scale"].storage.arena is slots["a/weight"].storage.arena
+    assert slots["n/scale"].storage.placed.arena is slots["a/weight"].storage.placed.arena
 
 
 def test_parameters_that_another_net_placed_stay_where_they_are() -> None:

@@ -5,40 +5,64 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
+from typing import NamedTuple
 
 from ..errors import ConfigError, SnapshotError, TopologyError, nearest
 from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory
-from ..protocols.parameter import Parameter, Storage
+from ..protocols.parameter import Parameter, Placed, Storage
 from ..random import Random
 from .arena import ALIGNMENT
-from .ops import Op
+from .ops import Op, item_size
 from .target import Target
+
+
+class Use(NamedTuple):
+    """One layer's use of a parameter: `op` is the layer's, and `order` its place among the net's ops."""
+
+    parameter: Parameter
+    op: Op
+    order: int
 
 
 @dataclass
 class Slot:
-    """One parameter of a net: its memory, its gradient, and all the layers' `Parameter`s that share it.
+    """One parameter of a net: its memory, where its gradient is `placed`, and all `uses` of it.
 
-    The first of `parameters` in the net's order gives initialiser, rates, regulariser, constraint and name; `first` is
-    the first to run backward. `parts` holds the scratch gradients of sharers that are added to `gradient` after their
-    backward; `on_host` the device's gradient arrays of states that want NumPy arrays, whose values and gradients are
-    copied in each pass.
+    The first use in the net's order gives name, layer, initialiser, rates, regulariser and constraint. `first` is the
+    parameter whose layer runs backward first; `parts` holds the scratch gradients of the other sharers, which are added
+    to `gradient` after their backward. `on_host` holds the device's gradient arrays of states that want NumPy arrays,
+    whose values and gradients are copied in each pass.
     """
 
     name: str
     layer: str
     storage: Storage
     order: int
-    parameters: list[Parameter] = field(default_factory=list[Parameter])
-    gradient: Array | None = None
+    uses: list[Use]
+    placed: Placed | None = None
     first: Parameter | None = None
     parts: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
     on_host: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
-    arena: Array = None
-    offset: int = 0
     frozen: bool = False
     withheld: dict[Parameter, Array] = field(default_factory=dict[Parameter, Array])
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        return [use.parameter for use in self.uses]
+
+    @property
+    def trainable(self) -> bool:
+        return self.uses[0].parameter.trainable
+
+    @property
+    def gradient(self) -> Array | None:
+        return None if self.placed is None else self.placed.array
+
+    def names(self) -> list[str]:
+        """Return the names in all layers that have it, except those tied to it."""
+        return [f"{use.op.name}/{use.parameter.name}" for use in self.uses if not use.parameter.tied]
 
     def freeze(self, frozen: bool) -> None:
         """Take the gradients away from the layers, or give them back."""
@@ -52,10 +76,6 @@ class Slot:
         self.frozen = frozen
         for parameter in self.parameters:
             parameter.frozen = frozen
-
-    @property
-    def trainable(self) -> bool:
-        return self.parameters[0].trainable
 
     def fetch(self, parameter: Parameter, backend: Backend) -> None:
         """Copy the value to a state that wants NumPy arrays."""
@@ -73,16 +93,16 @@ class Slot:
 
     def adder(self, parameter: Parameter, backend: Backend) -> Callable[[], None]:
         """Return the call that adds a sharer's part to the gradient; the first to run backward sets it."""
-        part = self.parts[parameter]
+        part, total = self.parts[parameter], self.gradient
         part = part.T if parameter.transposed else part
         if parameter is self.first:
-            return lambda: backend.xp.copyto(self.gradient, part)
-        return lambda: backend.xp.add(self.gradient, part, out=self.gradient)
+            return lambda: backend.xp.copyto(total, part)
+        return lambda: backend.xp.add(total, part, out=total)
 
 
-def backward_order(slot: Slot) -> list[Parameter]:
-    """Return the sharers that have a gradient in the order in which they run backward."""
-    return sorted((one for one in slot.parameters if one.backward), key=lambda parameter: -parameter.order)
+def backward_order(slot: Slot) -> list[Use]:
+    """Return the uses that have a gradient in the order in which they run backward."""
+    return sorted((use for use in slot.uses if use.op.backward), key=lambda use: -use.order)
 
 
 def place_parameters(
@@ -107,17 +127,19 @@ def place_parameters(
     ordered = sorted(slots, key=lambda slot: -slot.order)
     if not allocate:
         return ordered
-    fresh = [slot for slot in ordered if slot.storage.array is None]
-    _lay_out(target, [slot for slot in fresh if slot.trainable], "value")
+    fresh = [slot for slot in ordered if slot.storage.placed is None]
+    for slot, placed in _lay_out(target, [slot for slot in fresh if slot.trainable]):
+        slot.storage.placed = placed
     for slot in fresh:
         if not slot.trainable:
-            slot.storage.array = backend.empty(slot.storage.shape, slot.storage.dtype)
+            slot.storage.placed = Placed(backend.empty(slot.storage.shape, slot.storage.dtype))
         if initialise:  # on the threads of a pass: those of a library's products may change their bits
             backend.wrap(partial(_initialise, target, slot))()
     if trains:
-        _lay_out(target, [slot for slot in ordered if slot.trainable], "gradient")
+        for slot, placed in _lay_out(target, [slot for slot in ordered if slot.trainable]):
+            slot.placed = placed
     for slot in slots:
-        _hand_out(target, ops, slot)
+        _hand_out(target, slot)
     for op in ops:
         for parameter in op.state.parameters:
             if not parameter.tied and parameter.storage is not None:
@@ -131,27 +153,26 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
 
     Its memory is the one given for it, else that which one of the layers has in another net, else new.
     """
-    groups: dict[str, list[Parameter]] = {}
+    groups: dict[str, list[Use]] = {}
     for order, op in enumerate(ops):
         key = getattr(op.layer, "param_key", "") or op.name
         for parameter in op.state.parameters:
-            parameter.order, parameter.backward = order, op.backward
             if not parameter.tied:
-                groups.setdefault(f"{key}/{parameter.name}", []).append(parameter)
+                groups.setdefault(f"{key}/{parameter.name}", []).append(Use(parameter, op, order))
     slots: list[Slot] = []
-    for sharers in groups.values():
-        names = [f"{ops[one.order].name}/{one.name}" for one in sharers]
-        shared = [given[name] for name in names if name in given][:1] or _kept(target.backend, ops, sharers)
-        storage = shared[0] if shared else Storage(names[0], sharers[0].shape, target.dtype)
+    for uses in groups.values():
+        names = [f"{use.op.name}/{use.parameter.name}" for use in uses]
+        shared = [given[name] for name in names if name in given][:1] or _kept(target.backend, uses)
+        storage = shared[0] if shared else Storage(names[0], uses[0].parameter.shape, target.dtype)
         if any(one is not storage for one in shared):
             raise TopologyError(
                 f"parameters {' and '.join(names)} are to be one, but the layers have different ones in other nets",
                 "make new layers, or give them one param_key from the first net on",
             )
-        for name, parameter in zip(names, sharers, strict=True):
+        for name, (parameter, op, _) in zip(names, uses, strict=True):
             if storage.dtype != target.dtype and storage.name == name:
                 raise TopologyError(
-                    f"layer '{ops[parameter.order].name}' has {storage.dtype} parameters from another net, "
+                    f"layer '{op.name}' has {storage.dtype} parameters from another net, "
                     f"but this net computes in {target.dtype}",
                     "make a copy of the layer for it: dataclasses.replace(layer)",
                 )
@@ -161,31 +182,31 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
                     f"'{storage.name}', which it shares, has {storage.shape} and {storage.dtype}"
                 )
             parameter.storage = storage
-        slots.append(Slot(names[0], ops[sharers[0].order].name, storage, len(slots), sharers))
+        slots.append(Slot(names[0], uses[0].op.name, storage, len(slots), uses))
     return slots
 
 
-def _kept(backend: Backend, ops: Sequence[Op], sharers: list[Parameter]) -> list[Storage]:
-    """Return the memory that the sharers' layers have in other nets."""
-    kept = [backend.parameters.get(ops[one.order].layer, {}).get(one.name) for one in sharers]
+def _kept(backend: Backend, uses: Iterable[Use]) -> list[Storage]:
+    """Return the memory that the parameters of layers have in other nets."""
+    kept = [backend.parameters.get(use.op.layer, {}).get(use.parameter.name) for use in uses]
     return [storage for storage in kept if storage is not None]
 
 
-def names_of(ops: Sequence[Op], slots: Sequence[Slot]) -> dict[str, Slot]:
+def names_of(slots: Iterable[Slot]) -> dict[str, Slot]:
     """Return the slots by the names that their parameters have in each of the layers that share them."""
-    return {f"{ops[one.order].name}/{one.name}": slot for slot in slots for one in slot.parameters if not one.tied}
+    return {name: slot for slot in slots for name in slot.names()}
 
 
-def owners_of(names: Iterable[str], ops: Sequence[Op], slots: Iterable[Slot]) -> set[str]:
+def owners_of(names: Iterable[str], slots: Iterable[Slot]) -> set[str]:
     """Return the layers of these names, and those by whose names their shared parameters go."""
-    shared = [(slot.layer, ops[one.order].name) for slot in slots for one in slot.parameters if not one.tied]
     wanted = set(names)
+    shared = [(slot.layer, use.op.name) for slot in slots for use in slot.uses if not use.parameter.tied]
     return wanted | {owner for owner, name in shared if name in wanted}
 
 
-def _tie(ops: Sequence[Op], slots: list[Slot]) -> None:
-    by_name = names_of(ops, slots)
-    for op in ops:
+def _tie(ops: Sequence[Op], slots: Sequence[Slot]) -> None:
+    by_name = names_of(slots)
+    for order, op in enumerate(ops):
         for parameter in op.state.parameters:
             if not parameter.tied:
                 continue
@@ -200,7 +221,7 @@ def _tie(ops: Sequence[Op], slots: list[Slot]) -> None:
                 raise TopologyError(
                     f"layer '{op.name}' is tied to '{slot.name}' of shape {slot.storage.shape}, but needs {wanted}"
                 )
-            slot.parameters.append(parameter)
+            slot.uses.append(Use(parameter, op, order))
             parameter.storage = slot.storage
 
 
@@ -209,29 +230,24 @@ def _padded(size: int, itemsize: int) -> int:
     return -(-size // step) * step
 
 
-def _lay_out(target: Target, slots: list[Slot], what: str) -> None:
-    """Put the values, or the gradients, of parameters one behind the other into a new arena."""
-    itemsize = 8 if target.dtype == "float64" else 4
-    offsets: list[int] = []
-    total = 0
-    for slot in slots:
-        offsets.append(total)
-        total += _padded(slot.storage.size, itemsize)
+def _lay_out(target: Target, slots: Sequence[Slot]) -> list[tuple[Slot, Placed]]:
+    """Return places for the values, or the gradients, of parameters: one behind the other in a new arena."""
     if not slots:
-        return
+        return []
+    itemsize = item_size(target.dtype)
+    *offsets, total = accumulate((_padded(slot.storage.size, itemsize) for slot in slots), initial=0)
     arena = target.backend.empty((total,), target.dtype)
+    places: list[tuple[Slot, Placed]] = []
     for slot, offset in zip(slots, offsets, strict=True):
         array = target.backend.view(arena[offset : offset + slot.storage.size], slot.storage.shape)
-        if what == "value":
-            slot.storage.array, slot.storage.arena, slot.storage.offset = array, arena, offset
-        else:
-            slot.gradient, slot.arena, slot.offset = array, arena, offset
+        places.append((slot, Placed(array, arena, offset)))
+    return places
 
 
 def _initialise(target: Target, slot: Slot) -> None:
     import numpy as np
 
-    init = slot.parameters[0].init
+    init = slot.uses[0].parameter.init
     assert init is not None
     try:
         values = init.values(Random(target.seed, slot.name, lambda: 0), slot.storage.shape)
@@ -241,12 +257,12 @@ def _initialise(target: Target, slot: Slot) -> None:
     target.backend.from_host(host, slot.storage.array)
 
 
-def _hand_out(target: Target, ops: Sequence[Op], slot: Slot) -> None:
+def _hand_out(target: Target, slot: Slot) -> None:
     """Hand out the parameters' arrays; all sharers but the first to run backward write into scratch of their own."""
     array = slot.storage.array
-    for parameter in slot.parameters:
+    for parameter, _, _ in slot.uses:
         parameter.blob = array.T if parameter.transposed else array
-    for number, parameter in enumerate(backward_order(slot) if slot.gradient is not None else ()):
+    for number, (parameter, _, _) in enumerate(backward_order(slot) if slot.placed is not None else ()):
         slot.first = slot.first or parameter
         if number == 0 and not parameter.tied:
             parameter.gradient = slot.gradient
@@ -254,8 +270,8 @@ def _hand_out(target: Target, ops: Sequence[Op], slot: Slot) -> None:
             parameter.gradient = target.backend.empty(parameter.shape, target.dtype)
             slot.parts[parameter] = parameter.gradient
     if not target.backend.on_host:
-        for parameter in slot.parameters:
-            if type(ops[parameter.order].state).host_only:
+        for parameter, op, _ in slot.uses:
+            if type(op.state).host_only:
                 _move_to_host(slot, parameter)
 
 

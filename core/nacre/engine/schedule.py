@@ -26,7 +26,7 @@ class Schedule:
         self.ops = memory.ops
         self.main = memory.main
         self.slots = slots
-        slot_of = {id(parameter): slot for slot in slots for parameter in slot.parameters}
+        slot_of = {id(use.parameter): slot for slot in slots for use in slot.uses}
         self.parameters = {op: [(slot_of[id(one)], one) for one in op.state.parameters] for op in self.ops}
         self.copies: list[tuple[str, Space, Space]] = []
         self._readers: dict[int, list[Op]] = {}

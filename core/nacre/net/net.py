@@ -166,7 +166,7 @@ class Net:
         self._statistics = Statistics(self.node_ops.values(), self.scalars)
         in_order = sorted(self.slots, key=lambda slot: slot.order)
         handles = [ParameterHandle(slot, self._read, self._write_array) for slot in in_order]
-        names = {name: slot.name for name, slot in names_of(self.ops, self.slots).items()}
+        names = {name: slot.name for name, slot in names_of(self.slots).items()}
         self.parameters = Parameters(handles, names, self.name)
 
     def _make_steps(self) -> None:
@@ -386,7 +386,7 @@ class Net:
                 raise TopologyError(f"layers are named by texts, not by {name!r}", "net.freeze('conv1', 'conv2')")
             if name not in self.node_ops:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
-        return owners_of(names, self.ops, self.slots)
+        return owners_of(names, self.slots)
 
     @in_turn("training")
     def load(self, path: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
@@ -420,7 +420,7 @@ class Net:
 
     def storages(self) -> dict[str, Storage]:
         """Return the memory of every parameter, by each name that it has."""
-        return {name: slot.storage for name, slot in names_of(self.ops, self.slots).items()}
+        return {name: slot.storage for name, slot in names_of(self.slots).items()}
 
     def owners(self) -> dict[str, Any]:
         """Return the states of the layers, which may have a memory, by the names that snapshots give them."""

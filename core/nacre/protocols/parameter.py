@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -59,9 +60,7 @@ class Parameter:
         self.blob: Array = None
         self.gradient: Array | None = None
         self.frozen = False  # whether its net keeps it as it is, a buffer too
-        self.storage: Storage | None = None
-        self.order = 0  # of its layer's op in the net
-        self.backward = False  # whether its layer's backward is called
+        self.storage: Storage | None = None  # where the value lies, once the net knows
 
     @classmethod
     def of(cls, layer: Any, name: str, shape: tuple[int, ...]) -> Parameter:
@@ -92,21 +91,33 @@ class Parameter:
         return f"Parameter({self.name!r}, {self.shape})"
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A parameter's value, or its gradient: an array that begins at `offset` of a flat `arena`, if it lies in one."""
+
+    array: Array
+    arena: Array = None
+    offset: int = 0
+
+
 class Storage:
     """The memory of one parameter, shared by all that read it: the layers of a net, and the nets of a layer.
 
-    `version` rises with every change, so that whoever keeps a packed or narrower copy knows when it is old: by one with
-    an update, and by one more with a constraint behind it.
+    `array` holds the value; it is None, and so is `placed`, in a net that only plans. `version` rises with every
+    change, so that whoever keeps a packed or narrower copy knows when it is old: by one with an update, and by one more
+    with a constraint behind it.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         self.name = name
         self.shape = shape
         self.dtype = dtype
-        self.array: Array = None
-        self.arena: Array = None
-        self.offset = 0
+        self.placed: Placed | None = None
         self.version = 0
+
+    @property
+    def array(self) -> Array:
+        return None if self.placed is None else self.placed.array
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..engine.arena import ALIGNMENT
 from ..engine.parameters import Slot
 from ..protocols.array import Array
+from ..protocols.parameter import Placed
 
 if TYPE_CHECKING:
     from ..protocols.parameter import Storage
@@ -43,20 +44,26 @@ def make_spans(slots: Sequence[Slot]) -> list[Span]:
 def _follows(one: Slot, other: Slot) -> bool:
     """Return whether `other` begins where `one` ends, but for padding: a frozen parameter between them is larger."""
     step = ALIGNMENT // (8 if one.storage.dtype == "float64" else 4)
-    gap = other.storage.offset - one.storage.offset - one.storage.size
+    pairs = list(zip(_places(one), _places(other), strict=True))
+    gaps = {after.offset - before.offset - one.storage.size for before, after in pairs}
     return (
-        other.storage.arena is one.storage.arena
-        and other.arena is one.arena
-        and 0 <= gap < step
-        and gap == other.offset - one.offset - one.storage.size
+        all(after.arena is before.arena for before, after in pairs)
+        and len(gaps) == 1
+        and 0 <= min(gaps) < step
         and other.parameters[0].lr == one.parameters[0].lr
     )
 
 
+def _places(slot: Slot) -> tuple[Placed, Placed]:
+    """Return where the value and the gradient of a parameter lie."""
+    assert slot.storage.placed is not None
+    assert slot.placed is not None
+    return slot.storage.placed, slot.placed
+
+
 def _span(run: Sequence[Slot]) -> Span:
-    first, last = run[0], run[-1]
-    length = last.offset + last.storage.size - first.offset
-    value = first.storage.arena[first.storage.offset : first.storage.offset + length]
-    gradient = first.arena[first.offset : first.offset + length]
-    parts = [(slot.name, slot.offset - first.offset, slot.storage.size) for slot in run]
-    return Span(value, gradient, first.parameters[0].lr, parts, [slot.storage for slot in run])
+    offsets = [gradient.offset for _, gradient in map(_places, run)]
+    parts = [(slot.name, offset - offsets[0], slot.storage.size) for slot, offset in zip(run, offsets, strict=True)]
+    length = parts[-1][1] + parts[-1][2]
+    value, gradient = (place.arena[place.offset : place.offset + length] for place in _places(run[0]))
+    return Span(value, gradient, run[0].parameters[0].lr, parts, [slot.storage for slot in run])
