@@ -210,3 +210,13 @@ def test_tests_that_pages_name_are_there() -> None:
     assert len(named) > 25
     there = {(file, name) for file in {file for file, _ in named} for name in names_in(ROOT / file)}
     assert named - there == set()
+
+
+def test_the_pictures_of_the_inside_name_files_and_rooms_that_are_there() -> None:
+    page, core = (DOCS / "inside.md").read_text(encoding="utf-8"), ROOT / "core" / "nacre"
+    files = set(re.findall(r"\w+/\w+\.py\b", page))
+    assert len(files) > 20
+    assert [file for file in files if not (core / file).exists()] == []
+    tower = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)[-1]
+    rooms = {path.name for path in core.iterdir() if (path / "__init__.py").exists()}
+    assert rooms <= set(re.findall(r"\w+", tower))
