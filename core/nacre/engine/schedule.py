@@ -34,13 +34,13 @@ class Schedule:
             for value in op.inputs:
                 self._readers.setdefault(id(value), []).append(op)
 
-    def passes(self, *, trains: bool) -> dict[str, list[Step]]:
+    def passes(self) -> dict[str, list[Step]]:
         """Return the steps of each pass: "feed" (the sources), "forward" (all other layers) and "backward"."""
         self.copies.clear()
         return {
             "feed": self._forward_steps(sources=True),
             "forward": [*self._forward_steps(sources=False), *self._keep_buffers()],
-            "backward": self._backward_steps() if trains else [],
+            "backward": self._backward_steps(),
         }
 
     def refuse_copies(self) -> None:

@@ -26,7 +26,7 @@ from ..protocols.parameter import Storage
 from ..protocols.view import View
 from .blobs import Blobs, read_array, write_array
 from .options import Fallback, NetOptions, read_options
-from .parameters import ParameterHandle, Parameters
+from .parameters import Parameters
 from .sources import Sources
 from .statistics import Statistics
 from .summary import NetSummary, summarise
@@ -164,13 +164,10 @@ class Net:
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
         self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs)
         self._statistics = Statistics(self.node_ops.values(), self.scalars)
-        in_order = sorted(self.slots, key=lambda slot: slot.order)
-        handles = [ParameterHandle(slot, self._read, self._write_array) for slot in in_order]
-        names = {name: slot.name for name, slot in names_of(self.slots).items()}
-        self.parameters = Parameters(handles, names, self.name)
+        self.parameters = Parameters(self.name, self.slots, self._read, self._write_array)
 
     def _make_steps(self) -> None:
-        self._steps = self.schedule.passes(trains=self.trains)
+        self._steps = self.schedule.passes()
         self._steps["feed"].append(self._sources.rows_step())
 
     def _compile_passes(self) -> None:

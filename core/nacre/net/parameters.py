@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..engine.parameters import Slot, names_of
 from ..errors import BlobError, SnapshotError, nearest
 from ..protocols.array import Array
 from ..protocols.parameter import fits
@@ -13,19 +14,24 @@ from ..snapshots.snapshot import PARAMETERS, below
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..engine.parameters import Slot
     from ..snapshots.snapshot import Snapshot
+
+
+Read = Callable[[Array], "np.ndarray"]
+Write = Callable[[Any, Array, str], None]
+"""Takes the value, the array that it is written into, and what that is called in errors."""
 
 
 class Parameters(Mapping[str, "ParameterHandle"]):
     """The parameters of a net by name, in its order; one that several layers share is found by the name in each.
 
-    `names` gives the first sharer's name for every name, `net` is the net's own.
+    `net` is the net's name, `names` gives the first sharer's name for every name; `read` and `write` copy arrays.
     """
 
-    def __init__(self, handles: Iterable[ParameterHandle], names: Mapping[str, str], net: str) -> None:
-        self._handles = {handle.name: handle for handle in handles}
-        self.names = dict(names)
+    def __init__(self, net: str, slots: Iterable[Slot], read: Read, write: Write) -> None:
+        slots = sorted(slots, key=lambda slot: slot.order)
+        self._handles = {slot.name: ParameterHandle(slot, read, write) for slot in slots}
+        self.names = {name: slot.name for name, slot in names_of(slots).items()}
         self.net = net
 
     def __getitem__(self, name: str) -> ParameterHandle:
@@ -98,7 +104,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
 class ParameterHandle:
     """A parameter of a net as seen from outside: `value` and `gradient` are NumPy arrays, written by assignment."""
 
-    def __init__(self, slot: Slot, read: Callable[[Array], np.ndarray], write: Any) -> None:
+    def __init__(self, slot: Slot, read: Read, write: Write) -> None:
         self.name = slot.name
         self.parameter = slot.parameters[0]
         self.storage = slot.storage
