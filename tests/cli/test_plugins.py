@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 import nacre.discovery.registry
+from command_line import run
 from nacre import ConfigError
 from nacre.discovery.discovery import find_plugins
 from nacre.discovery.isolate import tried
 from nacre.discovery.registry import Registry
 from nacre.discovery.settings import enable, settings
-
-from .conftest import run
 
 GOOD = 'from nacre.hooks import hookimpl\nnacre_api = "1"\n@hookimpl\ndef offer_layers():\n    return {"Calm": "c:C"}\n'
 FAULTS = {

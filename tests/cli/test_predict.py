@@ -10,9 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
+from command_line import run
 from nacre_data import PictureReader
-
-from .conftest import run
 
 
 def read_data(name: str = "test.h5") -> tuple[np.ndarray, np.ndarray]:

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 import nacre.discovery.registry
+from command_line import run
 from nacre.cli.snapshots import load_snapshot
 from nacre.discovery.registry import Registry
 from nacre.snapshots.folder import SnapshotFolder
 from nacre.snapshots.folder import load_snapshot as load
 from nacre_data import HDF5Store
-
-from .conftest import run
 
 KEEPER = """
 from nacre import Callback, CallbackState, hookimpl

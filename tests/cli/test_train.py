@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import NET, SCRIPT, run, terminal
 from nacre.cli.snapshots import load_snapshot
-
-from .conftest import NET, SCRIPT, run, terminal
 
 
 def snapshots(folder: str = "snapshots") -> list[str]:
