@@ -92,7 +92,7 @@ def test_wheel_holds_every_package_whole_and_nothing_else(wheel: Path) -> None:
         for name in tracked_files()
         if Path(name).is_relative_to(folder.relative_to(ROOT))
     }
-    expected |= {f"nacre/demo/{name}" for name in ("lenet.toml", "train.h5", "test.h5")}
+    expected |= {f"nacre_commands/digits/{name}" for name in ("lenet.toml", "train.h5", "test.h5")}
     if compiles():
         expected.add("nacre_onednn/helper/_helper.so")
     assert {name for name in names_in(wheel) if ".dist-info/" not in name} == expected
@@ -105,7 +105,7 @@ def test_wheel_metadata(wheel: Path) -> None:
         entry_points = configparser.ConfigParser(delimiters=["="])
         entry_points.read_string(file.read(f"{info}/entry_points.txt").decode())
         assert {f"{info}/licenses/LICENSE", f"{info}/licenses/NOTICE"} <= set(file.namelist())
-        assert file.read("nacre/demo/test.h5") == (ROOT / "examples/digits/test.h5").read_bytes()
+        assert file.read("nacre_commands/digits/test.h5") == (ROOT / "examples/digits/test.h5").read_bytes()
     assert metadata["Name"] == "nacre"
     assert metadata["Requires-Python"] == ">=3.11"
     assert dict(entry_points["console_scripts"]) == {"nacre": "nacre.cli:main"}

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     from .net.input import InputLayer as InputLayer
     from .net.net import Net as Net
     from .net.parameters import load_parameters as load_parameters
+    from .net.summary import BlobSummary as BlobSummary
+    from .net.summary import Drawing as Drawing
+    from .net.summary import LayerSummary as LayerSummary
+    from .net.summary import NetSummary as NetSummary
     from .protocols.array import Array as Array
     from .protocols.backend import Backend as Backend
     from .protocols.backend import HostMemory as HostMemory
@@ -126,6 +130,7 @@ _PLACES = {
     "net.input": "InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",
+    "net.summary": "BlobSummary Drawing LayerSummary NetSummary",
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own Step open_backend",
     "protocols.blob": "Blob",

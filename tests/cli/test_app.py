@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -10,13 +11,17 @@ from pathlib import Path
 
 import click
 import pytest
+from importlib_metadata import EntryPoint
 
 import nacre.discovery.registry
+from command_line import run
 from nacre.cli.app import COMMANDS
 from nacre.cli.screen import command_line
+from nacre.discovery.offers import Plugin, Provenance, make_offer
+from nacre.discovery.registry import Registry
 
-from .conftest import run
-
+OFFERED = ("demo", "gradcheck", "graph", "summary", "time")
+"""Commands of nacre's own plugin."""
 LIGHT = """
 import sys
 from nacre.cli import main
@@ -112,11 +117,11 @@ def test_a_plugin_file_that_is_not_there_or_offers_nothing() -> None:
 def test_help_lists_every_command_in_a_line() -> None:
     for out in (run("--help").out, run().out):
         lines = [line.split(maxsplit=1) for line in out.partition("Commands:")[2].splitlines() if line.strip()]
-        assert [name for name, _ in lines] == list(COMMANDS)
+        assert [name for name, _ in lines] == [*COMMANDS, *OFFERED]
         assert all(text.endswith(".") for _, text in lines)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *OFFERED])
 def test_every_command_has_help(name: str) -> None:
     out = run(name, "--help").out
     for option in ("--plugin", "--debug"):
@@ -230,3 +235,68 @@ def test_commands_of_plugins_are_listed_without_being_imported() -> None:
     assert run("plain").out == "plain\n"
     assert run("acme-greet:train").out == "mine\n"
     assert "NET.toml" in run("train", "--help").out
+
+
+def test_without_the_plugin_of_commands_the_core_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NACRE_NO_PLUGINS", "1")
+    assert "Commands of plugins" not in run("--help").out
+    assert run("summary", "small.toml").out
+    monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "nacre-commands")
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
+    names = [line.split()[0] for line in run("--help").out.partition("Commands:")[2].splitlines() if line.strip()]
+    assert names == list(COMMANDS)
+    error = run("summary", "small.toml", code=2).err
+    assert "there is no command 'summary'\n" in error
+    assert "nacre:nacre-commands is disabled: NACRE_DISABLE_PLUGINS" in error
+    assert run("train", "small.toml", "--set", "solver.max_iter=1").out
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("raise ValueError('torn')", "cannot be opened: ValueError: torn ["),
+        ("raise SystemExit(7)", "cannot be opened: SystemExit: 7 ["),
+        ("import no_such_package", "not usable here: needs the package 'no_such_package'"),
+        ("other = 1", "cannot be opened: AttributeError: "),
+        ("command = 1", "must be a click command, but is 1"),
+    ],
+)
+def test_a_command_that_cannot_be_opened_is_told_in_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, error: str
+) -> None:
+    (folder / "torn_module.py").write_text(code)
+    monkeypatch.syspath_prepend(folder)
+    here = nacre.discovery.registry.registry()
+    here.plugins()
+    for distribution in ("acme", "nacre"):
+        where = Provenance(distribution, "1.0", "", False, "torn_module")
+        plugin = Plugin(distribution, distribution, where)
+        here._add(plugin, make_offer("command", f"torn-{distribution}", "torn_module:command", where))
+        done = run(f"torn-{distribution}", code=2)
+        assert error in done.err and "Traceback" not in done.err
+        assert done.err.startswith(f"error: command 'torn-{distribution}' of {distribution} 1.0")
+        sys.modules.pop("torn_module", None)
+    own, _, others = run("--help").out.partition("Commands of plugins:")
+    assert "torn-nacre cannot be used: `nacre torn-nacre` says why." in " ".join(own.split())
+    assert others.split() == ["torn-acme", "from", "acme", "1.0"]
+    sys.modules.pop("torn_module", None)
+
+
+def test_a_plugin_of_commands_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("acme", "no_such_module", "nacre.plugins")
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry(entry_points=[entry]))
+    error = run("summary", "small.toml", code=2).err
+    assert error.startswith("error: there is no command 'summary'\n  `nacre --help` lists the commands\n  failed: ")
+    assert "no_such_module" in error
+
+
+def test_the_door_for_authors_of_commands_has_every_name_that_it_says() -> None:
+    import nacre.cli
+
+    assert [name for name in nacre.cli.__all__ if not callable(getattr(nacre.cli, name))] == []
+    source = ast.parse(Path(nacre.cli.__file__).read_text(encoding="utf-8"))
+    (typed,) = [node for node in source.body if isinstance(node, ast.If)]
+    names = [alias.name for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted([*names, "main"]) == sorted(nacre.cli.__all__)
+    page = (Path(__file__).resolve().parents[2] / "docs/plugins.md").read_text(encoding="utf-8")
+    assert [name for name in names if f"`{name}`" not in page] == []

@@ -23,7 +23,7 @@ OURS = {
     ),
     *("nacre.cli", "nacre.cli.app", "nacre.cli.options", "nacre.cli.screen", "nacre.cli.streams"),
     *("nacre.cli.commands", "nacre.cli.commands.layers"),
-    *("nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn", "nacre_solvers"),  # light modules
+    *("nacre_commands", "nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn", "nacre_solvers"),  # light modules
 }
 
 

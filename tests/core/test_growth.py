@@ -20,7 +20,7 @@ from nacre import InputLayer, Layer, Net, Solver
 from nacre.cli.commands.explain import explain
 from nacre.config import dumps, load
 from nacre.engine.arena import lay_out, most_at_once, sharers
-from nacre.net.drawing import dot, svg
+from nacre_commands.drawing import dot, svg
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer

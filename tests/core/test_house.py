@@ -144,7 +144,7 @@ def test_nobody_gets_a_net_that_is_not_ready() -> None:
                 assert "self" not in map(ast.unparse, given), ast.unparse(call)
 
 
-DOORS = {"nacre", "nacre.config", "nacre.files", "nacre.testing", "nacre.hooks", "nacre.random"}
+DOORS = {"nacre", "nacre.cli", "nacre.config", "nacre.files", "nacre.testing", "nacre.hooks", "nacre.random"}
 
 
 def test_plugins_and_examples_come_in_by_the_doors() -> None:

@@ -1,6 +1,54 @@
-"""The command line: `nacre COMMAND`. Each command is a file; what it needs is imported when it runs."""
+"""The command line `nacre COMMAND`, and what authors of commands take from it: options, reading, training, printing.
+
+Each command is a file; what it needs is imported when it runs.
+"""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .commands.test import run_test as run_test
+    from .inputs import fed as fed
+    from .options import backend_option as backend_option
+    from .options import common as common
+    from .options import json_option as json_option
+    from .options import net_argument as net_argument
+    from .options import net_options as net_options
+    from .options import phase_option as phase_option
+    from .options import read_net as read_net
+    from .options import seed_option as seed_option
+    from .options import set_option as set_option
+    from .options import write_options as write_options
+    from .screen import command_line as command_line
+    from .screen import print_json as print_json
+    from .screen import print_table as print_table
+    from .screen import statistic_text as statistic_text
+    from .screen import warn as warn
+    from .screen import working as working
+    from .snapshots import read_trained as read_trained
+    from .training import exit_code as exit_code
+    from .training import print_end as print_end
+    from .training import train as train
+
+_PLACES = {
+    "commands.test": "run_test",
+    "inputs": "fed",
+    "options": "backend_option common json_option net_argument net_options phase_option read_net seed_option "
+    "set_option write_options",
+    "screen": "command_line print_json print_table statistic_text warn working",
+    "snapshots": "read_trained",
+    "training": "exit_code print_end train",
+}
+_PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
+__all__ = ["main", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedDunderAll] - from the table above
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACE:
+        raise AttributeError(f"module 'nacre.cli' has no attribute '{name}'")
+    return getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)
 
 
 def main() -> None:

@@ -17,24 +17,13 @@ import click
 
 from .._version import __version__
 from ..discovery.guard import described
-from ..errors import NacreError, nearest
+from ..discovery.offers import FIRST_PARTY, Provenance
+from ..errors import NacreError, RegistryError, nearest
 from .options import debug_option, plugin_option
 from .streams import drop
 
-COMMANDS = (
-    "demo",
-    "train",
-    "test",
-    "predict",
-    "summary",
-    "graph",
-    "time",
-    "gradcheck",
-    "explain",
-    "layers",
-    "backends",
-    "plugins",
-)
+COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins")
+"""The core's own; all others are offered by plugins, nacre's own among them."""
 
 
 class Nacre(click.Group):
@@ -49,22 +38,26 @@ class Nacre(click.Group):
         from ..discovery.registry import registry
 
         if not registry().offers("command", cmd_name):
-            known = self.list_commands(ctx)
-            raise click.UsageError(f"there is no command '{cmd_name}'{nearest(cmd_name, known)}", ctx)
+            told = f"there is no command '{cmd_name}'{nearest(cmd_name, self.list_commands(ctx))}"
+            raise RegistryError(told, registry().absent("`nacre --help` lists the commands"))
         opened = registry().open("command", cmd_name)
         return opened if isinstance(opened, click.Command) else click.Command(cmd_name, callback=opened)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own = [(name, self._own_help(ctx, name)) for name in COMMANDS]
-        with formatter.section("Commands"):
-            formatter.write_dl(own)
         offered = _offered()
-        if offered:
+        own = [*COMMANDS, *(name for name, whose in offered.items() if whose.distribution == FIRST_PARTY)]
+        others = [(name, f"from {whose}") for name, whose in offered.items() if name not in own]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._own_help(ctx, name)) for name in own])
+        if others:
             with formatter.section("Commands of plugins"):
-                formatter.write_dl([(name, f"from {whose}") for name, whose in offered.items()])
+                formatter.write_dl(others)
 
     def _own_help(self, ctx: click.Context, name: str) -> str:
-        command = self.get_command(ctx, name)
+        try:
+            command = self.get_command(ctx, name)
+        except NacreError:
+            return f"cannot be used: `nacre {name}` says why."
         return command.get_short_help_str(limit=88) if command else ""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
@@ -88,13 +81,13 @@ class Nacre(click.Group):
         sys.exit(result if isinstance(result, int) else 0)
 
 
-def _offered() -> dict[str, str]:
+def _offered() -> dict[str, Provenance]:
     """Return the commands of plugins, and whose they are; one called like nacre's own goes by its distribution too."""
     from ..discovery.registry import registry
 
     here = registry()
     found = {
-        offer.qualified if offer.name in COMMANDS else here.name_of(offer): str(offer.provenance)
+        offer.qualified if offer.name in COMMANDS else here.name_of(offer): offer.provenance
         for offer in here.offers("command")
     }
     return dict(sorted(found.items()))
@@ -141,9 +134,6 @@ def _told(error: BaseException, *, as_json: bool, debug: bool) -> int:
 @debug_option
 @click.pass_context
 def nacre(ctx: click.Context) -> None:
-    """Train, test and look at nets of layers that anybody may write.
-
-    `nacre demo` is a good beginning.
-    """
+    """Train, test and look at nets of layers that anybody may write."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

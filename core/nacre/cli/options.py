@@ -62,33 +62,32 @@ json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="P
 backend_option: Decorator = click.option("--backend", metavar="NAME", help="Compute on this backend.")
 
 
+seed_option: Decorator = click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders.")
+
+
+set_option: Decorator = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change the net file for this run: solver.max_iter=100, layer.conv1.n_filter=30. May be repeated.",
+)
+
+
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command the options that every command has."""
+    """Add the options that every command has."""
     return plugin_option(debug_option(command))
 
 
 def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that change a net file for one run; the command gets them as `backend`, `sets` and `seed`."""
-    decorators = [
-        backend_option,
-        click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders."),
-        click.option(
-            "--set",
-            "sets",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Change the net file for this run: solver.max_iter=100, layer.conv1.n_filter=30. May be repeated.",
-        ),
-        json_option,
-        common,
-    ]
-    for decorate in reversed(decorators):
+    for decorate in (common, json_option, set_option, seed_option, backend_option):
         command = decorate(command)
     return command
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command the options that say what its net file may write; they come as `writes`, for `read_net`."""
+    """Add the options that say what the net file may write; the command gets them as `writes`, for `read_net`."""
 
     @click.option(
         "--allow-writes",

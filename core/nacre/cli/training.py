@@ -1,4 +1,4 @@
-"""A training as `train` and `demo` run it: the first line, the progress, the log, and what is said at the end."""
+"""A training as commands run it: the first line, the progress, the log, and what is said at the end."""
 
 from __future__ import annotations
 

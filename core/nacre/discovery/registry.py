@@ -117,7 +117,7 @@ class Registry:
                 offers = [offer for offer in offers if offer.distribution == pin]
                 if not offers:
                     told = f"'{one}:{name}' is pinned to '{pin}', which offers no such {one}"
-                    raise RegistryError(told, self._absent(f"pip install {pin}, or take the pin out"))
+                    raise RegistryError(told, self.absent(f"pip install {pin}, or take the pin out"))
                 pinned += offers
             found += offers
         own = [offer for offer in found if offer.distribution == FIRST_PARTY]
@@ -165,6 +165,8 @@ class Registry:
         """Import what is offered. Raises PluginError naming distribution, file, reason and what would do."""
         if offer not in self._opened:
             thing = offer.thing if offer.thing is not None else import_offer(offer)
+            if offer.kind == "command" and not callable(thing):
+                raise unusable(offer, f"{offer.target} must be a click command, but is {shown(thing)}")
             if offer.kind != "command" and not is_class(thing):
                 raise unusable(offer, f"{offer.target} must be a class, but is {shown(thing)}")
             self._opened[offer] = thing
@@ -419,15 +421,15 @@ class Registry:
         names = self.names(kind)
         if not names:
             nothing = f"nothing of this kind is installed{nearest(kind, self.kinds())}"
-            return RegistryError(f"no {kind} '{name}': {nothing}", self._absent("install a plugin that offers it"))
+            return RegistryError(f"no {kind} '{name}': {nothing}", self.absent("install a plugin that offers it"))
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
         lists = f"; `nacre {kind}s` lists them all" if kind in ("layer", "backend") else ""
         lists = lists or ("; `nacre layers --all` lists them all" if len(names) > 12 else "")
-        remedy = self._absent(f"take one of these, or install a plugin that offers it{lists}")
+        remedy = self.absent(f"take one of these, or install a plugin that offers it{lists}")
         return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", remedy)
 
-    def _absent(self, remedy: str) -> str:
-        """Add to a remedy the plugins that failed, and those switched off: what was looked for may be theirs."""
+    def absent(self, remedy: str) -> str:
+        """Return a remedy, and behind it the plugins that failed or are switched off: what is missing may be theirs."""
         lines = [remedy, *(f"failed: {problem}; {problem.remedy}" for problem in self._problems[:5])]
         if len(self._problems) > 5:
             lines.append(f"and {len(self._problems) - 5} more: nacre plugins")

@@ -2,6 +2,7 @@
 
 from .durable import atomic_write as atomic_write
 from .durable import make_empty as make_empty
+from .durable import make_folder as make_folder
 from .durable import put_in_place as put_in_place
 from .durable import told as told
 from .json import event_line as event_line

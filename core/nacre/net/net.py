@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from ..discovery.kernels import Choice
+from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.memory import Memory, enough_memory
 from ..engine.parameters import names_of, owners_of, place_parameters
@@ -514,11 +515,11 @@ class Net:
     def __str__(self) -> str:
         return str(self.summary())
 
-    def _repr_svg_(self) -> str:
-        """Return the drawing that notebooks show."""
-        from .drawing import svg
-
-        return svg(self.summary())
+    def _repr_svg_(self) -> str | None:
+        """Return the drawing that notebooks show, or None where no plugin offers one."""
+        if not registry().offers("drawing", "svg"):
+            return None
+        return registry().open("drawing", "svg", self.pins)().draw(self.summary())
 
     def __repr__(self) -> str:
         return f"<Net '{self.name}', {len(self.wiring.nodes)} layers, {self.phase}, on {self.backend.name}>"

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..discovery.kernels import Choice
 from ..engine.ops import Op, item_size
 from ..engine.schedule import Schedule
 from ..engine.target import Target
+from ..fields.component import Component
 from ..fields.tables import type_name
 from ..graph.wiring import Wiring
 from ..protocols.graph import Node
 from ..protocols.layer import is_identity
 from ..text import align, listed, size
-
-HEAD = ("layer", "type", "tops", "parameters", "kernel")
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,9 @@ class NetSummary:
     `parameters` and `buffers` are counted in numbers, `bytes` by what they are for; `copied_for` names the layers whose
     own code makes copies between memories necessary.
     """
+
+    HEAD: ClassVar[tuple[str, ...]] = ("layer", "type", "tops", "parameters", "kernel")
+    """The head of the table of layers."""
 
     name: str
     phase: str
@@ -115,7 +117,18 @@ class NetSummary:
         ]
 
     def __str__(self) -> str:
-        return "\n".join([self.head(), "", *align(HEAD, self.rows(), right=(3,)), "", *self.totals()])
+        return "\n".join([self.head(), "", *align(self.HEAD, self.rows(), right=(3,)), "", *self.totals()])
+
+
+class Drawing(Component, kind="drawing"):
+    """Draws a net, offered by the ending of its files: `{"drawing": {"svg": "nacre_curves:Svg"}}`.
+
+    Notebooks show a net by the drawing `svg`.
+    """
+
+    def draw(self, net: NetSummary) -> str:
+        """Return the text of the file."""
+        raise NotImplementedError
 
 
 def _row(layer: LayerSummary) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class Callback(Component, kind="callback"):
     validates: ClassVar[bool] = False
     """Whether it reports "validation", with a loss and statistics, of the phase that its field `phase` names."""
     outputs: ClassVar[tuple[str, ...]] = ()
-    """Fields of type `OutputPath` that `nacre demo` sets where the net file does not."""
+    """Fields of type `OutputPath` that a command may set, where the net file does not, to write into another folder."""
 
     every_n_iter: Annotated[int, non_negative, "do it every so many iterations; 0 never"] = 0
     every_n_epoch: Annotated[int, non_negative, "do it every so many passes over the data; 0 never"] = 0

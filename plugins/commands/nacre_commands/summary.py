@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..options import net_argument, net_options, phase_option, read_net
+from nacre.cli import net_argument, net_options, phase_option, read_net
 
 
 @click.command()
@@ -18,9 +18,7 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
 
     Nothing is trained, and no memory is taken for it, however large the net is.
     """
-    from ...net.summary import HEAD
-    from ..inputs import fed
-    from ..screen import print_json, print_table
+    from nacre.cli import fed, print_json, print_table
 
     made = fed(read_net(net, sets, seed), phase).net(phase, backend=backend, allocate=False, fallback="warn")
     summary = made.summary()
@@ -28,5 +26,5 @@ def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: 
         print_json(summary.describe())
         return
     click.echo(f"{summary.head()}\n")
-    print_table(HEAD, summary.rows(), right=(3,))
+    print_table(summary.HEAD, summary.rows(), right=(3,))
     click.echo("\n" + "\n".join(summary.totals()))

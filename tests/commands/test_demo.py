@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from command_line import NET, full_disk, run
 from nacre import Callback, registry
-from nacre.cli.commands.demo import _places
-
-from .conftest import NET, full_disk, run
+from nacre_commands.demo import _places
 
 SHORT = ("--set", "solver.max_iter=60", "--set", "callback.ValidationPerformance.every_n_iter=30")
 

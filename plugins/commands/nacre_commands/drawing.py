@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .summary import BlobSummary, LayerSummary, NetSummary
+from nacre import BlobSummary, Drawing, LayerSummary, NetSummary
 
 SWEEPS = 12
 CHARACTER = 6.7  # mean width of a character of 12 pixels, in pixels
@@ -59,6 +59,20 @@ class Line:
     blob: str
     label: str
     places: list[Box]
+
+
+class Dot(Drawing):
+    """A net as GraphViz reads it, in files that end in dot or gv."""
+
+    def draw(self, net: NetSummary) -> str:
+        return dot(net)
+
+
+class Svg(Drawing):
+    """A net as SVG, which browsers and notebooks show."""
+
+    def draw(self, net: NetSummary) -> str:
+        return svg(net)
 
 
 def dot(net: NetSummary) -> str:

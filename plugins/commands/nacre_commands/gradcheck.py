@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options import net_argument, net_options, read_net
+from nacre.cli import net_argument, net_options, read_net
 
 if TYPE_CHECKING:
-    from ...net.net import Net
+    from nacre import Net
 
 
 EPSILONS = (1e-5, 1e-6, 3e-7)  # the smaller, the fewer kinks and the fewer digits
@@ -54,8 +54,8 @@ def command(
     """
     import numpy as np
 
-    from ...testing.gradients import check_net_gradients
-    from ..screen import print_json, print_table, working
+    from nacre.cli import print_json, print_table, working
+    from nacre.testing import check_net_gradients
 
     file = read_net(net, sets, seed).without_outputs()
     fresh = dataclasses.replace(file, layers=tuple(dataclasses.replace(layer) for layer in file.layers))

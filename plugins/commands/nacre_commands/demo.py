@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..options import backend_option, common, write_options
+from nacre.cli import backend_option, common, seed_option, set_option, write_options
 
 FOLDER = Path("nacre-demo")
 FILES = ("lenet.toml", "train.h5", "test.h5")
@@ -15,20 +15,16 @@ FILES = ("lenet.toml", "train.h5", "test.h5")
 
 @click.command()
 @backend_option
-@click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders.")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Change the net file for this run.")
+@seed_option
+@set_option
 @write_options
 @common
 def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes: dict[str, tuple[str, ...]]) -> int:
-    """Train a small convolutional net on real handwritten digits.
+    """Begin here: train a small net on real handwritten digits.
 
     Everything goes into ./nacre-demo/, the net file too: change it, and run the demo again.
     """
-    from ..options import read_net
-    from ..screen import command_line, statistic_text
-    from ..snapshots import load_snapshot
-    from ..training import exit_code, print_end, train
-    from .test import run_test
+    from nacre.cli import command_line, exit_code, print_end, read_net, read_trained, run_test, statistic_text, train
 
     copy_files()
     net = FOLDER / "lenet.toml"
@@ -39,10 +35,10 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes
         print_end(file, training, backend, seed, sets, writes)
         return exit_code(training)
     click.echo(f"trained {training.iteration} iterations, {training.images_per_second:,.0f} images/s")
-    saved = training.snapshot_path and load_snapshot(training.snapshot_path, file)
-    if not saved:
+    if not training.snapshot_path:
         print_end(file, training, backend, seed, sets, writes)
         return 0
+    file, saved = read_trained(net, sets, seed, training.snapshot_path, writes)
     tested = run_test(file, saved, "test", backend)
     click.echo(f"snapshot: {training.snapshot_path}")
     for name, values in tested["statistics"].items():
@@ -61,8 +57,8 @@ def copy_files() -> None:
     Raises:
         DataError: the folder or a file cannot be made; what was there is untouched.
     """
-    from ...errors import DataError
-    from ...files.durable import atomic_write, make_folder, told
+    from nacre import DataError
+    from nacre.files import atomic_write, make_folder, told
 
     source = demo_folder()
     if FOLDER.exists() and not FOLDER.is_dir():
@@ -81,11 +77,11 @@ def copy_files() -> None:
 
 
 def demo_folder() -> Path:
-    """Return the folder with the demo's files: in an installed nacre its own, in a checkout examples/digits."""
-    from ...errors import DataError
+    """Return the folder with the demo's files: in an installed nacre this package's, in a checkout examples/digits."""
+    from nacre import DataError
 
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "demo", package.parents[1] / "examples" / "digits"):
+    package = Path(__file__).resolve().parent
+    for folder in (package / "digits", package.parents[2] / "examples" / "digits"):
         if all((folder / name).is_file() for name in FILES):
             return folder
     raise DataError("this nacre came without the demo's files", "install it again: pip install --force-reinstall nacre")
@@ -93,8 +89,8 @@ def demo_folder() -> Path:
 
 def _places(net: Path) -> list[str]:
     """Return the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
-    from ...config.netfile import load
-    from ...discovery.registry import registry
+    from nacre import registry
+    from nacre.config import load
 
     callbacks: list[dict[str, Any]] = load(net).table.get("callback", [])
     types = [entry["type"] for entry in callbacks]

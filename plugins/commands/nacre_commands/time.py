@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import net_argument, net_options, phase_option, read_net
+from nacre.cli import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
-    from ...config.netfile import NetFile
-    from ...net.net import Net
+    from nacre import Net
+    from nacre.config import NetFile
 
 
 WARM_UP = 3
@@ -40,8 +40,7 @@ def command(
     Layers are timed one by one; the whole step is one call, as in training, and may be faster than their sum. Layers
     that only write somewhere, such as HDF5Output, are left out.
     """
-    from ..inputs import fed
-    from ..screen import print_json, print_table
+    from nacre.cli import fed, print_json, print_table
 
     file = fed(read_net(net, sets, seed).without_outputs(), phase)
     with file.net(phase, backend=backend) as made:
@@ -66,7 +65,7 @@ def command(
 
 def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
     """Time a net's layers one by one, its compiled passes, and an iteration of the file's solver without callbacks."""
-    from ...fields.tables import type_name
+    from nacre import type_name
 
     passes = [("forward", [*net.steps("feed"), *net.steps("forward")])]
     if net.trains:

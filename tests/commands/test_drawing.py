@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nacre import InputLayer, Layer, Net
+import nacre.discovery.registry
+from command_line import run
+from nacre import Drawing, InputLayer, Layer, Net, NetSummary
 from nacre.config import load
-from nacre.net.drawing import dot, svg
+from nacre.discovery.registry import Registry
+from nacre_commands.drawing import dot, svg
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -115,9 +118,35 @@ def test_a_drawing_is_always_the_same() -> None:
     assert svg(branching().summary()) == svg(branching().summary())
 
 
-def test_notebooks_show_the_drawing() -> None:
+def test_notebooks_show_the_drawing_that_is_offered() -> None:
     net = branching()
     assert net._repr_svg_() == svg(net.summary())
+
+
+def test_notebooks_show_the_text_where_no_drawing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = branching()
+    monkeypatch.setattr(
+        nacre.discovery.registry, "_registry", Registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-commands"})
+    )
+    assert net._repr_svg_() is None
+
+
+class Names(Drawing):
+    """The names of the layers."""
+
+    def draw(self, net: NetSummary) -> str:
+        return ", ".join(layer.name for layer in net.layers)
+
+
+def test_a_stranger_may_draw_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Registry()
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+    for kind in ("svg", "names"):
+        here.register(Names, kind, "drawing", "acme")
+    assert run("graph", LENET, "--format", "names").out.startswith("train, conv1, conv2, pool2, ip1")
+    assert run("graph", LENET, "--out", "net.names").out == "wrote net.names\n"
+    assert branching()._repr_svg_() == svg(branching().summary())  # nacre's own stays
+    assert branching(pins={"drawing:svg": "acme"})._repr_svg_().startswith("in, truth, split")
 
 
 def test_dot_names_boxes_lines_and_ends() -> None:

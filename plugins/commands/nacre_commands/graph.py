@@ -1,0 +1,40 @@
+"""`nacre graph`: a drawing of a net."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nacre.cli import backend_option, common, net_argument, phase_option, read_net, set_option
+
+
+@click.command()
+@net_argument
+@phase_option
+@click.option("--format", "kind", metavar="NAME", help="svg, or dot for GraphViz; as --out ends.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; else it is printed.")
+@backend_option
+@set_option
+@common
+def command(
+    net: Path, phase: str, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
+) -> None:
+    """Draw a net: layers are boxes, blobs are lines."""
+    from nacre import ConfigError, DataError, registry
+    from nacre.cli import fed
+    from nacre.files import atomic_write
+
+    if kind is None:
+        kind = out.suffix.removeprefix(".") if out else "svg"
+        if not registry().offers("drawing", kind):
+            endings = " or ".join(sorted({f".{offer.name}" for offer in registry().offers("drawing")}))
+            raise ConfigError(f"{out}: a drawing is {endings}", "give --format, or another name")
+    file = fed(read_net(net, sets, None), phase)
+    made = file.net(phase, backend=backend, allocate=False, fallback="warn")
+    drawing = registry().open("drawing", kind, file.pins)().draw(made.summary())
+    if out is None:
+        click.echo(drawing, nl=False)
+    else:
+        atomic_write(out, drawing.encode(), DataError)
+        click.echo(f"wrote {out}")
