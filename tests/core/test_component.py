@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import Component, ConfigError, ContractError, Identity, Initializer, Neuron, Transformer
+import nacre.discovery.registry
+from nacre import Component, ConfigError, ContractError, Identity, Initializer, Neuron, Solver, Transformer
+from nacre.discovery.registry import Registry
 from nacre.fields.component import make_component
 from nacre_layers.initializers import Constant
 from nacre_layers.neurons import ReLU
+from nacre_solvers import SGD
 
 
 def test_a_component_needs_a_kind() -> None:
@@ -37,6 +40,47 @@ def test_made_from_an_object_a_name_a_table_or_a_number() -> None:
     assert make_component(Constant, 0.25).value == 0.25
     number = make_component(Initializer, 3)
     assert (type(number), number.value) == (Constant, 3.0)  # type: ignore[attr-defined]
+
+
+class Weather(Component, kind="test_weather"):
+    """A stranger's kind."""
+
+
+class Sunny(Weather):
+    """What a number means."""
+
+    degrees: float = 20.0
+
+    @classmethod
+    def from_number(cls, number: float) -> Sunny:
+        return cls(degrees=number)
+
+
+def test_plugins_say_what_a_number_and_what_no_name_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Registry(discover=False)
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+    with pytest.raises(ValueError, match=r"^$"):
+        make_component(Weather, 25)
+    with pytest.raises(ConfigError, match="no plugin says which test_weather is meant where none is named") as caught:
+        make_component(Weather, "")
+    assert "name one, or install a plugin that offers it" in caught.value.remedy
+    for kind in ("number_of", "default_of"):
+        here.register(Sunny, "test_weather", kind, "acme")
+    assert make_component(Weather, 25).degrees == 25  # type: ignore[attr-defined]
+    assert make_component(Weather, "").degrees == 20  # type: ignore[attr-defined]
+    assert make_component(Weather, {"type": "", "degrees": 5}).degrees == 5  # type: ignore[attr-defined]
+    here.register(Sunny, "test_weather", "number_of", "bits")
+    with pytest.raises(ConfigError, match="number_of 'test_weather' is offered by acme and bits"):
+        make_component(Weather, 25)
+
+
+def test_without_the_plugin_of_policies_a_number_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-solvers"})
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+    with pytest.raises(ConfigError, match=r"lr_policy=0\.01, but it must be a lr_policy") as caught:
+        Solver(SGD())
+    assert "algorithm: no plugin says which algorithm is meant where none is named" in str(caught.value)
+    assert "nacre:nacre-solvers is disabled: NACRE_DISABLE_PLUGINS" in caught.value.remedy
 
 
 @pytest.mark.parametrize("value", [True, None, {"epsilon": 1}, ["ReLU"], 0.5])

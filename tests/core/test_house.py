@@ -7,6 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
+import nacre
+
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core" / "nacre"
 GROUND = "(ground)"
@@ -142,6 +146,62 @@ def test_nobody_gets_a_net_that_is_not_ready() -> None:
             for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
                 given = [*call.args, *(keyword.value for keyword in call.keywords)]
                 assert "self" not in map(ast.unparse, given), ast.unparse(call)
+
+
+MEANINGS = {"kernel", "command", "layer_of", "number_of", "default_of"}
+"""Kinds whose names are made of other kinds' names, or are words of the command line."""
+LIBRARIES = (OSError, np.ndarray, np.random.Generator)
+"""Classes whose attributes may be called like a plugin's field."""
+
+
+def declared(tree: ast.AST) -> Iterator[str]:
+    """Yield what a file of the core gives a name in a class, or as an attribute, and its functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        if isinstance(node, ast.ClassDef):
+            for line in ast.walk(node):
+                targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
+                yield from (one.id for one in targets if isinstance(one, ast.Name) and line in node.body)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def named(tree: ast.AST) -> tuple[set[str], set[str]]:
+    """Return the texts of a file, docstrings left out, and the attributes that it reads, by `getattr` too."""
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts, attributes = set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            texts.add(node.value)
+        if isinstance(node, ast.Attribute):
+            attributes.add(node.attr)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            attributes |= {ast.literal_eval(node.args[1])} if isinstance(node.args[1], ast.Constant) else set()
+    return texts, attributes
+
+
+def test_the_core_names_nothing_that_a_plugin_brings() -> None:
+    here = nacre.registry()
+    offers = [offer for kind in set(here.kinds()) - MEANINGS for offer in here.offers(kind)]
+    offers = [offer for offer in offers if offer.distribution == "nacre" and not offer.target.startswith("nacre.")]
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in CORE.rglob("*.py")}
+    own = {name for tree in trees.values() for name in declared(tree)}
+    # names that are no common words, and fields that the core has not itself
+    names = {offer.name for offer in offers if offer.kind == "backend" or not offer.name.islower()} - own
+    names |= {library for plugin in here.plugins() for library in plugin.libraries}
+    names |= {plugin.provenance.module for plugin in here.plugins()} - {"nacre"}
+    fields = {field.name for offer in offers for field in getattr(here.open_offer(offer), "fields", tuple)()} - own
+    fields -= {name for cls in LIBRARIES for name in dir(cls)}
+    assert {"InnerProduct", "SGD", "onednn", "h5py", "nacre_data"} <= names
+    assert {"weight_init", "transformers", "source"} <= fields
+    for path, tree in trees.items():
+        texts, attributes = named(tree)
+        if path.name == "environment.py":
+            texts -= {"numpy"}  # the library, not the backend
+        assert not texts & names, f"{path} names {texts & names}"
+        assert not {text for text in texts if "_" in text} & fields, f"{path} names {texts & fields}"
+        assert not attributes & fields, f"{path} reads {attributes & fields}"
 
 
 DOORS = {"nacre", "nacre.cli", "nacre.config", "nacre.files", "nacre.testing", "nacre.hooks", "nacre.random"}

@@ -122,6 +122,16 @@ def test_the_transformers_of_the_replaced_source_are_applied() -> None:
     np.testing.assert_array_equal(images, RECORDS)
 
 
+def test_a_strangers_source_prepares_what_stands_for_its_own() -> None:
+    class ShiftedLayer(CountLayer):
+        def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
+            records += 1 if (top, phase) == ("data", "predict") else 0
+
+    net = made([ShiftedLayer(name="count", tops=["data", "label"], count=10, batch_size=4, width=5), ip("y")])
+    weight, bias = (net.parameters[name].value for name in ("y/weight", "y/bias"))
+    np.testing.assert_allclose(net.predict(RECORDS, "y"), (RECORDS + 1) @ weight.T + bias, rtol=1e-12)
+
+
 def test_sources_of_other_phases_are_replaced_too() -> None:
     sources = [
         CountLayer(name=name, tops=["data", "label"], count=10, batch_size=4, width=5, exclude=exclude)

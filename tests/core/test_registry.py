@@ -218,6 +218,7 @@ def test_an_unreadable_entry_point_file_hurts_only_its_own(install: Install) -> 
         (layers(A="x:A") + "\nnacre_api = '1.7'\n", "api", "needs the plugin interface 1.7, but this nacre has 1"),
         (layers(A="x:A") + "\nnacre_api = '2'\n", "api", "needs the plugin interface 2"),
         (layers(A="x:A") + "\nnacre_api = 'new'\n", "api", 'like "1" or "1.2"'),
+        (layers(A="x:A") + "\nnacre_libraries = 'h5py'\n", "api", "nacre_libraries = 'h5py', but it must be a tuple"),
         ("from nacre.hooks import hookimpl\n@hookimpl\ndef offer_layers(net):\n    return {}\n", "hook", "net"),
         (offering(offer_layers="['Swirl']"), "offer", "gave list, but must give a dict"),
         (offering(offer_layers="{'no name': 'x:Swirl'}"), "offer", "'no name'"),

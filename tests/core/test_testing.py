@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+import nacre.discovery.registry
 from nacre import (
     ConfigError,
     ContractError,
@@ -24,6 +25,7 @@ from nacre import (
     exactly,
     registry,
 )
+from nacre.discovery.registry import Registry
 from nacre.testing.close import assert_close, assert_near
 from nacre.testing.gradients import check_net_gradients, numerical_gradient, worst_error
 from nacre.testing.kernels import KernelTests
@@ -469,6 +471,7 @@ class ProudKernel(GoodKernel):
 class Kernel(KernelTests):
     layer = ScaledLayer
     kernel = GoodKernel
+    backend_name = "numpy"
 
     def examples(self):
         yield Example({}, [(4, 3)])
@@ -483,6 +486,17 @@ def test_a_good_kernel_passes():
     recorded = []
     assert failures(Kernel, recorded) == {}
     assert ("served", 4) in recorded and ("declined", []) in recorded
+
+
+def test_a_kernel_is_tested_on_the_backends_for_which_it_is_offered(monkeypatch):
+    here = Registry()
+    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+    silent = kernel_suite(GoodKernel, backend_name="")
+    with pytest.raises(ContractError, match="GoodKernel does not say whose kernel GoodKernel is, which nobody offers"):
+        silent().backends()
+    for backend in ("numpy", "metal"):
+        here.register_kernel(GoodKernel, "Scaled", backend, "acme")
+    assert silent().backends() == ["metal", "numpy"]
 
 
 @pytest.mark.parametrize("kernel", [BadKernel, SloppyKernel, ForwardOnlyInTrainKernel])

@@ -18,7 +18,9 @@ from nacre.config import load
 from nacre.testing.trial import backends
 
 LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
-KINDS = [kind for kind in nacre.registry().kinds() if kind not in ("backend", "command", "kernel", "layer_of")]
+MEANINGS = ("layer_of", "number_of", "default_of")
+"""Kinds whose names are those of other kinds, and whose classes have other names too."""
+KINDS = [kind for kind in nacre.registry().kinds() if kind not in ("backend", "command", "kernel", *MEANINGS)]
 PAGES = [offer for kind in KINDS for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
 CAFFE = Path(__file__).resolve().parents[2] / "docs/from-caffe.md"
 WHOLE = ("label", "index")

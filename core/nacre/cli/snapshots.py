@@ -118,7 +118,7 @@ def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
     if place is None:
         raise ConfigError(
             f"{file.path} has no callback that saves snapshots, so there is no folder to resume from",
-            'give it one ([[callback]] type = "Snapshot"), or say --resume PATH',
+            "give it one, or say --resume PATH",
         )
     folder, store = place
     newest = SnapshotFolder(folder, open_store(store, file.pins)).newest(warn)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..fields.types import Paths
 from ..files.json import event_line
 from .screen import command_line, loss_text, seconds_text, statistic_text, warn
 from .snapshots import resumed
@@ -247,7 +248,7 @@ def print_end(
         click.echo(f"learning curve: {training.info['curve']}")
     path = training.snapshot_path
     if not path:
-        click.echo("nothing was saved: the net file has no callback Snapshot")
+        click.echo("nothing was saved: the net file has no callback that saves snapshots")
         return
     click.echo(f"snapshot: {path}")
     same = ["--backend", backend] if backend else []
@@ -267,5 +268,6 @@ def _some_input(file: NetFile) -> str:
     """Return a file with records for `predict`: the first of the source that is there to test with."""
     sources = [layer for layer in file.layers if layer.is_source]
     sources.sort(key=lambda layer: "test" in layer.exclude)
-    first = next((paths[0] for layer in sources if (paths := getattr(layer, "source", ()))), "INPUT")
+    fields = [(layer, field.name) for layer in sources for field in type(layer).fields() if field.takes(Paths)]
+    first = next((path for layer, name in fields for path in getattr(layer, name) or ()), "INPUT")
     return str(Path(first).relative_to(Path.cwd())) if Path(first).is_relative_to(Path.cwd()) else first

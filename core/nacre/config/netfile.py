@@ -121,7 +121,7 @@ class NetFile:
         if not self.has_solver:
             raise ConfigError(
                 f"{self.path} does not say how the net is trained",
-                'add a table [solver] with type = "SGD" and max_iter',
+                f'add a table [solver] with type = "{_example("solver")}" and max_iter',
             )
         with self._building():
             return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), fields)
@@ -266,9 +266,13 @@ def _type_of(table: Mapping[str, Any], kind: str) -> str:
             raise ConfigError(
                 f"type={brief(table['type'])}, but it must be a text", f"write the name of a {kind} in quotes"
             )
-        example = {"layer": "InnerProduct", "solver": "SGD"}.get(kind, "Snapshot")
-        raise ConfigError(f'type is missing: which {kind} it is, such as type = "{example}"')
+        raise ConfigError(f'type is missing: which {kind} it is, such as type = "{_example(kind)}"')
     return table["type"]
+
+
+def _example(kind: str) -> str:
+    """Return the name of something of a kind that is there."""
+    return next(iter(registry().names(kind)), "...")
 
 
 def _make_layer(table: Mapping[str, Any]) -> Layer:

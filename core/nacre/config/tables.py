@@ -37,7 +37,7 @@ def file_table(layer: Layer, base: Path) -> Table:
     for name, value in layer.given().items():
         if _holds_array(value):
             problem = f"{layer.name}: {name} is an array, which a net file cannot hold"
-            raise ConfigError(problem, "write it to an HDF5 file, and read it by HDF5Data")
+            raise ConfigError(problem, "write it to a file, and take a layer that reads that")
     for name in paths:
         table[name] = change_paths(table[name], lambda path: _relative(path, base))
     first = [name for name in ("type", "name", "bottoms", "tops", "exclude") if name in table]

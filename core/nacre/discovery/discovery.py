@@ -194,6 +194,7 @@ def _read_module(plugin: Plugin, module: object, manager: pluggy.PluginManager) 
     plugin.provenance = replace(plugin.provenance, file=vars(module).get("__file__") or "")
     if refused := _refused(module):
         return [plugin.problem("api", f"{plugin.provenance} {refused}", remedy="pip install --upgrade nacre")]
+    plugin.libraries = vars(module).get("nacre_libraries", ())
     manager.register(module, name=plugin.name)
     callers = manager.get_hookcallers(module) or []
     problems = [
@@ -216,7 +217,14 @@ def _refused(module: ModuleType) -> str:
         return f'says nacre_api = {shown(needed)}, but it must be like "1" or "1.2"'
     if _version(needed.split(".")) > _version(API.split(".")):
         return f"needs the plugin interface {needed}, but this nacre has {API}"
+    libraries: object = vars(module).get("nacre_libraries", ())  # a lazy module may import anything for a name
+    if not _are_names(libraries):
+        return f"says nacre_libraries = {shown(libraries)}, but it must be a tuple of names of distributions"
     return ""
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, str) for one in cast("tuple[object, ...]", value))
 
 
 def _version(numbers: Sequence[str]) -> tuple[int, int]:

@@ -94,6 +94,8 @@ class Plugin:
     provenance: Provenance
     status: str = "active"
     offers: list[Offer] = field(default_factory=list[Offer])
+    libraries: tuple[str, ...] = ()
+    """The distributions on which what it computes or reads depends: snapshots record their versions."""
 
     def problem(self, stage: str, reason: str, place: tuple[str, int] = ("", 0), remedy: str = "") -> Problem:
         """Describe what went wrong at a place, or somewhere in the light module, and what would do."""

@@ -155,7 +155,7 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
     """
     groups: dict[str, list[Use]] = {}
     for order, op in enumerate(ops):
-        key = getattr(op.layer, "param_key", "") or op.name
+        key = op.layer.param_key or op.name
         for parameter in op.state.parameters:
             if not parameter.tied:
                 groups.setdefault(f"{key}/{parameter.name}", []).append(Use(parameter, op, order))

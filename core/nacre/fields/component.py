@@ -36,7 +36,7 @@ class Component(Configured, Reading):
 
     @classmethod
     def from_number(cls, number: float) -> Component:
-        """Make a component of a bare number, where the kind has a meaning for it; ValueError where it has not."""
+        """Make one of a bare number: what is offered as `number_of` its kind can; ValueError where it cannot."""
         raise ValueError
 
     def memory(self) -> Mapping[str, Any]:
@@ -51,7 +51,9 @@ Kind = TypeVar("Kind", bound=Component)
 
 
 def make_component(kind: type[Kind], value: Any) -> Kind:
-    """Make a component from a name, from a table with `type`, or from a number where the kind takes one.
+    """Make a component from a name, from a table with `type`, or from a number where a plugin says what that means.
+
+    The name "" means what is offered as `default_of` the kind.
 
     Raises:
         ValueError: `value` is none of these.
@@ -63,13 +65,31 @@ def make_component(kind: type[Kind], value: Any) -> Kind:
         table = {str(key): entry for key, entry in cast("Mapping[Any, Any]", value).items()}
         if "type" not in table:
             raise ValueError
-        from ..discovery.registry import registry
-
-        try:
-            found = registry().open(kind.nacre_kind, str(table.pop("type")))
-        except RegistryError as error:
-            raise ConfigError(str(error.args[0]), error.remedy) from error
+        name = str(table.pop("type"))
+        found = _opened(kind.nacre_kind, name) if name else _default_of(kind.nacre_kind)
         return cast("Kind", found(**table))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return cast("Kind", kind.from_number(value))
+        from ..discovery.registry import registry
+
+        offered = registry().offers("number_of", kind.nacre_kind)
+        meant = _opened("number_of", kind.nacre_kind) if offered else kind
+        return cast("Kind", meant.from_number(value))
     raise ValueError
+
+
+def _default_of(kind: str) -> Any:
+    from ..discovery.registry import registry
+
+    if not registry().offers("default_of", kind):
+        remedy = registry().absent(f"name one, or install a plugin that offers it: `default_of` {kind}")
+        raise ConfigError(f"no plugin says which {kind} is meant where none is named", remedy)
+    return _opened("default_of", kind)
+
+
+def _opened(kind: str, name: str) -> Any:
+    from ..discovery.registry import registry
+
+    try:
+        return registry().open(kind, name)
+    except RegistryError as error:
+        raise ConfigError(str(error.args[0]), error.remedy) from error

@@ -45,8 +45,8 @@ class Net:
     Args:
         name: for people.
         layers: in any order; those that exclude the phase are left out.
-        backend: a `Backend`, its name, or None for NACRE_BACKEND, else that of `nacre.toml`, else the first usable of
-            onednn, numpy.
+        backend: a `Backend`, its name, or None for NACRE_BACKEND, else that of `nacre.toml`, else the one that most
+            wants to be it of those that can be used here.
         phase: train, validation, test or predict.
         seed: of the first weights, masks and orders; see `nacre.random`.
         dtype: float32 or float64, of all blobs that do not say otherwise.

@@ -151,18 +151,7 @@ def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Ne
     """Change a batch as the source that it stands for would."""
     import numpy as np
 
-    transformers = [
-        transformer
-        for source in sources
-        if name in source.tops
-        for top, transformer in getattr(source, "transformers", ())
-        if top == name
-    ]
-    used = [source for source in sources if name in source.tops]
-    if len(used) > 1:  # a training and a validation source of one blob: the first one's
-        transformers = [one for top, one in getattr(used[0], "transformers", ()) if top == name]
+    source = next(one for one in sources if name in one.tops)  # the first, of one for training and one for validation
     changed = np.array(batch, net.dtype)
-    random = net.view(net.backend).random(f"predict-{name}")
-    for transformer in transformers:
-        transformer.transform(changed, random, "predict")
+    source.prepare(name, changed, net.view(net.backend).random(f"predict-{name}"), "predict")
     return changed

@@ -75,7 +75,7 @@ class Sources:
             raise DataError(
                 f"net '{self._net}' has no data: nobody has written {', '.join(map(repr, blobs))}, which its Input "
                 "layers give",
-                f"write them before (net.write({blobs[0]!r}, x)), or take a source with data, such as HDF5Data",
+                f"write them before (net.write({blobs[0]!r}, x)), or take a source with data",
             )
 
     # Passes over the data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..fields.checks import non_negative, positive
-from ..fields.component import Component, make_component
+from ..fields.component import Component
 
 if TYPE_CHECKING:
     from .array import Array
@@ -43,11 +43,7 @@ class Identity(Neuron):
 
 
 class Initializer(Component, kind="initializer"):
-    """Gives a parameter its first values; a bare number is the initialiser `Constant`."""
-
-    @classmethod
-    def from_number(cls, number: float) -> Initializer:
-        return make_component(Initializer, {"type": "Constant", "value": number})
+    """Gives a parameter its first values."""
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         """Return a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.

@@ -13,6 +13,8 @@ from ..fields.types import NAME, Names, Paths, Place, default
 from .components import Neuron
 
 if TYPE_CHECKING:
+    from ..random import Random
+    from .array import Array
     from .state import LayerState
     from .view import View
 
@@ -59,6 +61,9 @@ class Layer(Configured):
 
     name: Annotated[str, "name of the layer; the first top's unless given"] = ""
     exclude: Annotated[Phases, "phases in which the layer is absent"] = default(())
+
+    param_key = ""
+    """The layers of a net that have one key share their parameters; a layer that may share has it for a field."""
 
     if TYPE_CHECKING:  # not of __init__, or every layer would seem to need all three
         bottoms: Any = dataclasses.field(init=False)
@@ -128,6 +133,13 @@ class Layer(Configured):
         They need not reach a loss.
         """
         return ()
+
+    def prepare(self, top: str, records: Array, random: Random, phase: str) -> None:
+        """Change records that stand for a source's own (`Net.predict`), in place, as the source changes its own.
+
+        `records` is a NumPy array of the net's type, axis 0 counting them. A source that gives what it reads changes
+        nothing.
+        """
 
     def _complete(self) -> None:
         if not self.name:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ..discovery.registry import registry
+
 if TYPE_CHECKING:
     from ..protocols.backend import Backend
 
@@ -26,7 +28,7 @@ def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "h5py": _version("h5py"),
+        **{name: _version(name) for plugin in registry().plugins() for name in plugin.libraries},
         "nacre": _version("nacre"),
         "platform": platform.platform(),
         "libc": " ".join(platform.libc_ver()),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..discovery.registry import registry
+from ..errors import ContractError
 from ..protocols.state import LayerState
 from .layers import Suite, check_kernel, run_strategy
 from .trial import Example
@@ -33,14 +35,21 @@ class KernelTests(Suite):
     Attributes:
         layer: the class of the layer.
         kernel: the class of the kernel.
-        backend_name: the backend whose kernel it is.
+        backend_name: the backend whose kernel it is; those for which it is offered unless given.
     """
 
     kernel: ClassVar[type[LayerState]]
-    backend_name: ClassVar[str] = "numpy"
+    backend_name: ClassVar[str] = ""
 
     def backends(self) -> list[str]:
-        return [self.backend_name]
+        if self.backend_name:
+            return [self.backend_name]
+        here = registry()
+        offers = [offer for offer in here.offers("kernel") if here.opens_to(offer, self.kernel)]
+        if not offers:
+            told = f"{type(self).__name__} does not say whose kernel {self.kernel.__name__} is, which nobody offers"
+            raise ContractError(told, 'name the backend in the class: backend_name = "..."')
+        return sorted({offer.name.rpartition("@")[2] for offer in offers})
 
     def test_against_state(
         self, backend: str, dtype: str, example: Example, record_property: Callable[[str, object], None]

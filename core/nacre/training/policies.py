@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..fields.component import Component, make_component
+from ..fields.component import Component
 
 if TYPE_CHECKING:
     from .training import Training
@@ -28,11 +28,7 @@ class LrState(Protocol):
 
 
 class LrPolicy(Component, kind="lr_policy"):
-    """Gives the learning rate of an iteration; a bare number is the policy `Fixed`."""
-
-    @classmethod
-    def from_number(cls, number: float) -> LrPolicy:
-        return make_component(LrPolicy, {"type": "Fixed", "base": number})
+    """Gives the learning rate of an iteration."""
 
     def start(self, training: Training) -> LrState:
         """Make what gives the rates of one training: this policy itself, unless it has to remember something."""
@@ -60,11 +56,7 @@ class MomentumState(Protocol):
 
 
 class MomentumPolicy(Component, kind="momentum_policy"):
-    """Gives the momentum of an iteration; a bare number is the policy `Fixed`."""
-
-    @classmethod
-    def from_number(cls, number: float) -> MomentumPolicy:
-        return make_component(MomentumPolicy, {"type": "Fixed", "base": number})
+    """Gives the momentum of an iteration."""
 
     def start(self, training: Training) -> MomentumState:
         """Make what gives the momenta of one training: this policy itself, unless it has to remember something."""

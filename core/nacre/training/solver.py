@@ -35,7 +35,7 @@ class Solver(Configured):
     """
 
     method: Annotated[Method, "the rule that updates parameters"]
-    algorithm: Annotated[Algorithm, "how a batch is trained"] = default("BP")
+    algorithm: Annotated[Algorithm, "how a batch is trained"] = default("")
     max_iter: Annotated[int, positive, "iterations to train"] = 1000
     lr_policy: Annotated[LrPolicy, "learning rate of an iteration"] = default(0.01)
     momentum_policy: Annotated[MomentumPolicy, "momentum of an iteration"] = default(0.0)

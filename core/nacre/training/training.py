@@ -46,7 +46,7 @@ class Training:
         stopped: why it stopped before `max_iter`: a signal's name, or what a callback said; else "".
         interrupted: whether that was a signal, so that time is short.
         statistics: of each phase: {phase: {layer: {statistic: value}}}: of the last validation in it; of "train", over
-            the iterations between the last two calls of `take_statistics` (a `TrainingSummary` calls it, and `run` at
+            the iterations between the last two calls of `take_statistics` (a callback may call it, and `run` does at
             the end), which are not saved in snapshots.
         judged: what there is to judge by: the layers and statistics that a validation of each phase will report, as far
             as the callbacks that validate said so when they were started: {phase: {layer: {statistic: any value}}}.

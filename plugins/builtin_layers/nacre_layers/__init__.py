@@ -246,6 +246,7 @@ def offer_components() -> dict[str, dict[str, str]]:
         "pooling": POOLINGS,
         "elementwise": ELEMENT_WISE,
         "layer_of": LAYERS_OF,
+        "number_of": {"initializer": INITIALIZERS["Constant"]},
     }
 
 

@@ -22,9 +22,13 @@ from nacre import (
 
 
 class Constant(Initializer):
-    """Every value is `value`."""
+    """Every value is `value`; a bare number in place of an initialiser means this."""
 
     value: Annotated[float, finite, "the value"] = 0.0
+
+    @classmethod
+    def from_number(cls, number: float) -> Constant:
+        return cls(value=number)
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         import numpy as np

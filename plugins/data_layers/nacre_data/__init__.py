@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .transformers import SubMean as SubMean
 
 nacre_api = "1"
+nacre_libraries = ("h5py",)
 
 LAYERS = {
     "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",

@@ -57,6 +57,11 @@ class RecordSourceLayer(Layer, is_source=True):
     shuffle: Annotated[bool, "take the records of each pass in a new random order"] = False
     transformers: Annotated[Transformers, "what changes a top's batches: a list of [top, transformer]"] = default(())
 
+    def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
+        for name, transformer in self.transformers:
+            if name == top:
+                transformer.transform(records, random, phase)
+
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         for top, _ in self.transformers:

@@ -96,6 +96,8 @@ def offer_components() -> dict[str, dict[str, str]]:
         "momentum_policy": MOMENTUM_POLICIES,
         "algorithm": ALGORITHMS,
         "callback": CALLBACKS,
+        "number_of": {"lr_policy": LR_POLICIES["Fixed"], "momentum_policy": MOMENTUM_POLICIES["Fixed"]},
+        "default_of": {"algorithm": ALGORITHMS["BP"]},
     }
 
 

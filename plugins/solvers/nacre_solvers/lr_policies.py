@@ -12,9 +12,13 @@ from .stages import InnerStates, LrStages, StagedState
 
 
 class Fixed(LrPolicy):
-    """rate = base."""
+    """rate = base; a bare number in place of a policy means this."""
 
     base: Annotated[float, non_negative, "the rate"]
+
+    @classmethod
+    def from_number(cls, number: float) -> Fixed:
+        return cls(base=number)
 
     def rate(self, iteration: int) -> float:
         return self.base

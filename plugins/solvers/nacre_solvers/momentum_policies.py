@@ -10,9 +10,13 @@ from .stages import MomentumStages, StagedState
 
 
 class FixedMomentum(MomentumPolicy):
-    """momentum = base."""
+    """momentum = base; a bare number in place of a policy means this."""
 
     base: Annotated[float, fraction, "the momentum"]
+
+    @classmethod
+    def from_number(cls, number: float) -> FixedMomentum:
+        return cls(base=number)
 
     def momentum(self, iteration: int) -> float:
         return self.base

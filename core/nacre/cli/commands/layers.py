@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...discovery.offers import Offer
 
 
-NO_PARTS = ("kernel", "command", "layer_of")
+NO_PARTS = ("kernel", "command", "layer_of", "number_of", "default_of")
 PLAIN = {"bool", "int", "float", "str", "None"}
 """Types of fields that need no word of explanation."""
 

@@ -73,7 +73,7 @@ def command(
 
     INPUT is a file of a kind that a plugin reads: nacre's own read arrays (.npy), HDF5 files with a dataset of the
     input blob's name (.h5), tables with one record a line (.csv), and pictures, which are scaled to the net's input, in
-    grey if that has one channel. The source's transformers work on these too, so they must be like its data: of the
+    grey if that has one channel. The source prepares these as it does its own, so they must be like its data: of the
     digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with percents if the
     first blob holds probabilities.
     """
