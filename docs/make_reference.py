@@ -18,7 +18,8 @@ HEAD = """# Reference
 Every layer and component of nacre's own, with its fields. Made by `docs/make_reference.py` from what they say of
 themselves; `nacre layers NAME` tells the same of any layer that is installed. Fields without a default must be given.
 An example tells the shapes of blobs behind their names; axis 0 is the batch. Whatever does not fit the shapes of a
-layer's bottoms is a ConfigError when the net is made, with the layer's name and what would do.
+layer's bottoms is a ConfigError when the net is made, with the layer's name and what would do. A neuron is a layer too:
+its name and its fields, beside bottoms and tops, make an `Activation` layer with it.
 """
 KINDS = {
     "layer": "Layers",
@@ -35,6 +36,7 @@ KINDS = {
     "algorithm": "Algorithms",
     "callback": "Callbacks",
     "store": "Stores",
+    "drawing": "Drawings",
     "record": "Readers of records",
     "output": "Writers of outputs",
 }
@@ -54,6 +56,9 @@ def _kind(kind: str) -> Iterator[str]:
     for offer in offers:
         names.setdefault(nacre.registry().open_offer(offer), []).append(offer.name)
     for cls, called in names.items():
+        if cls.__name__ in called:
+            yield from (f"### {name}\n\nAnother name of `{cls.__name__}`.\n" for name in called if name != cls.__name__)
+            called = [cls.__name__]
         yield f"### {', '.join(called)}\n"
         yield f"{_cleaned(cls)}\n"
         traits = [f"`{trait}`" for trait in TRAITS if getattr(cls, trait, False)]

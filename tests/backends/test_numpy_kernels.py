@@ -12,7 +12,7 @@ from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Solver
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution.convolution import ConvolutionLayer
-from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU
@@ -114,7 +114,7 @@ def chain() -> list[Layer]:
         channels_first(3, "conv1", "data"),
         NegateLayer(name="negate", bottoms="conv1", tops="negated"),
         channels_first(2, "conv2", "negated"),
-        ReLULayer(name="relu", bottoms="conv2", tops="relu"),
+        ActivationLayer(name="relu", bottoms="conv2", tops="relu", neuron="ReLU"),
         InnerProductLayer(name="ip", bottoms="relu", tops="ip", output_dim=3),
         InputLayer(name="labels", tops="label", batch_size=4),
         SoftmaxLossLayer(name="loss", bottoms=["ip", "label"]),
@@ -153,7 +153,8 @@ def test_the_relu_kernel_runs_on_the_blobs_of_its_neighbours() -> None:
 
 
 def test_another_epsilon_is_not_served() -> None:
-    layers = [InputLayer(name="in", tops="x", shape=3), ReLULayer(bottoms="x", tops="y", epsilon=0.5)]
+    relu = ActivationLayer(bottoms="x", tops="y", neuron={"type": "ReLU", "epsilon": 0.5})
+    layers = [InputLayer(name="in", tops="x", shape=3), relu]
     op = Net("net", layers, backend="numpy").ops[-1]
     assert not op.kernel
     assert [reason for _, reason in op.choice.declined] == ["serves epsilon=0, not 0.5"]

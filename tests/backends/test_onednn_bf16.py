@@ -16,7 +16,7 @@ from mixed_nets import from_file, trained
 from nacre import ConfigError, InputLayer, Layer, Net, Own, Solver, open_backend
 from nacre.config import dumps, load
 from nacre_layers.convolution.convolution import ConvolutionLayer
-from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -105,7 +105,7 @@ LAYERS = st.sampled_from(
         PoolingLayer(bottoms="data", tops="y", kernel=2, stride=2, pooling=Mean()),
         PoolingLayer(bottoms="data", tops="y", kernel=3, stride=2, pad=1),
         InnerProductLayer(bottoms="data", tops="y", output_dim=7, neuron=ReLU()),
-        ReLULayer(bottoms="data", tops="y"),
+        ActivationLayer(bottoms="data", tops="y", neuron="ReLU"),
         DropoutLayer(name="drop", bottoms="data"),
     ]
 )

@@ -12,7 +12,7 @@ from nacre import InputLayer, Layer, Net, open_backend
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution.convolution import ConvolutionLayer
-from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.pooling.functions import Max, Mean
@@ -112,7 +112,7 @@ class TestInnerProductKernel(KernelTests):
 def test_relu(shape: tuple[int, ...]) -> None:
     layers: list[Layer] = [
         InputLayer(name="in", tops="x", shape=shape[1:], batch_size=shape[0]),
-        ReLULayer(name="relu", bottoms="x", tops="y"),
+        ActivationLayer(name="relu", bottoms="x", tops="y", neuron="ReLU"),
     ]
     net = Net("relu", layers, backend="onednn", keep=("x",))
     assert isinstance(net.ops[-1].state, ReLUKernel)
@@ -124,7 +124,8 @@ def test_relu(shape: tuple[int, ...]) -> None:
 
 
 def test_another_epsilon_and_another_type_are_declined() -> None:
-    layers = [InputLayer(name="in", tops="x", shape=3), ReLULayer(bottoms="x", tops="y", epsilon=0.5)]
+    relu = ActivationLayer(bottoms="x", tops="y", neuron={"type": "ReLU", "epsilon": 0.5})
+    layers = [InputLayer(name="in", tops="x", shape=3), relu]
     op = Net("net", layers, backend="onednn").ops[-1]
     assert not op.kernel
     assert "serves epsilon=0, not 0.5" in [reason for _, reason in op.choice.declined]

@@ -14,7 +14,7 @@ from nacre.testing.close import assert_near
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example, Trial, layer_of
 from nacre_layers.convolution.convolution import ConvolutionLayer
-from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -302,7 +302,7 @@ def test_gradients_of_a_blob_with_several_readers_are_added_up_where_they_lie() 
             ConvolutionLayer(name="b", bottoms="a", tops="b", **wide),
             ConvolutionLayer(name="c", bottoms="a", tops="c", **wide),
             ElementWiseLayer(bottoms=["a", "b", "c"], tops="sum", neuron=RELU),
-            ReLULayer(bottoms="sum", tops="d"),
+            ActivationLayer(bottoms="sum", tops="d", neuron="ReLU"),
             ElementWiseLayer(bottoms=["sum", "d"], tops="twice"),
             *scores("twice"),
         ]

@@ -262,7 +262,7 @@ def test_a_clash_that_is_settled_shows_as_settled() -> None:
     [
         ("SGD", ["SGD: solver of nacre"]),
         ("neuron/ReLU", ["ReLU: neuron of nacre"]),
-        ("ReLU", ["ReLU: layer of nacre"]),
+        ("ReLU", ["ReLU: neuron of nacre"]),
         ("Fixed", ["Fixed: lr policy of nacre", "Fixed: momentum policy of nacre"]),
         ("Scale", ["Scale: layer of nacre"]),
         ("transformer/Scale", ["Scale: transformer of nacre"]),

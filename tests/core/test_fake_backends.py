@@ -14,7 +14,7 @@ from fake_backends import BlockedBackend, ForeignBackend
 from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver
 from nacre.discovery.registry import Registry
 from nacre_layers.convolution.convolution import ConvolutionLayer
-from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.initializers import Constant, Gaussian
@@ -69,7 +69,7 @@ def mixed_layers() -> list[Layer]:
         InnerProductLayer(name="ip2", bottoms="ip1", tops="ip2", output_dim=9, neuron=Tanh()),
         DropoutLayer(name="drop", bottoms="ip2", ratio=0.25),
         InnerProductLayer(name="ip3", bottoms="ip2", tops="ip3", output_dim=5, bias=False),
-        ReLULayer(name="relu", bottoms="ip3", tops="relu"),
+        ActivationLayer(name="relu", bottoms="ip3", tops="relu", neuron="ReLU"),
         InnerProductLayer(name="ip4", bottoms="relu", tops="ip4", output_dim=3),
         SoftmaxLossLayer(name="loss", bottoms=["ip4", "label"]),
     ]

@@ -13,7 +13,7 @@ from forging import trials
 from nacre import Layer, Names, Net, Neuron
 from nacre.engine.memory import Memory, group_bytes
 from nacre.engine.ops import Group, Value
-from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer, SigmoidLayer, TanhLayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -217,13 +217,13 @@ def test_an_alias_of_an_alias_is_the_same_memory() -> None:
     check_gradients(net)
 
 
-@pytest.mark.parametrize("activation", [ReLULayer, SigmoidLayer, TanhLayer])
-def test_activation_layers_over_a_shared_blob(activation: Any) -> None:
+@pytest.mark.parametrize("activation", ["ReLU", "Sigmoid", "Tanh"])
+def test_activation_layers_over_a_shared_blob(activation: str) -> None:
     net = net_of(
         data(5),
         dense("a"),
         SplitLayer(name="split", bottoms="a", tops=["left", "right"]),
-        activation(name="f", bottoms="left", tops="f"),
+        ActivationLayer(name="f", bottoms="left", tops="f", neuron=activation),
         ProductLayer(name="product", bottoms=["f", "right"], tops="product"),
         *loss("product"),
     )
@@ -234,7 +234,7 @@ def test_the_blobs_of_a_source_are_never_overwritten() -> None:
     layers = [
         data(5),
         DropoutLayer(name="drop", bottoms="data"),
-        ReLULayer(name="relu", bottoms="data", tops="relu"),
+        ActivationLayer(name="relu", bottoms="data", tops="relu", neuron="ReLU"),
         dense("a", "relu"),
         *loss("a"),
     ]
@@ -269,7 +269,7 @@ def test_the_net_adds_up_gradients_as_a_split_layer_does(consumers: int) -> None
         ends: list[Layer] = [
             ReshapeLayer(name="shape", bottoms=names[0], tops="shape", shape=[2, 3]),
             ReshapeLayer(name="flat", bottoms="shape", tops="x0", shape=6),
-            TanhLayer(name="tanh", bottoms=names[1], tops="x1"),
+            ActivationLayer(name="tanh", bottoms=names[1], tops="x1", neuron="Tanh"),
             HalveLayer(name="half", bottoms="x1"),
         ]
         if consumers == 3:
@@ -430,7 +430,7 @@ def random_net(draw: st.DrawFn) -> list[Layer]:
                     matrix(name, bottom),
                     dense(name, bottom, Tanh()),
                     dense(name, bottom, Sigmoid()),
-                    TanhLayer(name=name, bottoms=bottom, tops=name),
+                    ActivationLayer(name=name, bottoms=bottom, tops=name, neuron="Tanh"),
                     SquashLayer(name=name, bottoms=bottom, tops=name, neuron=SiLU()),
                     AddLayer(name=name, bottoms=[bottom, other], tops=name),
                     ProductLayer(name=name, bottoms=[bottom, other], tops=name),

@@ -10,7 +10,7 @@ import pytest
 from nacre import InputLayer, Net
 from nacre.config import load
 from nacre.text import align, size
-from nacre_layers.elementwise.activation import ActivationLayer, ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -33,7 +33,7 @@ def net(**options: object) -> Net:
         InnerProductLayer(name="one", bottoms=["x"], tops=["y"], output_dim=6, param_key="same", neuron=Tanh()),
         InnerProductLayer(name="two", bottoms=["y"], tops=["z"], output_dim=6, param_key="same"),
         BatchNormLayer(name="norm", bottoms=["z"], tops=["n"]),
-        ReLULayer(name="act", bottoms=["n"], tops=["a"]),
+        ActivationLayer(name="act", bottoms=["n"], tops=["a"], neuron="ReLU"),
         ActivationLayer(name="more", bottoms=["a"], tops=["b"], neuron=ReLU()),
         SoftmaxLossLayer(name="loss", bottoms=["b", "label"]),
     ]
@@ -71,11 +71,11 @@ def test_shared_parameters_count_once_and_buffers_apart() -> None:
     assert described["parameters"] == sum(layer["parameters"] for layer in described["layers"]) - described["buffers"]
 
 
-def test_a_neuron_that_is_the_layer_is_not_said_twice() -> None:
+def test_a_layer_is_told_with_its_neuron() -> None:
     described = net().summary().describe()
     assert [(named(described, name)["type"], named(described, name)["neuron"]) for name in ("one", "act", "more")] == [
         ("InnerProduct", "Tanh"),
-        ("ReLU", None),
+        ("Activation", "ReLU"),
         ("Activation", "ReLU"),
     ]
 

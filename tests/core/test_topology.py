@@ -10,7 +10,7 @@ from nacre import InputLayer, Layer, Net, TopologyError
 from nacre.graph.gradients import check_bp_topology, wanted_gradients
 from nacre.graph.wiring import ancestors, sort, wire
 from nacre.protocols.graph import Graph
-from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -50,10 +50,11 @@ def test_a_blob_that_two_layers_write() -> None:
 def test_a_top_called_like_its_bottom() -> None:
     """As in place in Caffe's net files."""
     with pytest.raises(TopologyError) as caught:
-        sort(Graph.of([data(1), ip("a", tops="x"), ReLULayer(name="relu", bottoms="x", tops="x")]))
+        sort(Graph.of([data(1), ip("a", tops="x"), ActivationLayer(name="relu", bottoms="x", tops="x", neuron="ReLU")]))
     assert caught.value.args[0] == "blob 'x' is written by the layers 'a' and 'relu' both"
     assert caught.value.remedy.startswith("call the top of 'relu' otherwise")
-    refuse("a ReLU layer writes the blob 'x' that it reads", data(1), ip("x"), ReLULayer(bottoms="x", tops="x"))
+    act = ActivationLayer(bottoms="x", tops="x", neuron="ReLU")
+    refuse("a layer (Activation) writes the blob 'x' that it reads", data(1), ip("x"), act)
 
 
 def test_two_layers_of_one_name() -> None:

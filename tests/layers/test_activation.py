@@ -8,25 +8,13 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net, registry
+from nacre.config import load
+from nacre.files import toml_text
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import check_net_gradients
 from nacre.testing.trial import Example
-from nacre_layers.elementwise.activation import (
-    ActivationLayer,
-    BNLLLayer,
-    ELULayer,
-    ExponentialLayer,
-    GELULayer,
-    IdentityLayer,
-    LReLULayer,
-    NeuronLayer,
-    ReLULayer,
-    SigmoidLayer,
-    SiLULayer,
-    SoftplusLayer,
-    STanhLayer,
-    TanhLayer,
-)
+from nacre_layers import NEURONS
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -35,13 +23,16 @@ from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
 
 
+def neuron(name, *others):
+    """Draw the fields of a layer with a neuron, as it is unless told, or with other fields of its own."""
+    return st.sampled_from([{"neuron": {"type": name, **fields}} for fields in ({}, *others)])
+
+
 class Elementwise:
     """What the tests below have in common: the neuron is `function` of a number, and `torch_function` of a tensor."""
 
-    fields = st.just({})
-
     def examples(self):
-        yield Example({}, [(3, 4)])
+        yield Example({"neuron": self.named}, [(3, 4)])
 
     def strategy(self):
         shapes = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
@@ -81,7 +72,9 @@ class TestActivation(Elementwise, Agreement):
 
 
 class TestIdentity(Elementwise, Agreement):
-    layer = IdentityLayer
+    layer = ActivationLayer
+    named = "Identity"
+    fields = neuron("Identity")
 
     def torch_function(self, torch, x, neuron):
         return x
@@ -91,11 +84,13 @@ class TestIdentity(Elementwise, Agreement):
 
 
 class TestReLU(Elementwise, Agreement):
-    layer = ReLULayer
+    layer = ActivationLayer
+    named = "ReLU"
+    fields = neuron("ReLU")
 
     def examples(self):
-        yield Example({}, [(3, 4)])
-        yield Example({}, [(2, 3, 4, 4), (1, 5)], label="two bottoms")
+        yield Example({"neuron": "ReLU"}, [(3, 4)])
+        yield Example({"neuron": "ReLU"}, [(2, 3, 4, 4), (1, 5)], label="two bottoms")
 
     def torch_function(self, torch, x, neuron):
         return torch.relu(x)
@@ -105,7 +100,9 @@ class TestReLU(Elementwise, Agreement):
 
 
 class TestSigmoid(Elementwise, Agreement):
-    layer = SigmoidLayer
+    layer = ActivationLayer
+    named = "Sigmoid"
+    fields = neuron("Sigmoid")
 
     def torch_function(self, torch, x, neuron):
         return torch.sigmoid(x)
@@ -115,7 +112,9 @@ class TestSigmoid(Elementwise, Agreement):
 
 
 class TestTanh(Elementwise, Agreement):
-    layer = TanhLayer
+    layer = ActivationLayer
+    named = "Tanh"
+    fields = neuron("Tanh")
 
     def torch_function(self, torch, x, neuron):
         return torch.tanh(x)
@@ -125,8 +124,9 @@ class TestTanh(Elementwise, Agreement):
 
 
 class TestSTanh(Elementwise, Agreement):
-    layer = STanhLayer
-    fields = st.sampled_from([{}, {"outer": 0.5, "inner": 2}])
+    layer = ActivationLayer
+    named = "STanh"
+    fields = neuron("STanh", {"outer": 0.5, "inner": 2})
 
     def torch_function(self, torch, x, neuron):
         return neuron.outer * torch.tanh(neuron.inner * x)
@@ -136,8 +136,9 @@ class TestSTanh(Elementwise, Agreement):
 
 
 class TestLReLU(Elementwise, Agreement):
-    layer = LReLULayer
-    fields = st.sampled_from([{}, {"slope": 0.2}, {"slope": 3}])
+    layer = ActivationLayer
+    named = "LReLU"
+    fields = neuron("LReLU", {"slope": 0.2}, {"slope": 3})
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.leaky_relu(x, neuron.slope)
@@ -147,8 +148,9 @@ class TestLReLU(Elementwise, Agreement):
 
 
 class TestELU(Elementwise, Agreement):
-    layer = ELULayer
-    fields = st.sampled_from([{}, {"alpha": 0.5}])
+    layer = ActivationLayer
+    named = "ELU"
+    fields = neuron("ELU", {"alpha": 0.5})
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.elu(x, neuron.alpha)
@@ -158,8 +160,9 @@ class TestELU(Elementwise, Agreement):
 
 
 class TestGELU(Elementwise, Agreement):
-    layer = GELULayer
-    fields = st.sampled_from([{}, {"approximate": "tanh"}])
+    layer = ActivationLayer
+    named = "GELU"
+    fields = neuron("GELU", {"approximate": "tanh"})
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.gelu(x, approximate=neuron.approximate)
@@ -170,8 +173,9 @@ class TestGELU(Elementwise, Agreement):
 
 
 class TestSiLU(Elementwise, Agreement):
-    layer = SiLULayer
-    fields = st.sampled_from([{}, {"beta": 2.5}])
+    layer = ActivationLayer
+    named = "SiLU"
+    fields = neuron("SiLU", {"beta": 2.5})
 
     def torch_function(self, torch, x, neuron):
         return x * torch.sigmoid(neuron.beta * x)
@@ -181,8 +185,9 @@ class TestSiLU(Elementwise, Agreement):
 
 
 class TestSoftplus(Elementwise, Agreement):
-    layer = SoftplusLayer
-    fields = st.sampled_from([{}, {"beta": 2.5}])
+    layer = ActivationLayer
+    named = "Softplus"
+    fields = neuron("Softplus", {"beta": 2.5})
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.softplus(x, neuron.beta)
@@ -192,7 +197,9 @@ class TestSoftplus(Elementwise, Agreement):
 
 
 class TestBNLL(Elementwise, Agreement):
-    layer = BNLLLayer
+    layer = ActivationLayer
+    named = "BNLL"
+    fields = neuron("BNLL")
 
     def torch_function(self, torch, x, neuron):
         return torch.nn.functional.softplus(x)
@@ -202,7 +209,9 @@ class TestBNLL(Elementwise, Agreement):
 
 
 class TestExponential(Elementwise, Agreement):
-    layer = ExponentialLayer
+    layer = ActivationLayer
+    named = "Exponential"
+    fields = neuron("Exponential")
 
     def torch_function(self, torch, x, neuron):
         return torch.exp(x)
@@ -211,23 +220,26 @@ class TestExponential(Elementwise, Agreement):
         return math.exp(x)
 
 
-NAMED = [cls for cls in map(registry().open_offer, registry().offers("layer")) if issubclass(cls, NeuronLayer)]
+@pytest.mark.parametrize("name", sorted(NEURONS))
+def test_in_a_net_file_a_neuron_is_a_layer_with_its_fields(name, tmp_path):
+    cls = registry().open("neuron", name)
+    defaults = {field.name: field.default for field in cls.fields()}
+    table = {"type": name, "name": "f", "bottoms": ["x"], "tops": ["y"], **defaults}
+    (tmp_path / "net.toml").write_text(toml_text({"layer": [table]}))
+    (layer,) = load(tmp_path / "net.toml").layers
+    assert type(layer) is ActivationLayer
+    assert type(layer.neuron) is cls
+    assert {field: getattr(layer.neuron, field) for field in defaults} == defaults
 
 
-@pytest.mark.parametrize("layer", NAMED)
-def test_a_function_layer_has_the_fields_of_its_neuron(layer):
-    def told(fields):
-        return [(field.name, field.type, field.default, field.help) for field in fields if field.name not in base]
-
-    base = {field.name for field in NeuronLayer.fields()}
-    assert told(layer.fields()) == told(layer.function.fields())
-
-
-def test_a_function_layer_does_what_its_fields_say():
-    layer = ELULayer(bottoms="x", tops="y", alpha=0.3)
+def test_a_neuron_as_a_layer_does_what_its_fields_say(tmp_path):
+    text = '[[layer]]\ntype = "ELU"\nbottoms = "x"\ntops = "y"\nalpha = 0.3\n'
+    (tmp_path / "net.toml").write_text(text)
+    (layer,) = load(tmp_path / "net.toml").layers
     assert (type(layer.neuron), layer.neuron.alpha) == (ELU, 0.3)
-    with pytest.raises(ConfigError, match=r"y: unknown field 'neuron'\n  the fields of LReLULayer are .*slope"):
-        LReLULayer(bottoms="x", tops="y", neuron="Tanh")
+    (tmp_path / "net.toml").write_text(text + 'neuron = "Tanh"\n')
+    with pytest.raises(ConfigError, match=r"y: unknown field 'neuron'\n  the fields are alpha, bottoms"):
+        load(tmp_path / "net.toml")
 
 
 def test_the_neuron_must_be_named():

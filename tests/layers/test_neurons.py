@@ -98,8 +98,8 @@ def test_gradients(neuron):
 
 
 def test_every_neuron_of_ours_has_its_formula_here():
-    ours = {offer.name for offer in registry().offers("neuron") if offer.distribution == "nacre"}
-    assert ours == {type(neuron).__name__ for neuron in FORMULAS}
+    ours = {registry().open_offer(offer) for offer in registry().offers("neuron") if offer.distribution == "nacre"}
+    assert ours == {type(neuron) for neuron in FORMULAS}
 
 
 def test_relu_has_no_gradient_at_the_kink():

@@ -12,7 +12,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net
 from nacre.testing.close import assert_close
 from nacre.testing.trial import Example, Trial, backends
-from nacre_layers.elementwise.activation import ReLULayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.losses.sum_loss import SumLossLayer
 from nacre_layers.pooling.channel_pooling import ChannelPoolingLayer
 from nacre_layers.pooling.functions import Max, Mean, Stochastic
@@ -241,7 +241,7 @@ def test_a_mask_needs_no_gradient_and_gives_none(backend):
     def gradient(*above, tops=("y",)):
         layers = [
             InputLayer(tops="x", shape=(1, 4, 4)),
-            ReLULayer(bottoms="x", tops="r"),
+            ActivationLayer(bottoms="x", tops="r", neuron="ReLU"),
             PoolingLayer(bottoms="r", tops=tops, kernel=2, stride=2),
             *above,
         ]

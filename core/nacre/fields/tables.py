@@ -22,12 +22,12 @@ def table_of(thing: Configured) -> Table:
 
 
 def type_name(cls: type) -> str:
-    """Return the name by which a class goes in a net file: the one that opens to it, else the class's own."""
+    """Return the name by which a class goes in a net file: its own where that opens to it, else another that does."""
     here = registry()
     kind = str(getattr(cls, "nacre_kind", ""))
-    if found := here.offers_of(cls, kind):
-        return here.name_of(found[0])
-    return cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
+    own = cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
+    found = here.offers_of(cls, kind)
+    return here.name_of(min(found, key=lambda offer: offer.name != own)) if found else own
 
 
 def plain(value: Any) -> Any:

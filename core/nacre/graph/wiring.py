@@ -91,7 +91,9 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
             again = next((top for top in node.tops if top in node.bottoms), "")
             if again == node.name:  # Caffe's habit, and the names are those of the tops
                 kind = layer_type(type(node.user))
-                raise TopologyError(f"a {kind} layer writes the blob '{again}' that it reads", OTHER_TOP.format(again))
+                raise TopologyError(
+                    f"a layer ({kind}) writes the blob '{again}' that it reads", OTHER_TOP.format(again)
+                )
             raise TopologyError(f"two layers are called '{node.name}'; give each a name of its own")
         names.add(node.name)
         if node.layer.is_inplace:

@@ -189,7 +189,7 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
     return LayerSummary(
         node.name,
         kind,
-        neuron if neuron not in ("", kind) else None,  # a ReLU layer's is said already
+        neuron or None,
         list(node.bottoms),
         list(node.tops),
         [list(value.shape) for value in op.outputs],

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nacre import Graph, Identity, Layer, Node, is_identity
-from nacre_layers.elementwise.activation import IdentityLayer, ReLULayer
+from nacre import Graph, Identity, Node, is_identity
 from nacre_layers.neurons import ReLU, is_relu
 from nacre_layers.pooling.functions import Max
 from nacre_layers.pooling.pooling import PoolingLayer
@@ -28,15 +27,9 @@ def relu_behind_max_pooling(graph: Graph) -> Graph:
             _applies_relu(one) and all(readers.get(top) == [node] and top not in graph.keep for top in one.tops)
             for one in below
         ):
-            changed |= {one.name: replace(one, layer=_without_relu(one.layer)) for one in below}
+            changed |= {one.name: replace(one, layer=replace(one.layer, neuron=Identity())) for one in below}
             changed[node.name] = replace(node, layer=replace(node.layer, neuron=ReLU()))
     return graph.with_nodes(changed.get(node.name, node) for node in graph.nodes)
-
-
-def _without_relu(layer: Layer) -> Layer:
-    if isinstance(layer, ReLULayer):  # it is nothing but its neuron
-        return IdentityLayer(name=layer.name, exclude=layer.exclude, bottoms=layer.bottoms, tops=layer.tops)
-    return replace(layer, neuron=Identity())
 
 
 def _is_max_pooling(node: Node) -> bool:
@@ -48,5 +41,5 @@ def _is_max_pooling(node: Node) -> bool:
 
 def _applies_relu(node: Node) -> bool:
     layer = node.layer
-    can_lose_it = isinstance(layer, ReLULayer) or any(field.name == "neuron" for field in layer.fields())
+    can_lose_it = any(field.name == "neuron" for field in layer.fields())  # it may be a property
     return layer.has_neuron and is_relu(layer.neuron) and can_lose_it

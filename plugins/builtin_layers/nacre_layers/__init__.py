@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from .convolution.deconvolution import DeconvolutionLayer as DeconvolutionLayer
     from .convolution.im2col import Im2colLayer as Im2colLayer
     from .elementwise.activation import ActivationLayer as ActivationLayer
-    from .elementwise.activation import BNLLLayer as BNLLLayer
-    from .elementwise.activation import ELULayer as ELULayer
-    from .elementwise.activation import ExponentialLayer as ExponentialLayer
-    from .elementwise.activation import GELULayer as GELULayer
-    from .elementwise.activation import IdentityLayer as IdentityLayer
-    from .elementwise.activation import LReLULayer as LReLULayer
-    from .elementwise.activation import ReLULayer as ReLULayer
-    from .elementwise.activation import SigmoidLayer as SigmoidLayer
-    from .elementwise.activation import SiLULayer as SiLULayer
-    from .elementwise.activation import SoftplusLayer as SoftplusLayer
-    from .elementwise.activation import STanhLayer as STanhLayer
-    from .elementwise.activation import TanhLayer as TanhLayer
     from .elementwise.dropout import DropoutLayer as DropoutLayer
     from .elementwise.element_wise import Add as Add
     from .elementwise.element_wise import Average as Average
@@ -120,7 +108,6 @@ LAYERS = {
     "Accuracy": "nacre_layers.metrics.accuracy:AccuracyLayer",
     "Activation": "nacre_layers.elementwise.activation:ActivationLayer",
     "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
-    "BNLL": "nacre_layers.elementwise.activation:BNLLLayer",
     "BatchNorm": "nacre_layers.normalisation.batch_norm:BatchNormLayer",
     "Bias": "nacre_layers.linear.bias:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
@@ -134,23 +121,18 @@ LAYERS = {
     "CropLike": "nacre_layers.shapes.crop_like:CropLikeLayer",
     "Deconvolution": "nacre_layers.convolution.deconvolution:DeconvolutionLayer",
     "Dropout": "nacre_layers.elementwise.dropout:DropoutLayer",
-    "ELU": "nacre_layers.elementwise.activation:ELULayer",
     "ElementWise": "nacre_layers.elementwise.element_wise:ElementWiseLayer",
     "Embedding": "nacre_layers.linear.embedding:EmbeddingLayer",
     "Exp": "nacre_layers.elementwise.functions:ExpLayer",
-    "Exponential": "nacre_layers.elementwise.activation:ExponentialLayer",
     "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
-    "GELU": "nacre_layers.elementwise.activation:GELULayer",
     "GaussianKLLoss": "nacre_layers.losses.gaussian_kl_loss:GaussianKLLossLayer",
     "GroupNorm": "nacre_layers.normalisation.group_norm:GroupNormLayer",
     "HingeLoss": "nacre_layers.losses.hinge_loss:HingeLossLayer",
-    "Identity": "nacre_layers.elementwise.activation:IdentityLayer",
     "Im2col": "nacre_layers.convolution.im2col:Im2colLayer",
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.losses.infogain_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.linear.inner_product:InnerProductLayer",
     "LRN": "nacre_layers.normalisation.lrn:LRNLayer",
-    "LReLU": "nacre_layers.elementwise.activation:LReLULayer",
     "LayerNorm": "nacre_layers.normalisation.layer_norm:LayerNormLayer",
     "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
@@ -160,32 +142,27 @@ LAYERS = {
     "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
-    "ReLU": "nacre_layers.elementwise.activation:ReLULayer",
     "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
     "Reshape": "nacre_layers.shapes.reshape:ReshapeLayer",
     "SPP": "nacre_layers.pooling.spp:SPPLayer",
-    "STanh": "nacre_layers.elementwise.activation:STanhLayer",
     "Scale": "nacre_layers.linear.scale:ScaleLayer",
-    "SiLU": "nacre_layers.elementwise.activation:SiLULayer",
-    "Sigmoid": "nacre_layers.elementwise.activation:SigmoidLayer",
     "SigmoidCrossEntropyLoss": "nacre_layers.losses.sigmoid_cross_entropy_loss:SigmoidCrossEntropyLossLayer",
     "Silence": "nacre_layers.shapes.silence:SilenceLayer",
     "Slice": "nacre_layers.shapes.slice:SliceLayer",
     "SoftlabelSoftmaxLoss": "nacre_layers.losses.softlabel_softmax_loss:SoftlabelSoftmaxLossLayer",
     "Softmax": "nacre_layers.elementwise.softmax:SoftmaxLayer",
     "SoftmaxLoss": "nacre_layers.losses.softmax_loss:SoftmaxLossLayer",
-    "Softplus": "nacre_layers.elementwise.activation:SoftplusLayer",
     "Split": "nacre_layers.shapes.split:SplitLayer",
     "SquareLoss": "nacre_layers.losses.square_loss:SquareLossLayer",
     "StopGradient": "nacre_layers.shapes.stop_gradient:StopGradientLayer",
     "SumLoss": "nacre_layers.losses.sum_loss:SumLossLayer",
-    "Tanh": "nacre_layers.elementwise.activation:TanhLayer",
     "Threshold": "nacre_layers.elementwise.functions:ThresholdLayer",
     "TiedInnerProduct": "nacre_layers.linear.tied_inner_product:TiedInnerProductLayer",
     "Tile": "nacre_layers.shapes.tile:TileLayer",
     "WassersteinLoss": "nacre_layers.losses.wasserstein_loss:WassersteinLossLayer",
 }
 NEURONS = {
+    "BNLL": "nacre_layers.neurons:Softplus",  # Caffe's name
     "ELU": "nacre_layers.neurons:ELU",
     "Exponential": "nacre_layers.neurons:Exponential",
     "GELU": "nacre_layers.neurons:GELU",

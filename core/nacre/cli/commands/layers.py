@@ -182,6 +182,7 @@ def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
 
 
 def _page(page: dict[str, Any]) -> str:
+    from ...discovery.registry import registry
     from ...text import align
 
     whose = f"{page['distribution']} {page['version']}".rstrip()
@@ -203,6 +204,8 @@ def _page(page: dict[str, Any]) -> str:
             for field in page["fields"]
         ]
         lines += ["", *align(("field", "type", "default", "what it is"), rows)]
+    if registry().offers("layer_of", page["kind"]):
+        lines += ["", f'as a layer: [[layer]] with type = "{page["name"]}", bottoms, tops and these fields']
     types = types_of(page["fields"])
     if types:
         width = max(map(len, types))
