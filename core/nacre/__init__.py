@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .fields.checks import one_of as one_of
     from .fields.checks import positive as positive
     from .fields.component import Component as Component
+    from .fields.component import Written as Written
     from .fields.component import make_component as make_component
     from .fields.outputs import claim_folder as claim_folder
     from .fields.outputs import open_to_append as open_to_append
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from .protocols.graph import Graph as Graph
     from .protocols.graph import Node as Node
     from .protocols.layer import Layer as Layer
+    from .protocols.layer import Phase as Phase
     from .protocols.layer import is_identity as is_identity
     from .protocols.parameter import Parameter as Parameter
     from .protocols.parameter import Storage as Storage
@@ -121,7 +123,7 @@ _PLACES = {
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError nearest where_it_is",
     "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
-    "fields.component": "Component make_component",
+    "fields.component": "Component Written make_component",
     "fields.outputs": "claim_folder open_to_append output_place replace_output",
     "fields.tables": "table_of type_name",
     "fields.types": "Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",
@@ -136,7 +138,7 @@ _PLACES = {
     "protocols.blob": "Blob",
     "protocols.components": "ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "protocols.graph": "Graph Node",
-    "protocols.layer": "Layer is_identity",
+    "protocols.layer": "Layer Phase is_identity",
     "protocols.parameter": "Parameter Storage",
     "protocols.records": "OutputWriter RecordReader reader_of",
     "protocols.state": "LayerState SourceState",

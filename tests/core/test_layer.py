@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import json
 import subprocess
 import sys
@@ -427,6 +429,17 @@ def test_registry_is_a_function_whatever_was_imported_before() -> None:
         loaded(f"{before}; import nacre; assert nacre.registry() is nacre.registry()")
 
 
+def test_type_checkers_are_told_of_every_field_of_a_solver() -> None:
+    tree = ast.parse(inspect.getsource(sys.modules[nacre.Solver.__module__]))
+    (told,) = [
+        node.args
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__" and node.args.kwonlyargs
+    ]
+    names = [argument.arg for argument in (*told.args[1:], *told.kwonlyargs)]
+    assert names == [field.name for field in nacre.Solver.fields()]
+
+
 def test_every_public_name_is_there() -> None:
     for name in nacre.__all__:
         assert getattr(nacre, name) is not None
@@ -485,6 +498,33 @@ SwirlLayer(name="a", bottoms="x", tops="y", kernle=3)
 SwirlLayer(name="a", bottoms="x", tops="y", kernel="three")
 SwirlLayer(name="a", tops="y")
 """
+USES = """
+from nacre import Callback, LayerState, Neuron, Solver
+from nacre.config import load
+from nacre_layers import ActivationLayer, ConvolutionLayer, PoolingLayer, ReLU
+from nacre_solvers import SGD
+
+PoolingLayer(bottoms="x", tops="y", kernel=2, rounding="floor", pooling="Mean", exclude=["train", "test"])
+ActivationLayer(bottoms="x", tops="y", neuron="Tanh")
+ActivationLayer(bottoms="x", tops="y", neuron={"type": "ELU", "alpha": 0.3})
+found: Neuron = ActivationLayer(bottoms="x", tops="y", neuron=ReLU()).neuron
+ConvolutionLayer(bottoms="x", tops="y", n_filter=3, weight_init=0.5)
+Solver(SGD(), max_iter=10, lr_policy=0.1, momentum_policy="Fixed", callbacks=["TrainingSummary"])
+load("net.toml").net("test")
+"""
+WRONG_USES = [
+    ('PoolingLayer(bottoms="x", tops="y", kernel=2, rounding="up")', "rounding"),
+    ('PoolingLayer(bottoms="x", tops="y", kernel=2, exclude="training")', "exclude"),
+    ('ActivationLayer(bottoms="x", tops="y", neuron=3)', "neuron"),
+    ('ConvolutionLayer(bottoms="x", tops="y", n_filter=3, weight_init=[1])', "weight_init"),
+    ("Solver(SGD(), max_iters=10)", "max_iters"),
+    ('Solver(SGD(), max_iter="ten")', "max_iter"),
+    ("Solver(SGD(), lr_policy=SGD())", "lr_policy"),
+    ('load("net.toml").net("testing")', "testing"),
+    ('class State(LayerState, reads="outputs"): ...', "reads"),
+    ("class State(LayerState, of=Neuron): ...", "of"),
+]
+"""What a type checker must refuse, and the word that it must say."""
 
 
 @pytest.mark.long
@@ -494,7 +534,10 @@ def test_type_checkers_understand_an_authors_layer(checker: list[str], tmp_path:
     (tmp_path / "author.py").write_text(AUTHOR)
     (tmp_path / "misspelt.py").write_text(WRONG)
     (tmp_path / "fields.py").write_text(ALSO_WRONG)
-    config = {"extraPaths": [str(folder) for folder in (REPOSITORY / "core", tmp_path)], "include": ["."]}
+    config = {
+        "extraPaths": [str(folder) for folder in (REPOSITORY / "core", *(REPOSITORY / "plugins").iterdir(), tmp_path)],
+        "include": ["."],
+    }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
 
     def complaints(name: str) -> str:
@@ -512,6 +555,13 @@ def test_type_checkers_understand_an_authors_layer(checker: list[str], tmp_path:
     assert "can_do_pb" in complaints("misspelt.py")
     wrong = complaints("fields.py")
     assert all(word in wrong for word in ("kernle", "kernel", "bottoms"))
+    (tmp_path / "uses.py").write_text(USES)
+    assert complaints("uses.py") == ""
+    (tmp_path / "wrong_uses.py").write_text("\n".join([USES, *(line for line, _ in WRONG_USES)]))
+    told = complaints("wrong_uses.py").splitlines()
+    for number, (line, word) in enumerate(WRONG_USES, 2 + len(USES.splitlines())):
+        assert any(f"wrong_uses.py:{number}:" in one for one in told), (line, told)
+        assert any(word in one for one in told), line
 
 
 def test_layers_of_the_tests_work_in_a_net() -> None:

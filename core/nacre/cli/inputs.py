@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..config.netfile import NetFile
+    from ..protocols.layer import Phase
 
 
 NAMED = 5  # records that a warning names
@@ -73,7 +74,7 @@ def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
     return batch and batch[1:]
 
 
-def fed(file: NetFile, phase: str) -> NetFile:
+def fed(file: NetFile, phase: Phase) -> NetFile:
     """Return a net file whose net has sources in a phase: for `predict`, which may have none, inputs like its sources.
 
     Raises:

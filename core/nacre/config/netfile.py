@@ -28,7 +28,7 @@ from .tables import file_table, requirements
 
 if TYPE_CHECKING:
     from ..net.net import Net
-    from ..protocols.layer import Layer
+    from ..protocols.layer import Layer, Phase
     from ..training.callback import Callback
     from ..training.solver import Solver
 
@@ -80,7 +80,7 @@ class NetFile:
         """The folder that paths in the file start from."""
         return self.path.absolute().parent
 
-    def net(self, phase: str = "train", **options: Any) -> Net:
+    def net(self, phase: Phase = "train", **options: Any) -> Net:
         """Make the net in one phase; `options` are those of `Net`, and win over the file's.
 
         Raises:

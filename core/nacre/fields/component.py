@@ -9,6 +9,12 @@ from ..errors import ConfigError, ContractError, RegistryError
 from .configured import Configured
 from .types import Reading
 
+Written = str | Mapping[str, Any]
+"""A component as a net file writes it: its name, or a table with `type`.
+
+A kind whose fields take this from Python too says so to type checkers by the `__set__` of its base class.
+"""
+
 
 class Component(Configured, Reading):
     """A part of one kind, known by its class's name: `class Neuron(Component, kind="neuron")` makes a kind.

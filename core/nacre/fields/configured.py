@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_transform
 
 from ..errors import ConfigError, ContractError, brief, nearest
-from .checks import Check
+from .checks import Check, one_of
 from .types import Reading, whole
 
 
@@ -96,7 +96,8 @@ def _reader(hint: Any) -> Reader:
         return (lambda value: value), "another value", "Any"
     if origin is typing.Literal:
         words = f"one of {', '.join(map(repr, arguments))}"
-        return _among(arguments), words, " | ".join(map(repr, arguments))
+        texts = all(isinstance(one, str) for one in arguments)  # whose choices stand behind the field's help
+        return _among(arguments), words, "str" if texts else " | ".join(map(repr, arguments))
     if hint is None or isinstance(hint, type):
         return _class_reader(type(None) if hint is None else hint)
     short = str(hint).replace("typing.", "")
@@ -283,6 +284,8 @@ def _read_fields(cls: type[Configured]) -> Iterator[Field]:
                 if not isinstance(extra, str | Check):
                     what = f"{cls.__qualname__}: the annotation of '{field.name}' holds {brief(extra)}"
                     raise ContractError(f"{what}, which is neither a text nor a Check")
+        if typing.get_origin(hint) is typing.Literal:
+            extras = (one_of(*typing.get_args(hint)), *extras)
         convert, wants, short = _reader(hint)
         yield Field(
             name=field.name,

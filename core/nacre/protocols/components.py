@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..fields.checks import non_negative, positive
-from ..fields.component import Component
+from ..fields.component import Component, Written
 
 if TYPE_CHECKING:
     from .array import Array
@@ -20,6 +20,10 @@ class Neuron(Component, kind="neuron"):
     """
 
     needs_input: ClassVar[bool] = False
+
+    if TYPE_CHECKING:
+
+        def __set__(self, thing: object, value: Neuron | Written) -> None: ...
 
     def forward(self, backend: Any, x: Array, y: Array) -> None:
         """Write f(x) into y."""
@@ -44,6 +48,10 @@ class Identity(Neuron):
 
 class Initializer(Component, kind="initializer"):
     """Gives a parameter its first values."""
+
+    if TYPE_CHECKING:
+
+        def __set__(self, thing: object, value: Initializer | Written | float) -> None: ...
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         """Return a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
 
 from ..errors import ConfigError, ContractError
 from ..fields.configured import Configured, inside
-from ..fields.types import NAME, Names, Paths, Place, default
+from ..fields.types import NAME, Converted, Names, Paths, Place, default
 from .components import Neuron
 
 if TYPE_CHECKING:
     from ..random import Random
     from .array import Array
+    from .blob import Blob
     from .state import LayerState
     from .view import View
 
@@ -24,17 +25,17 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 TRAITS = ("is_source", "is_sink", "has_param", "has_neuron", "can_do_bp", "is_inplace", "has_loss", "has_stats")
 
 
-class Phases(Names):
+class Phases(Converted[Phase | Sequence[Phase], tuple[Phase, ...]]):
     """Phases of a net: train, validation, test, predict."""
 
     wants = f"a list of phases: {', '.join(PHASES)}"
 
     @staticmethod
-    def convert(value: Any) -> tuple[str, ...]:
+    def convert(value: Any) -> tuple[Phase, ...]:
         phases = Names.convert(value)
         if not set(phases) <= set(PHASES):
             raise ValueError
-        return phases
+        return cast("tuple[Phase, ...]", phases)
 
 
 class Layer(Configured):
@@ -115,7 +116,7 @@ class Layer(Configured):
         cls.setup = Layer.setup  # whatever the layer inherits
         cls._state = state
 
-    def setup(self, backend: View, inputs: list[Any], diffs: list[Any]) -> LayerState:
+    def setup(self, backend: View, inputs: list[Blob], diffs: list[Blob | None]) -> LayerState:
         """Make the state, which declares its blobs and parameters from the shapes and types of `inputs`.
 
         `inputs` and `diffs` have one entry for each bottom. An entry of `diffs` is None where nobody wants that
@@ -134,7 +135,7 @@ class Layer(Configured):
         """
         return ()
 
-    def prepare(self, top: str, records: Array, random: Random, phase: str) -> None:
+    def prepare(self, top: str, records: Array, random: Random, phase: Phase) -> None:
         """Change records that stand for a source's own (`Net.predict`), in place, as the source changes its own.
 
         `records` is a NumPy array of the net's type, axis 0 counting them. A source that gives what it reads changes

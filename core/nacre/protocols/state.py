@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..discovery.offers import FIRST_PARTY
 from ..errors import ContractError
@@ -11,6 +11,8 @@ from .array import Array
 from .components import Neuron
 
 if TYPE_CHECKING:
+    from .blob import Blob
+    from .layer import Layer
     from .parameter import Parameter
     from .view import View
 
@@ -47,8 +49,8 @@ class LayerState:
     def __init_subclass__(
         cls,
         *,
-        of: type[Any] | None = None,
-        reads: str | None = None,
+        of: type[Layer] | None = None,
+        reads: Literal["inputs blobs", "inputs", "blobs", ""] | None = None,
         elementwise: bool | None = None,
         host_only: bool | None = None,
         capturable: bool | None = None,
@@ -79,7 +81,7 @@ class LayerState:
     loss: Any
     """The weighted loss of the last batch, a number or an array of the backend with one (`has_loss`)."""
 
-    def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
+    def __init__(self, layer: Any, backend: View, inputs: list[Blob], diffs: list[Blob | None]) -> None:
         self.layer = layer
         self.backend = backend
         self.blobs: list[Any] = []
@@ -87,7 +89,7 @@ class LayerState:
         self.parameters: list[Parameter] = []
 
     @classmethod
-    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+    def supports(cls, layer: Any, inputs: list[Blob]) -> str | None:
         """Return None, or the reason why this kernel does not serve `layer` on inputs of these shapes and types."""
         return None
 

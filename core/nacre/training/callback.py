@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..fields.checks import non_negative
-from ..fields.component import Component, make_component
+from ..fields.component import Component, Written, make_component
 from ..fields.types import Converted
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class CallbackState:
         """Take back what `memory` gave."""
 
 
-class Callbacks(Converted[Sequence[Callback], tuple[Callback, ...]]):
+class Callbacks(Converted[Sequence[Callback | Written], tuple[Callback, ...]]):
     """Callbacks, in the order in which they run."""
 
     wants = "a list of callbacks"

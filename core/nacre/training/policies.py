@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..fields.component import Component
+from ..fields.component import Component, Written
 
 if TYPE_CHECKING:
     from .training import Training
@@ -29,6 +29,10 @@ class LrState(Protocol):
 
 class LrPolicy(Component, kind="lr_policy"):
     """Gives the learning rate of an iteration."""
+
+    if TYPE_CHECKING:
+
+        def __set__(self, thing: object, value: LrPolicy | Written | float) -> None: ...
 
     def start(self, training: Training) -> LrState:
         """Make what gives the rates of one training: this policy itself, unless it has to remember something."""
@@ -57,6 +61,10 @@ class MomentumState(Protocol):
 
 class MomentumPolicy(Component, kind="momentum_policy"):
     """Gives the momentum of an iteration."""
+
+    if TYPE_CHECKING:
+
+        def __set__(self, thing: object, value: MomentumPolicy | Written | float) -> None: ...
 
     def start(self, training: Training) -> MomentumState:
         """Make what gives the momenta of one training: this policy itself, unless it has to remember something."""

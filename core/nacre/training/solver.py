@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import ConfigError
 from ..fields.checks import non_negative, positive
+from ..fields.component import Written
 from ..fields.configured import Configured
 from ..fields.types import default
 from .algorithm import Algorithm
-from .callback import Callbacks
+from .callback import Callback, Callbacks
 from .method import Method
 from .policies import LrPolicy, MomentumPolicy
 from .training import Training
@@ -46,8 +47,28 @@ class Solver(Configured):
     callbacks: Annotated[Callbacks, "what is done between iterations"] = default(())
     check_finite: Annotated[bool, "stop where a loss, a gradient, a parameter or a buffer is not finite"] = True
 
-    def __init__(self, method: Method | str, **fields: Any) -> None:
-        cast("Any", super()).__init__(method=method, **fields)
+    if TYPE_CHECKING:  # what the fields say, and `method` may stand without its name
+
+        def __init__(
+            self,
+            method: Method | Written,
+            *,
+            algorithm: Algorithm | Written = ...,
+            max_iter: int = ...,
+            lr_policy: LrPolicy | Written | float = ...,
+            momentum_policy: MomentumPolicy | Written | float = ...,
+            regu_coef: float = ...,
+            n_accumulate: int = ...,
+            clip_value: float = ...,
+            clip_norm: float = ...,
+            callbacks: Sequence[Callback | Written] = ...,
+            check_finite: bool = ...,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, method: Method | Written, **fields: Any) -> None:
+            super().__init__(method=method, **fields)
 
     def complaints(self) -> Iterator[str]:
         if not self.method.has_momentum and "momentum_policy" in self.given():

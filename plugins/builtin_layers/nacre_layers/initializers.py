@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod, sqrt
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from nacre import (
     Array,
@@ -16,7 +16,6 @@ from nacre import (
     finite,
     nearest,
     non_negative,
-    one_of,
     positive,
 )
 
@@ -69,10 +68,10 @@ class Gaussian(Initializer):
         return values * (random.generator(1).random(shape) < self.sparse / shape[0])
 
 
-FAN = one_of("in", "out", "average")
+Fan = Literal["in", "out", "average"]
 
 
-def fan(shape: tuple[int, ...], which: str) -> float:
+def fan(shape: tuple[int, ...], which: Fan) -> float:
     """Count the numbers that go "in" to an output, or "out" of an input, or the "average" of both.
 
     Axis 0 counts the outputs, axis 1 the inputs, and the others are those of a window, whose cells count for both.
@@ -84,7 +83,7 @@ def fan(shape: tuple[int, ...], which: str) -> float:
 class Scaled(Initializer):
     """Normal, or uniform, with mean 0 and the variance that keeps the size of what flows through a layer."""
 
-    fan: Annotated[str, FAN, "which numbers are counted: those that go in, out, or their average"] = "in"
+    fan: Annotated[Fan, "which numbers are counted: those that go in, out, or their average"] = "in"
     normal: Annotated[bool, "normal, or uniform with the same variance"] = False
 
     def variance(self) -> float:
@@ -106,7 +105,7 @@ class Xavier(Scaled):
     deep feedforward neural networks", 2010. `fan="in"` is what Mocha.jl and Caffe call Xavier.
     """
 
-    fan: Annotated[str, FAN, "which numbers are counted: those that go in, out, or their average"] = "average"
+    fan: Annotated[Fan, "which numbers are counted: those that go in, out, or their average"] = "average"
     gain: Annotated[float, positive, "multiplies every value, such as 5/3 below a tanh"] = 1.0
 
     def variance(self) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from nacre import Array, Neuron, finite, one_of, positive
+from nacre import Array, Neuron, finite, positive
 
 from .mills_ratio import FAR, mills_ratio, times_density
 
@@ -266,7 +266,7 @@ class GELU(Gate):
     linear units", 2016.
     """
 
-    approximate: Annotated[str, one_of("none", "tanh"), "how Φ is computed"] = "none"
+    approximate: Annotated[Literal["none", "tanh"], "how Φ is computed"] = "none"
 
     def fall(self, backend: Any, a: Array, v: Array) -> None:
         xp = backend.xp

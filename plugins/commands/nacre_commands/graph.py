@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nacre.cli import backend_option, common, net_argument, phase_option, read_net, set_option
+
+if TYPE_CHECKING:
+    from nacre import Phase
 
 
 @click.command()
@@ -18,7 +22,7 @@ from nacre.cli import backend_option, common, net_argument, phase_option, read_n
 @set_option
 @common
 def command(
-    net: Path, phase: str, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
+    net: Path, phase: Phase, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
 ) -> None:
     """Draw a net: layers are boxes, blobs are lines."""
     from nacre import ConfigError, DataError, registry

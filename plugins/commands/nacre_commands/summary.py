@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nacre.cli import net_argument, net_options, phase_option, read_net
+
+if TYPE_CHECKING:
+    from nacre import Phase
 
 
 @click.command()
 @net_argument
 @phase_option
 @net_options
-def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool) -> None:
+def command(
+    net: Path, phase: Phase, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool
+) -> None:
     """Show a net's layers, shapes, parameters and bytes.
 
     Nothing is trained, and no memory is taken for it, however large the net is.

@@ -14,7 +14,7 @@ import click
 from nacre.cli import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
-    from nacre import Net
+    from nacre import Net, Phase
     from nacre.config import NetFile
 
 
@@ -28,7 +28,7 @@ WARM_UP = 3
 @net_options
 def command(
     net: Path,
-    phase: str,
+    phase: Phase,
     runs: int,
     backend: str | None,
     seed: int | None,

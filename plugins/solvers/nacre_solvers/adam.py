@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from nacre import Array, Method, MethodState, Span, fraction, one_of, positive
+from nacre import Array, Method, MethodState, Span, fraction, positive
 
 from .elementwise import ElementwiseState
 
@@ -31,8 +31,7 @@ class Adam(Moments):
     """
 
     epsilon_place: Annotated[
-        str,
-        one_of("outside", "uncorrected", "inside"),
+        Literal["outside", "uncorrected", "inside"],
         "outside: √v̂ + ε, as PyTorch; uncorrected: (√v + ε) / √(1 - β₂ᵗ), as Caffe; inside: √(v̂ + ε), as SINGA",
     ] = "outside"
 

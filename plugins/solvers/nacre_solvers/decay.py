@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from nacre import LrPolicy, LrState, Snapshot, Training, fraction, non_negative
 
-from .statistic import HIGHER, PHASE, STATISTIC, Judge, direction_complaints
+from .statistic import HIGHER, STATISTIC, Judge, Judged, direction_complaints
 
 
 class DecayOnValidation(LrPolicy):
@@ -25,7 +25,7 @@ class DecayOnValidation(LrPolicy):
     gamma: Annotated[float, fraction, "multiplies the rate when the net got worse"] = 0.5
     statistic: Annotated[str, STATISTIC, "what is followed: layer/statistic, or loss"] = "loss"
     higher_better: Annotated[bool | None, HIGHER] = None
-    phase: Annotated[str, PHASE, "phase of the validations"] = "validation"
+    phase: Annotated[Judged, "phase of the validations"] = "validation"
     min_n_iter: Annotated[int, non_negative, "iterations that every rate is kept at least"] = 0
     min_rate: Annotated[float, non_negative, "the smallest rate"] = 1e-8
     go_back: Annotated[bool, "go back to the last validation that was not worse when the rate falls"] = False

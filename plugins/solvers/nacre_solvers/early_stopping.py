@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from nacre import CallbackState, Training, non_negative, positive
 
-from .statistic import HIGHER, PHASE, STATISTIC, Judge, direction_complaints
+from .statistic import HIGHER, STATISTIC, Judge, Judged, direction_complaints
 from .told import Listener
 
 
@@ -22,7 +22,7 @@ class EarlyStopping(Listener):
 
     statistic: Annotated[str, STATISTIC, "what is followed: layer/statistic, or loss"] = "loss"
     higher_better: Annotated[bool | None, HIGHER] = None
-    phase: Annotated[str, PHASE, "phase of the validations"] = "validation"
+    phase: Annotated[Judged, "phase of the validations"] = "validation"
     patience: Annotated[int, positive, "validations without a better one until the training ends"] = 10
     min_delta: Annotated[float, non_negative, "what is better by no more than this is not better"] = 0.0
 

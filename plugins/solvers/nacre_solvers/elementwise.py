@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from nacre import Array, Method, MethodState, Span, one_of, positive
+from nacre import Array, Method, MethodState, Span, positive
 
 CHUNK = 1 << 15
 """Numbers worked on at a time in the machine's own memory: parameters, gradients and histories stay in its cache."""
@@ -18,7 +18,7 @@ class Rooted(Method):
 
     epsilon: Annotated[float, positive, "keeps the divisor above zero"] = 1e-8
     epsilon_place: Annotated[
-        str, one_of("outside", "inside"), "outside: √h + ε, as PyTorch and Caffe; inside: √(h + ε), as SINGA"
+        Literal["outside", "inside"], "outside: √h + ε, as PyTorch and Caffe; inside: √(h + ε), as SINGA"
     ] = "outside"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from nacre import Check, ConfigError, Training, nearest, one_of
+from nacre import Check, ConfigError, Training, nearest
 
 
 def _complain(name: str, _: Any) -> str | None:
@@ -15,7 +15,8 @@ def _complain(name: str, _: Any) -> str | None:
 
 
 STATISTIC = Check(_complain)
-PHASE = one_of("validation", "test")
+Judged = Literal["validation", "test"]
+"""Phases that are validated."""
 HIGHER = "whether more of it is better; of what is no loss it must be said"
 
 

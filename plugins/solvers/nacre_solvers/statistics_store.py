@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 from nacre import (
     Callback,
@@ -16,7 +16,6 @@ from nacre import (
     Training,
     default,
     non_negative,
-    one_of,
     output_place,
     replace_output,
 )
@@ -42,7 +41,7 @@ class StatisticsStore(Callback):
 
     path: Annotated[OutputPath, "the file; relative to the working folder"] = default("statistics.json")
     every_n_iter: Annotated[int, non_negative, "write it every so many iterations; 0 only at the end"] = 0
-    if_exists: Annotated[str, one_of("merge", "overwrite", "refuse"), "what to do with a file that is there"] = "merge"
+    if_exists: Annotated[Literal["merge", "overwrite", "refuse"], "what to do with a file that is there"] = "merge"
 
     def start(self, training: Training) -> CallbackState:
         return StatisticsStoreState(self, training)

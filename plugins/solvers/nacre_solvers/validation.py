@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from nacre import Callback, CallbackState, ConfigError, NacreError, Net, Score, SourceState, TopologyError, Training
 
-from .statistic import HIGHER, STATISTIC, check_statistic, direction_complaints, read_statistic
+from .statistic import HIGHER, STATISTIC, Judged, check_statistic, direction_complaints, read_statistic
 
 ASKED = "ValidationPerformance: best"
 
@@ -24,7 +24,7 @@ class ValidationPerformance(Callback):
 
     validates = True
 
-    phase: Annotated[Literal["validation", "test"], "phase whose layers are run"] = "validation"
+    phase: Annotated[Judged, "phase whose layers are run"] = "validation"
     best: Annotated[str, STATISTIC, "what marks the best snapshot: layer/statistic, or loss; nothing unless given"] = ""
     higher_better: Annotated[bool | None, HIGHER] = None
 

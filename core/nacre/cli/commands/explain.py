@@ -12,6 +12,7 @@ from ..options import net_argument, net_options, phase_option, read_net
 if TYPE_CHECKING:
     from ...config.netfile import NetFile
     from ...net.net import Net
+    from ...protocols.layer import Phase
     from ...training.spans import Span
 
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 @net_argument
 @phase_option
 @net_options
-def command(net: Path, phase: str, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool) -> None:
+def command(
+    net: Path, phase: Phase, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool
+) -> None:
     """Tell which code runs each layer, whose it is, and why.
 
     Shows for each layer the kernel or the layer's own state that was chosen, what lost or declined and why, and every

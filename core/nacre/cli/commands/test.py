@@ -11,6 +11,7 @@ from ..options import net_argument, net_options, write_options
 
 if TYPE_CHECKING:
     from ...config.netfile import NetFile
+    from ...protocols.layer import Phase
     from ...snapshots.snapshot import Snapshot
 
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def command(
     net: Path,
     snapshot: Path,
-    phase: str,
+    phase: Phase,
     writes: dict[str, tuple[str, ...]],
     backend: str | None,
     seed: int | None,
@@ -50,7 +51,7 @@ def command(
         click.echo(f"  {statistic_text(name, values)}")
 
 
-def run_test(file: NetFile, saved: Snapshot, phase: str, backend: str | None) -> dict[str, Any]:
+def run_test(file: NetFile, saved: Snapshot, phase: Phase, backend: str | None) -> dict[str, Any]:
     """Run a snapshot's net over the data of a phase once; give loss and statistics.
 
     Raises:

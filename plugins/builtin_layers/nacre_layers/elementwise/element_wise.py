@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from nacre import (
     Array,
@@ -15,6 +15,7 @@ from nacre import (
     LayerState,
     Names,
     Neuron,
+    Written,
     at_least,
     default,
     exactly,
@@ -30,6 +31,10 @@ class ElementWiseFunction(Component, kind="elementwise"):
 
     `takes_two` says that it is one of exactly two, and `reads` what its `backward` reads, of "inputs" and "blobs".
     """
+
+    if TYPE_CHECKING:
+
+        def __set__(self, thing: object, value: ElementWiseFunction | Written) -> None: ...
 
     takes_two: ClassVar[bool] = False
     reads: ClassVar[str] = "inputs"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from nacre import Array, ConfigError, DataError, Layer, LayerState, non_negative, one_of
+from nacre import Array, ConfigError, DataError, Layer, LayerState, non_negative
 
 FLOOR = 1e-20
 """Probabilities below this count as this, so that logarithms and fractions are finite. Mocha.jl's and Caffe's."""
@@ -12,7 +12,7 @@ FLOOR = 1e-20
 SLACK = 1e-4
 """How far outside of 0 to 1 what is taken for a probability may lie, by rounding or by a numerical derivative."""
 
-NORMALIZERS = one_of("valid", "full", "batch", "none")
+Normalizer = Literal["valid", "full", "batch", "none"]
 
 
 class Loss(Layer):
@@ -21,7 +21,7 @@ class Loss(Layer):
     weight: Annotated[float, non_negative, "multiplies the loss"] = 1.0
 
 
-def divisor(normalize: str, *, valid: int, full: int, batch: int) -> int:
+def divisor(normalize: Normalizer, *, valid: int, full: int, batch: int) -> int:
     """Return what a loss is divided by: the labels that are not ignored, all labels, the records, or 1."""
     return {"valid": max(valid, 1), "full": full, "batch": batch, "none": 1}[normalize]
 

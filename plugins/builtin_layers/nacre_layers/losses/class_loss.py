@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from nacre import Array, ConfigError, LayerState, default, non_zero, one_of
+from nacre import Array, ConfigError, LayerState, default, non_zero
 
 from ..axes import axis_of
 from ..fields import NumberLists
-from .base import NORMALIZERS, Loss, divisor
+from .base import Loss, Normalizer, divisor
 from .classes import Classes
 
 
@@ -21,7 +21,7 @@ class ClassLoss(Loss):
 
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
     normalize: Annotated[
-        str, NORMALIZERS, "what the sum is divided by: the labels not ignored, all labels, the records, or 1"
+        Normalizer, "what the sum is divided by: the labels not ignored, all labels, the records, or 1"
     ] = "valid"
     ignore_label: Annotated[int | None, "labels of this value count for nothing"] = None
 
@@ -33,8 +33,7 @@ class WeightedClassLoss(ClassLoss):
         NumberLists, "one number for each class, or an array of the shape of one record's scores, or of a batch's"
     ] = default(())
     normalize_weights: Annotated[
-        str,
-        one_of("local", "global", "no"),
+        Literal["local", "global", "no"],
         "whether weights are scaled so that their mean is 1: over the classes, over a record, or not",
     ] = "local"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from nacre import Array, Names, exactly, non_zero, one_of
+from nacre import Array, Names, exactly, non_zero
 
 from .base import Loss, PairLossState, alike
 from .classes import Classes
@@ -26,7 +26,7 @@ class HingeLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
-    norm: Annotated[str, one_of("L1", "L2"), "whether what is missing to the margin is squared (L2) or not"] = "L1"
+    norm: Annotated[Literal["L1", "L2"], "whether what is missing to the margin is squared (L2) or not"] = "L1"
     axis: Annotated[int, non_zero, "axis of the classes, where the labels are such"] = 1
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HingeLossState:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from nacre import Array, Names, exactly
 
-from .base import NORMALIZERS, Loss, PairLossState, divisor
+from .base import Loss, Normalizer, PairLossState, divisor
 from .binary_cross_entropy_loss import SIGMOID
 
 
@@ -25,7 +25,7 @@ class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the targets"]
-    normalize: Annotated[str, NORMALIZERS, "what the sum is divided by"] = "batch"
+    normalize: Annotated[Normalizer, "what the sum is divided by"] = "batch"
     ignore_label: Annotated[int | None, "targets of this value count for nothing"] = None
 
 

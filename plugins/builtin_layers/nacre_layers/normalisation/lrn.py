@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from nacre import (
     Array,
@@ -15,7 +15,6 @@ from nacre import (
     finite,
     non_negative,
     non_zero,
-    one_of,
     positive,
 )
 
@@ -50,7 +49,7 @@ class LRNLayer(Layer, can_do_bp=True):
     scale: Annotated[float, non_negative, "multiplies the mean square"] = 1.0
     shift: Annotated[float, positive, "added to the scaled mean square"] = 1.0
     power: Annotated[float, finite, "power of what divides"] = 0.75
-    mode: Annotated[str, one_of("across", "within"), "windows across channels, or within each channel"] = "across"
+    mode: Annotated[Literal["across", "within"], "windows across channels, or within each channel"] = "across"
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
 
 

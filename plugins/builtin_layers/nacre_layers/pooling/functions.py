@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from nacre import Array, Component, one_of
+from nacre import Array, Component, Written
 
 
 @dataclass
@@ -27,6 +27,10 @@ class PoolingFunction(Component, kind="pooling"):
 
     `fill` is the value of cells outside the image, `reads` what `backward` reads, of "inputs" (the cells) and "blobs".
     """
+
+    if TYPE_CHECKING:
+
+        def __set__(self, thing: object, value: PoolingFunction | Written) -> None: ...
 
     fill: ClassVar[float] = 0.0
     reads: ClassVar[str] = "inputs blobs"
@@ -72,7 +76,7 @@ class Mean(PoolingFunction):
     """
 
     reads = ""
-    divide_by: Annotated[str, one_of("padded", "kernel", "image"), "which cells of a window are counted"] = "padded"
+    divide_by: Annotated[Literal["padded", "kernel", "image"], "which cells of a window are counted"] = "padded"
 
     def forward(self, backend: Any, windows: Windows, y: Array) -> None:
         backend.xp.copyto(y, windows.cells[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nacre import (
     Array,
@@ -18,7 +18,6 @@ from nacre import (
     at_least,
     default,
     non_negative,
-    one_of,
     positive,
 )
 
@@ -70,7 +69,7 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
     pad: Annotated[Sizes, non_negative, "border of padding on each side, in pixels"] = default((0,))
     axes: Annotated[Shape, positive, "axes that are pooled; all behind the channels unless given"] = default(())
     whole: Annotated[bool, "the window is the whole image, so kernel, stride and pad are not given"] = False
-    rounding: Annotated[str, one_of("ceil", "floor"), "how a window that fits in part is counted"] = "ceil"
+    rounding: Annotated[Literal["ceil", "floor"], "how a window that fits in part is counted"] = "ceil"
     pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, finite, non_zero, one_of
+from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, finite, non_zero
 
 from ..axes import axis_of
 
@@ -28,7 +28,7 @@ class ReductionLayer(Layer, can_do_bp=True):
 
     bottoms: Annotated[Names, at_least(1), "what is reduced"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
-    operation: Annotated[str, one_of("sum", "asum", "sumsq", "mean"), "what is made of the numbers"] = "sum"
+    operation: Annotated[Literal["sum", "asum", "sumsq", "mean"], "what is made of the numbers"] = "sum"
     axis: Annotated[int, non_zero, "first of the axes that become one number"] = 1
     coefficient: Annotated[float, finite, "multiplies the result"] = 1.0
 
