@@ -248,6 +248,7 @@ def test_the_loss_of_many_labels_is_accurate_in_float32():
         ({"weights": 3.0}, "weights=3.0, but it must be a list of finite numbers"),
         ({"weights": [[1, 2], [3]]}, "weights=.*, but it must be a list of finite numbers"),
         ({"weights": [1, math.nan]}, "weights=.*, but it must be a list of finite numbers"),
+        ({"weights": [[]]}, "weights=.*, but it must be a list of finite numbers"),
         ({"normalize_weights": "some"}, "normalize_weights='some', but it must be one of 'local', 'global', 'no'"),
         ({"normalize": "some"}, "normalize='some', but it must be one of 'valid', 'full', 'batch', 'none'"),
         ({"ignore_label": 1.5}, "ignore_label=1.5, but it must be a whole number"),

@@ -21,7 +21,8 @@ class NumberLists(Converted[Sequence[Any], tuple[Any, ...]]):
     @staticmethod
     def convert(value: Any) -> tuple[Any, ...]:
         array = np.asarray(value)
-        if not array.ndim or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        empty = array.ndim > 1 and not array.size  # lists without a number in them
+        if not array.ndim or empty or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
             raise ValueError
         return _tuples(array.astype(float).tolist())
 
