@@ -20,6 +20,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("plugins/backends/nacre_onednn/helper")
+NAME = "_helper.so"
 # Nobody asks which exceptions a float raised, nor reads errno, so loops that choose between numbers become vectors.
 BITS = ["-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"]
 FLAGS = ["-std=gnu11", "-O3", *BITS, "-fvisibility=hidden", "-fPIC", "-Wall", "-Wextra"]
@@ -29,13 +30,21 @@ class HelperHook(BuildHookInterface):
     """Adds the compiled helper to the wheel, whose tag then names the platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        helper = Path(self.root) / FOLDER / "_helper.so"
-        if reason := compile_helper(Path(self.root) / FOLDER, helper):
+        """Compile: for an editable install in the checkout, and for a wheel elsewhere, so that the checkout stays."""
+        folder = Path(self.root) / FOLDER
+        self.elsewhere = tempfile.TemporaryDirectory()
+        helper = folder / NAME if version == "editable" else Path(self.elsewhere.name) / NAME
+        if reason := compile_helper(folder, helper):
             self.app.display_warning(f"the onednn backend's helper is left out: {reason}")
             return
-        build_data["artifacts"].append(f"/{FOLDER.as_posix()}/_helper.so")
+        if version != "editable":
+            build_data["force_include"][str(helper)] = f"nacre_onednn/{FOLDER.name}/{NAME}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was compiled elsewhere."""
+        self.elsewhere.cleanup()
 
 
 def compile_helper(folder: Path, target: Path) -> str:

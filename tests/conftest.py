@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from forging import trials
+from nacre.testing.layers import Suite
+
 for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACRE_PLUGINS"):
     os.environ.pop(name, None)  # the developer's own; here, since test files ask the registry while they are collected
 
@@ -16,6 +19,7 @@ for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACR
 # what a test sets besides (`max_examples`) it adds to this.
 settings.register_profile("nacre", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nacre")
+Suite.max_examples = trials(5, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)

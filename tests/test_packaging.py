@@ -43,9 +43,12 @@ def build(kind: str, source: Path, folder: Path) -> Path:
     """Build a wheel or an sdist with the installed hatchling: no isolation, so no network."""
     pytest.importorskip("hatchling")
     pytest.importorskip("build")
+    helper = ROOT / "plugins/backends/nacre_onednn/helper/_helper.so"
+    before = helper.stat().st_mtime_ns if helper.exists() else 0
     command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(folder), str(source)]
     done = subprocess.run(command, env=hasty(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert (helper.stat().st_mtime_ns if helper.exists() else 0) == before, "the checkout's own helper is another now"
     (made,) = folder.iterdir()
     return made
 
