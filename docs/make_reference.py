@@ -15,11 +15,11 @@ from nacre.protocols.layer import TRAITS
 
 HEAD = """# Reference
 
-Every layer and component of nacre's own, with its fields. Made by `docs/make_reference.py` from what they say of
-themselves; `nacre layers NAME` tells the same of any layer that is installed. Fields without a default must be given.
-An example tells the shapes of blobs behind their names; axis 0 is the batch. Whatever does not fit the shapes of a
-layer's bottoms is a ConfigError when the net is made, with the layer's name and what would do. A neuron is a layer too:
-its name and its fields, beside bottoms and tops, make an `Activation` layer with it.
+All layers and components of nacre, with their fields, made by `docs/make_reference.py` from the code;
+`nacre layers NAME` shows the same for any installed layer. Fields without a default are required. In examples the
+shapes of blobs follow their names; axis 0 is the batch. If a field does not fit the shapes of the bottoms, making the
+net raises a ConfigError with the layer's name. A neuron is a layer too: its name and its fields, with bottoms and tops,
+make an `Activation` layer with it.
 """
 KINDS = {
     "layer": "Layers",
@@ -66,7 +66,7 @@ def _kind(kind: str) -> Iterator[str]:
             yield f"Traits: {', '.join(traits) or 'none'}\n"
         rows = [_row(field) for field in _fields(cls)]
         if rows:
-            yield "\n".join(["| field | type | unless given | what |", "|---|---|---|---|", *rows, ""])
+            yield "\n".join(["| field | type | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _fields(cls: type) -> list[dict[str, Any]]:
@@ -76,13 +76,13 @@ def _fields(cls: type) -> list[dict[str, Any]]:
 def _types() -> Iterator[str]:
     yield "## Types of fields\n"
     offers = [offer for kind in KINDS for offer in nacre.registry().offers(kind) if offer.distribution == "nacre"]
-    told = types_of([field for offer in offers for field in _fields(nacre.registry().open_offer(offer))])
-    rows = [f"| {name.replace(' | ', ' or ')} | {words} |" for name, words in sorted(told.items())]
-    yield "\n".join(["| type | what may be written |", "|---|---|", *rows, ""])
+    wanted = types_of([field for offer in offers for field in _fields(nacre.registry().open_offer(offer))])
+    rows = [f"| {name.replace(' | ', ' or ')} | {words} |" for name, words in sorted(wanted.items())]
+    yield "\n".join(["| type | allowed values |", "|---|---|", *rows, ""])
 
 
 def _cleaned(cls: type) -> str:
-    """Return the docstring, with what Python writes as sections in plain words."""
+    """Return the docstring as Markdown."""
     doc, _, example = inspect.cleandoc(vars(cls).get("__doc__") or "").partition("\nExample:\n")
     doc = re.sub(r"^(Args|Raises):\n", r"\1:\n\n", re.sub(r"^    (\S)", r"* \1", doc, flags=re.M), flags=re.M)
     code = textwrap.dedent(example).strip()

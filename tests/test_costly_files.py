@@ -53,23 +53,23 @@ DEEP_KEYS = {
 def test_a_key_of_many_parts(what: str, tmp_path: Path) -> None:
     path = tmp_path / "net.toml"
     path.write_text("\n" + DEEP_KEYS[what])
-    with at_most(MIB), pytest.raises(ConfigError, match=r"a key of more than 16 parts \(at line 2\)"):
+    with at_most(MIB), pytest.raises(ConfigError, match=r"a key has more than 16 parts \(at line 2\)"):
         load(path)
 
 
 def test_many_keys_of_parts(tmp_path: Path) -> None:
     path = tmp_path / "net.toml"
     path.write_text("".join(f"[k{number}.a.b.c.d.e.f.g]\n" for number in range(40_000)))
-    with at_most(8 * MIB), pytest.raises(ConfigError, match="there are 280,000 dots in it"):
+    with at_most(8 * MIB), pytest.raises(ConfigError, match="280,000 dots"):
         load(path)
 
 
 def test_settings_and_overrides_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nacre.toml").write_text(DEEP_KEYS["a key"])
-    with at_most(MIB), pytest.raises(ConfigError, match="a key of more than 16 parts"):
+    with at_most(MIB), pytest.raises(ConfigError, match="a key has more than 16 parts"):
         settings()
-    with at_most(MIB), pytest.raises(ConfigError, match="a key of more than 16 parts"):
+    with at_most(MIB), pytest.raises(ConfigError, match="a key has more than 16 parts"):
         apply_override({}, f"seed={{ {DEEP_KEYS['a key']} }}")
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_is_wrong_everywhere(what: str, tmp_path: Path) -> None:
         load(path)
     lines = str(caught.value.args[0]).split("\n")
     assert len(lines) == 51
-    assert lines[-1].endswith("complaints more")
+    assert lines[-1].endswith("more mistakes")
     assert len(str(caught.value)) < 20_000
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LONGEST = 4000
-"""Characters of the longest line of an error: whatever a file says may be in it."""
+"""Most characters in one line of an error; a longer line may come from a file, which can contain anything."""
 
 
 class _Brief(reprlib.Repr):
@@ -24,12 +24,12 @@ _brief = _Brief()
 
 
 def brief(value: object) -> str:
-    """Return the text of a value for an error, as `repr` gives it, but never long: a file may say anything."""
+    """Return the `repr` of a value for an error, shortened: a file may contain anything."""
     return _brief.repr(value)
 
 
 def bounded(text: str) -> str:
-    """Return a text of which too long lines lack their middle."""
+    """Return a text with the middle of very long lines left out."""
     if len(text) <= LONGEST:
         return text
     half = LONGEST // 2
@@ -37,9 +37,9 @@ def bounded(text: str) -> str:
 
 
 class NacreError(Exception):
-    """A mistake that the user can mend: one clear sentence, and what would do.
+    """A mistake that the user can correct: one clear sentence, and a remedy.
 
-    `remedy` is what to do about it, or "" where the sentence says it already. Programs get both by `--json`.
+    `remedy` says what to do; it is "" where the sentence already contains it. Programs get both with `--json`.
     """
 
     def __init__(self, message: str, remedy: str = "") -> None:
@@ -52,31 +52,31 @@ class NacreError(Exception):
 
 
 class ConfigError(NacreError):
-    """A layer, a component or a net file says something that cannot be."""
+    """A layer, a component or a net file has an invalid value."""
 
 
 class ContractError(NacreError):
-    """A plugin's class breaks a promise of its class line, or a state one of its life cycle."""
+    """A plugin's class or state breaks a rule of its protocol, such as what its class line declares."""
 
 
 class TopologyError(NacreError):
-    """The layers cannot be wired to a net. The message names layers and blobs."""
+    """The layers cannot be connected to a net. The message names layers and blobs."""
 
 
 class RegistryError(NacreError):
-    """A name cannot be resolved: nobody offers it, or several distributions do."""
+    """A name cannot be resolved: no distribution offers it, or several do."""
 
 
 class PluginError(NacreError):
-    """An offer is there, but opening it failed."""
+    """An offer exists, but importing or using it failed."""
 
 
 class BlobError(NacreError):
-    """A blob was read that has no memory yet, or whose memory holds something else by now."""
+    """A blob was read that has no memory yet, or whose memory now holds something else."""
 
 
 class DataError(NacreError):
-    """A data source, an array or a label is not what it should be. The message names file, record and reason."""
+    """A data source, an array or a label is invalid. The message names file, record and reason."""
 
 
 class SnapshotError(NacreError):
@@ -88,7 +88,7 @@ class NotFiniteError(NacreError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` for the known name nearest to `name`, or "" where none is near."""
+    """Return ` (did you mean 'x'?)` for the known name most similar to `name`, or "" if none is."""
     import difflib
 
     folded = {one.casefold(): one for one in known}  # relu is ReLU, however many letters are small
@@ -97,7 +97,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def where_it_is(path: Path) -> str:
-    """Return what to do about a path without a file: the nearest name beside it, or where it was looked for."""
+    """Return a remedy for a file that is missing: a similar name in the folder, or the folder that was searched."""
     import difflib
 
     folder = path.absolute().parent
@@ -106,4 +106,4 @@ def where_it_is(path: Path) -> str:
     except OSError:
         return f"there is no folder {folder}"
     near = [name for name in difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6) if name != path.name]
-    return f"did you mean {path.with_name(near[0])}?" if near else f"it was looked for in {folder}"
+    return f"did you mean {path.with_name(near[0])}?" if near else f"nacre looked for it in {folder}"

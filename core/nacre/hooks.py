@@ -1,7 +1,7 @@
-"""The hooks by which a plugin offers things.
+"""The hooks of a plugin: functions that say what it offers.
 
 An entry point of the group `nacre.plugins` names a light module; its functions marked `@hookimpl` are these hooks. All
-are optional and take nothing. What they give is read once, when somebody first asks the registry:
+are optional and take no arguments. Their results are read once, when the registry is first asked for something:
 
     from nacre import hookimpl
 

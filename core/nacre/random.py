@@ -1,10 +1,10 @@
 """Random numbers that are a function of (seed, name, iteration, draw, element), and of nothing else.
 
-The generator is Philox 4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011)
-as NumPy's `Philox` computes it. The key is (seed, hash of the name); the counter's words are (block, draw, iteration,
-0), and NumPy raises the block before it computes, so that the first four 64-bit numbers come from block 1. A float32
+The generator is Philox 4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) as
+NumPy's `Philox` computes it. The key is (seed, hash of the name); the counter's words are (block, draw, iteration, 0),
+and NumPy raises the block before it computes, so that the first four 64-bit numbers come from block 1. A float32
 uniform is `(half >> 8) * 2**-24`, where the halves of each 64-bit number are taken the lower one first; a float64
-uniform is `(number >> 11) * 2**-53`. Whoever computes the same bits elsewhere gets the same masks.
+uniform is `(number >> 11) * 2**-53`. Code that computes the same bits elsewhere gets the same masks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def name_key(name: str) -> int:
 class Random:
     """The random numbers of one name in a net: the same at every call within an iteration, others in the next.
 
-    `draw` tells apart several arrays that one layer draws in one iteration.
+    `draw` distinguishes several arrays that one layer draws in one iteration.
     """
 
     def __init__(self, seed: int, name: str, iteration: Callable[[], int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return a table as lines of plain text; the columns of these numbers are pushed to the right."""
+    """Return a table as lines of plain text; the columns in `right` are right-aligned."""
     table = [head, *body]
     widths = [max(len(row[column]) for row in table) for column in range(len(head))]
 
@@ -20,18 +20,18 @@ def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[in
     return [line(head), "  ".join("-" * width for width in widths), *map(line, body)]
 
 
-FEW = 5  # names that a line lists: more tell nothing
+FEW = 5  # names in one line: more would not help
 
 
 def listed(names: Sequence[str]) -> str:
-    """List names; of many only the first few, and how many more there are."""
+    """Return names as one text; of many only the first few, and how many more there are."""
     if len(names) <= FEW:
         return ", ".join(names)
     return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in a unit that is easy to read, such as "1.5 MiB"."""
     number, unit = float(count), "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 1024 or unit == "GiB":

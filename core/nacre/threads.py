@@ -8,32 +8,34 @@ from pathlib import Path
 from .errors import NacreError
 
 MOST = 8
-"""Threads for each processor of the machine, at most: with more of them a step takes minutes."""
+"""Most threads per processor of the machine: with more, one step takes minutes."""
 
 
 def number_of_threads() -> int:
-    """NACRE_NUM_THREADS, else OMP_NUM_THREADS, else the processors this process may use (affinity and cgroup).
+    """Return NACRE_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that this process may use.
+
+    The processors are limited by affinity and cgroup.
 
     Raises:
-        NacreError: NACRE_NUM_THREADS is no whole number from 1 to 8 for each processor. OMP_NUM_THREADS is not ours to
-            judge: more than that becomes so many.
+        NacreError: NACRE_NUM_THREADS is not a whole number from 1 to 8 per processor. OMP_NUM_THREADS is not checked,
+            because other libraries read it too: a larger number is reduced to this limit.
     """
     most = MOST * (os.cpu_count() or 1)
     for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS"):
         first = os.environ.get(name, "").split(",")[0].strip()  # OpenMP allows a list, one number for each level
-        count = int(first[:9]) if first.isdecimal() else 0  # nine digits tell that it is too large
+        count = int(first[:9]) if first.isdecimal() else 0  # nine digits are enough to see that it is too large
         if 0 < count <= most or (count and name == "OMP_NUM_THREADS"):
             return min(count, most)
         if first and name == "NACRE_NUM_THREADS":
-            told = f"NACRE_NUM_THREADS={os.environ[name]:.40}, but it must be a whole number from 1 to {most}"
-            raise NacreError(f"{told} ({MOST} for each processor)", "set it to a number such as 4, or unset it")
+            message = f"NACRE_NUM_THREADS={os.environ[name]:.40}, but it must be a whole number from 1 to {most}"
+            raise NacreError(f"{message} ({MOST} for each processor)", "set it to a number such as 4, or unset it")
     affinity = getattr(os, "sched_getaffinity", None)
     processors = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, min(processors, _cgroup_limit() or processors))
 
 
 def _cgroup_limit() -> int | None:
-    """Whole processors that the container's quota allows, or None without a quota."""
+    """Return how many whole processors the container's quota allows, or None without a quota."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()  # version 2
     except (OSError, ValueError):

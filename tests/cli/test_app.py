@@ -256,7 +256,7 @@ def test_without_the_plugin_of_commands_the_core_has_its_own(monkeypatch: pytest
     [
         ("raise ValueError('torn')", "cannot be opened: ValueError: torn ["),
         ("raise SystemExit(7)", "cannot be opened: SystemExit: 7 ["),
-        ("import no_such_package", "not usable here: needs the package 'no_such_package'"),
+        ("import no_such_package", "cannot be used here: it needs the package 'no_such_package'"),
         ("other = 1", "cannot be opened: AttributeError: "),
         ("command = 1", "must be a click command, but is 1"),
     ],

@@ -213,7 +213,7 @@ def test_a_page_has_an_example_for_the_net_file() -> None:
 def test_a_page_tells_what_each_field_may_be() -> None:
     lines = run("layers", "Pooling").out.splitlines()
     fields = {line.split()[0]: line for line in lines[lines.index("") :] if line}
-    assert fields["rounding"].endswith("is counted (one of 'ceil', 'floor')")
+    assert fields["rounding"].endswith("(one of 'ceil', 'floor')")
     assert fields["stride"].endswith("in pixels (above 0)")
     assert fields["Sizes"] == "  Sizes            a whole number, or one for each direction"
     assert fields["PoolingFunction"].endswith(" (Max, Mean, Stochastic)")

@@ -24,9 +24,9 @@ from nacre.discovery.settings import enable, settings
 GOOD = 'from nacre.hooks import hookimpl\nnacre_api = "1"\n@hookimpl\ndef offer_layers():\n    return {"Calm": "c:C"}\n'
 FAULTS = {
     "crashes": ("import faulthandler\nfaulthandler._sigsegv()\n", "killed by SIGSEGV", "crashes_light.py"),
-    "hangs": ("while True: pass\n", "not done after 3 s", ""),
-    "exits": ("import os\nos._exit(3)\n", "ends Python with exit code 3", ""),
-    "leaves": ("import os\nos._exit(0)\n", "ends Python with exit code 0", ""),
+    "hangs": ("while True: pass\n", "not finished after 3 s", ""),
+    "exits": ("import os\nos._exit(3)\n", "ended Python with exit code 3", ""),
+    "leaves": ("import os\nos._exit(0)\n", "ended Python with exit code 0", ""),
     "raises": ("print('noise')\nraise BaseException('panicked')\n", "panicked", "raises_light.py:2"),
 }
 
@@ -76,7 +76,7 @@ def test_isolate_tries_all_and_blames_one(install: Install) -> None:
     assert [name for name, one in told.items() if one["problem"]] == ["crashes"]
     assert told["calm"]["offers"] == 1
     assert "off" not in told
-    assert "crashes 1.0: importing it crashes: killed by SIGSEGV" in lines
+    assert "crashes 1.0: importing it crashed Python: killed by SIGSEGV" in lines
 
 
 def process(code: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -132,14 +132,14 @@ def test_stores_of_one_ending_are_tried_in_turn(trained: Path) -> None:
 
 def test_a_file_that_no_store_reads() -> None:
     Path("net.xyz").write_bytes(b"")
-    assert "no installed store reads files of this name" in run("test", "small.toml", "net.xyz", code=2).err
-    assert "known endings are .h5" in run("test", "small.toml", "net.xyz", code=2).err
+    assert "no installed store reads files with this ending" in run("test", "small.toml", "net.xyz", code=2).err
+    assert "known endings: .h5" in run("test", "small.toml", "net.xyz", code=2).err
 
 
 def test_a_damaged_file_of_a_folder_is_a_warning(trained: Path) -> None:
     path = trained / "snapshot-000060.h5"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.warns(UserWarning, match="passed over"):
+    with pytest.warns(UserWarning, match="it is skipped"):
         assert load(trained).iteration == 40
     assert "snapshot-000060.h5" in run("test", "small.toml", trained).err
 
@@ -166,7 +166,7 @@ def test_a_plugin_file_that_is_missing_is_named(command: list[str], monkeypatch:
     new_process(monkeypatch)
     told = run(command[0], net, *command[1:], code=2).err
     assert "no layer 'Plus'" in told
-    assert f"--plugin {file.resolve()} (the snapshot had layer 'Plus' from there)" in told
+    assert f"--plugin {file.resolve()} (the snapshot used its layer 'Plus')" in told
     run(command[0], net, *command[1:], "--plugin", file)
 
 

@@ -141,7 +141,7 @@ def test_where_snapshots_were_put_aside_is_told(trained: Path) -> None:
     for path in trained.glob("snapshot-*.h5"):
         path.unlink()
     (trained / "aside-of-mine").mkdir()
-    told = "those of earlier trainings were put into snapshots/aside-1\n"
+    told = "those of earlier trainings were moved to snapshots/aside-1\n"
     assert run("test", "small.toml", trained, code=2).err.endswith(f"in this folder\n  {told}")
     assert run("train", "small.toml", "--resume", "auto", "--json").err.endswith(f"begins anew; {told}")
 
@@ -180,7 +180,7 @@ def test_a_damaged_snapshot_is_passed_over() -> None:
         (["--set", 'layer.loss.exclude=["train"]'], "the net has no loss layer"),
         (["--set", "layer.ip2.output_dim=2"], "iteration 0, the batch of layer 'train': loss: label 2 of record "),
         (["--set", "solver.max_iter=0"], "max_iter=0, but it must be above 0"),
-        (["--log", "no/log.jsonl"], "no/log.jsonl: cannot be written: No such file or directory\n  look at the folder"),
+        (["--log", "no/log.jsonl"], "no/log.jsonl: cannot be written: No such file or directory\n  check the folder"),
     ],
 )
 def test_what_cannot_be_trained(changes: list[str], error: str) -> None:
@@ -190,7 +190,7 @@ def test_what_cannot_be_trained(changes: list[str], error: str) -> None:
 def test_a_net_without_a_solver_or_a_snapshot() -> None:
     text = Path("small.toml").read_text()
     Path("none.toml").write_text(text.partition("[solver]")[0])
-    assert "does not say how the net is trained" in run("train", "none.toml", code=2).err
+    assert "has no table [solver], so the net cannot be trained" in run("train", "none.toml", code=2).err
     Path("unsaved.toml").write_text(text.partition('[[callback]]\ntype = "Snapshot"')[0])
     assert run("train", "unsaved.toml").out.endswith(
         "nothing was saved: the net file has no callback that saves snapshots\n"
@@ -254,7 +254,7 @@ def test_weights_of_other_nets() -> None:
         "--set", 'callback.Snapshot.folder="tuned"', "--set", 'freeze=["ip1"]',
     ).out.splitlines()  # fmt: skip
     assert "ip1/weight  loaded from snapshots/snapshot-000060.h5" in lines
-    assert "ip2/weight  missing: keeps its first values" in lines
+    assert "ip2/weight  missing: it keeps its first values" in lines
     before, after = (load_snapshot(folder).arrays["parameters/ip1/weight"] for folder in ("snapshots", "tuned"))
     assert np.array_equal(before, after)
 

@@ -48,7 +48,9 @@ def test_the_demo_runs_again_and_leaves_a_changed_net_alone() -> None:
 def test_a_demo_on_a_full_disk_leaves_no_half_files() -> None:
     with full_disk():
         error = run("demo", *SHORT, code=2).err
-    assert error.startswith("error: nacre-demo/lenet.toml: cannot be written: No space left on device\n  make room")
+    assert error.startswith(
+        "error: nacre-demo/lenet.toml: cannot be written: No space left on device\n  free some space"
+    )
     assert not list(Path("nacre-demo").iterdir())
     assert "was changed" not in run("demo", *SHORT).out
 

@@ -29,13 +29,13 @@ def test_an_alias_has_as_many_elements() -> None:
     blob = Blob((2, 6), "float32")
     alias = Blob((2, 2, 3), "float32", blob)
     assert alias.of is blob
-    with pytest.raises(BlobError, match=r"shape \(2, 5\) has 10 elements, but the blob of shape \(2, 6\) 12"):
+    with pytest.raises(BlobError, match=r"\(2, 5\) .* 10 .*\(2, 6\) .*12"):
         Blob((2, 5), "float32", blob)
 
 
 @pytest.mark.parametrize("name", ["reshape", "T", "sum", "nbytes", "flags"])
 def test_what_memory_would_have(name: str) -> None:
-    with pytest.raises(BlobError, match=f"a declared blob has no '{name}': it has no memory before ready"):
+    with pytest.raises(BlobError, match=f"'{name}'.* before ready"):
         getattr(Blob((2,), "float32"), name)
 
 
@@ -55,7 +55,7 @@ def test_a_view_makes_aliases_of_inputs_only() -> None:
     assert (same.shape, same.dtype, same.of) == ((2, 3), "int64", blob)
     assert other.shape == (6,)
     array: Any = np.zeros(3)
-    with pytest.raises(BlobError, match=r"alias\(\) wants an entry of inputs, not a ndarray"):
+    with pytest.raises(BlobError, match=r"alias\(\) .*ndarray"):
         view().alias(array)
 
 

@@ -15,7 +15,7 @@ from nacre_solvers import SGD
 
 
 def test_a_component_needs_a_kind() -> None:
-    with pytest.raises(ContractError, match=r"Lonely: a component needs a kind: class Lonely\(Component, kind='...'\)"):
+    with pytest.raises(ContractError, match=r"Lonely: .*class Lonely\(Component, kind='...'\)"):
 
         class Lonely(Component):
             """Has no kind."""

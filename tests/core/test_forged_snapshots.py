@@ -55,21 +55,21 @@ def use(path: Path, backend: str) -> None:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({"layers": 3}, "state/layers is 3, but a snapshot says a list there"),
-        ({"layers": [3]}, "state/layers/0 is 3, but a snapshot says a table there"),
-        ({"layers": [{"name": "a"}]}, "state/layers/0/type is None, but a snapshot says a text there"),
+        ({"layers": 3}, "state/layers is 3"),
+        ({"layers": [3]}, "state/layers/0 is 3"),
+        ({"layers": [{"name": "a"}]}, "state/layers/0/type is None"),
         (
             {"layers": [{"type": "A", "exclude": ["test", 3]}]},
-            "state/layers/0/exclude/1 is 3, but a snapshot says a text",
+            "state/layers/0/exclude/1 is 3",
         ),
-        ({"memory": {"solver": [3]}}, r"state/memory/solver is \[3\], but a snapshot says a table there"),
-        ({"memory": {"solver": {"count": None}}}, "says a text or a whole number or a number there"),
-        ({"aliases": {"a/w": 3}}, "state/aliases/a/w is 3, but a snapshot says a text there"),
-        ({"plan": []}, r"state/plan is \[\], but a snapshot says a table there"),
-        ({"plan": {"onednn": "fast"}}, "state/plan/onednn is 'fast', but a snapshot says a table there"),
-        ({"epochs": True}, "state/epochs is True, but a snapshot says a whole number there"),
-        ({"settings": {}}, "state/settings/type is None, but a snapshot says a text there"),
-        ({"freeze": "conv1"}, "state/freeze is 'conv1', but a snapshot says a list there"),
+        ({"memory": {"solver": [3]}}, r"state/memory/solver is \[3\]"),
+        ({"memory": {"solver": {"count": None}}}, "state/memory/solver/count is None"),
+        ({"aliases": {"a/w": 3}}, "state/aliases/a/w is 3"),
+        ({"plan": []}, r"state/plan is \[\]"),
+        ({"plan": {"onednn": "fast"}}, "state/plan/onednn is 'fast'"),
+        ({"epochs": True}, "state/epochs is True"),
+        ({"settings": {}}, "state/settings/type is None"),
+        ({"freeze": "conv1"}, "state/freeze is 'conv1'"),
         ({"net": "x" * 1000}, None),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_history_of_another_shape_is_refused(saved: tuple[str, Snapshot]) -> N
     with (
         toy_net(backend=backend, dtype="float32") as net,
         Solver(Adam(), lr_policy=0.01).start(net) as training,
-        pytest.raises(SnapshotError, match=r"history/mean/ip4/bias has the shape \(3, 3\) in the snapshot, but \(3,\)"),
+        pytest.raises(SnapshotError, match=r"history/mean/ip4/bias .*\(3, 3\).* \(3,\)"),
     ):
         training.restore(forged)
 

@@ -93,22 +93,22 @@ def test_a_misspelt_trait_is_a_type_error() -> None:
 
 
 def test_traits_that_forbid_or_demand_a_field() -> None:
-    with pytest.raises(ContractError, match="Source says is_source, so it must have no field 'bottoms'"):
+    with pytest.raises(ContractError, match=r"Source .*is_source.*'bottoms'"):
 
         class Source(Layer, is_source=True):
             bottoms: Names
 
-    with pytest.raises(ContractError, match="Sink says is_sink, so it must have no field 'tops'"):
+    with pytest.raises(ContractError, match=r"Sink .*is_sink.*'tops'"):
 
         class Sink(WindowLayer, is_sink=True):
             """Inherits tops."""
 
-    with pytest.raises(ContractError, match="InPlace says is_inplace, so it must have no field 'tops'"):
+    with pytest.raises(ContractError, match=r"InPlace .*is_inplace.*'tops'"):
 
         class InPlace(Layer, is_inplace=True):
             tops: Names
 
-    with pytest.raises(ContractError, match="Plain says has_neuron, so it must have a field 'neuron'"):
+    with pytest.raises(ContractError, match=r"Plain .*has_neuron.*'neuron'"):
 
         class Plain(Layer, has_neuron=True):
             bottoms: Names
@@ -121,9 +121,9 @@ def test_a_layer_without_bottoms_or_tops_must_say_so() -> None:
     class NoTops(Layer):
         bottoms: Names
 
-    with pytest.raises(ContractError, match="NoBottoms must have a field 'bottoms', or say is_source=True"):
+    with pytest.raises(ContractError, match=r"NoBottoms .*'bottoms'.*is_source=True"):
         NoBottoms(tops="x")
-    with pytest.raises(ContractError, match="NoTops must have a field 'tops', or say is_sink=True"):
+    with pytest.raises(ContractError, match=r"NoTops .*'tops'.*is_sink=True"):
         NoTops(bottoms="x")
 
 
@@ -136,7 +136,7 @@ def test_default_names() -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "a@last", "dist:Name", "a#1", "a b"])
 def test_reserved_characters_in_a_name(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"name='.*', but it must be made of letters, digits, '_', '-' and '\.'"):
+    with pytest.raises(ConfigError, match="name='"):
         WindowLayer(name=name, bottoms="x", tops="y")
     with pytest.raises(ConfigError, match="tops="):
         WindowLayer(bottoms="x", tops=name)
@@ -317,7 +317,7 @@ def test_a_source_state_must_say_how_it_begins_anew() -> None:
 
 
 def test_reads_names_inputs_and_blobs() -> None:
-    with pytest.raises(ContractError, match="Wrong: reads='outputs', but it names only 'inputs' and 'blobs'"):
+    with pytest.raises(ContractError, match="Wrong: reads='outputs'"):
 
         class Wrong(LayerState, reads="outputs"):
             """Misspelt."""
@@ -397,7 +397,7 @@ def test_a_state_says_whose_it_is_and_the_layer_makes_it() -> None:
     for cls in (PlainLayer, HeirLayer):
         assert type(cls(bottoms="x", tops="y").setup(view, [], [])) is PlainState
 
-    with pytest.raises(ContractError, match="PlainState and OtherState both say that they are the state of PlainLayer"):
+    with pytest.raises(ContractError, match=r"PlainState and OtherState .*PlainLayer"):
 
         class OtherState(LayerState, of=PlainLayer):
             """One too many."""
@@ -413,7 +413,7 @@ def test_a_state_says_whose_it_is_and_the_layer_makes_it() -> None:
         """Which wins."""
 
     assert type(NewLayer(bottoms="x", tops="y").setup(view, [], [])) is NewState
-    with pytest.raises(ContractError, match="OldLayer defines setup, and OldState says that it is its state"):
+    with pytest.raises(ContractError, match=r"OldLayer defines setup.*OldState"):
 
         class OldState(LayerState, of=OldLayer):
             """One of two ways too many."""

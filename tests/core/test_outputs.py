@@ -128,7 +128,7 @@ def test_nothing_is_written_outside(writer: str, tmp_path: Path) -> None:
     before = tree(elsewhere)
     for place in places.values():
         file = net_file(writer, place)
-        with pytest.raises(ConfigError, match="a net file may write in the working folder only") as caught:
+        with pytest.raises(ConfigError, match="working folder") as caught:
             train(file)
         assert "--allow-writes" in caught.value.remedy
     assert tree(elsewhere) == before
@@ -153,7 +153,7 @@ def test_what_the_person_allows(writer: str, tmp_path: Path) -> None:
 def test_a_working_folder_allows_nothing(tmp_path: Path) -> None:
     """It may have come with the net file."""
     Path("nacre.toml").write_text(f'allow_writes = ["{tmp_path}"]')
-    with pytest.raises(ConfigError, match="allow_writes must not stand in") as caught:
+    with pytest.raises(ConfigError, match="allow_writes") as caught:
         net_file("JSONLog", "log")
     assert str(tmp_path / "config" / "nacre" / "nacre.toml") in caught.value.remedy
 
@@ -176,7 +176,7 @@ def test_what_something_else_wrote_stays(writer: str) -> None:
         place.mkdir()
     theirs = place / "theirs" if writer in FOLDERS else place
     theirs.write_bytes(MINE)
-    with pytest.raises(ConfigError, match=f"{place}: there is a fil|{place}: there is a folder") as caught:
+    with pytest.raises(ConfigError, match=f"{place}: the file exists|{place}: the folder exists") as caught:
         train(net_file(writer, "mine"))
     assert f"--overwrite {place}" in caught.value.remedy
     assert theirs.read_bytes() == MINE
@@ -197,7 +197,7 @@ def test_what_it_wrote_itself_it_writes_again(writer: str) -> None:
 @pytest.mark.parametrize("writer", ["JSONLog", "LearningCurve", "StatisticsStore", "HDF5Output"])
 def test_a_pipe_is_not_waited_for(writer: str) -> None:
     os.mkfifo("mine.png" if writer == "LearningCurve" else "mine")
-    with pytest.raises(ConfigError, match="there is a file already that something else wrote"):
+    with pytest.raises(ConfigError, match="the file exists"):
         train(net_file(writer, "mine"))
 
 
@@ -205,7 +205,7 @@ def test_a_log_with_another_name_elsewhere_is_not_appended_to(tmp_path: Path) ->
     train(net_file("JSONLog", "log"))
     (tmp_path / "elsewhere" / "log").hardlink_to("log")
     before = Path("log").read_bytes()
-    with pytest.raises(ConfigError, match="log: this file has another name elsewhere"):
+    with pytest.raises(ConfigError, match=r"log: .*hard link"):
         train(net_file("JSONLog", "log"))
     assert Path("log").read_bytes() == before
 
@@ -227,7 +227,7 @@ def test_a_link_that_appears_while_a_training_runs(tmp_path: Path) -> None:
     with file.net(backend="numpy") as net, file.solver().start(net) as training:
         Path("saved").rename("other")
         Path("saved").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(ConfigError, match="a net file may write in the working folder only"):
+        with pytest.raises(ConfigError, match="working folder"):
             training.run()
     assert tree(tmp_path / "elsewhere") == {"mine": MINE}
 

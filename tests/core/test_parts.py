@@ -103,7 +103,7 @@ def test_a_version_is_told_once_however_many_parts_have_it() -> None:
     assert part_differences(then, other) == ["layer.a, layer.b was Swirl of nacre-swirl, is Swirl of other"]
     kernel = {"kernel": "fast:Swirl", "kernel_distribution": "fast", "kernel_version": "1"}
     assert part_differences({"layer.a": then["layer.a"] | kernel}, then) == [
-        "layer.a was run by Swirl of fast, is run by itself"
+        "layer.a was run by Swirl of fast, is run by its own code"
     ]
     moved = kernel | {"kernel": "fast.kernels.swirl:Swirl"}
     assert part_differences({"layer.a": then["layer.a"] | kernel}, {"layer.a": then["layer.a"] | moved}) == []
@@ -136,7 +136,7 @@ def test_origins_reach_into_every_component() -> None:
 @pytest.mark.parametrize("name", ["Swirl", "nacre-swirl:Swirl"])
 def test_what_nobody_offers_is_told_with_its_version(name: str) -> None:
     assert remedies(SWIRL, {name, "InnerProduct"}) == [
-        "pip install \"nacre-swirl==1.2.0\" (the snapshot had layer 'Swirl' from there)"
+        "pip install \"nacre-swirl==1.2.0\" (the snapshot used its layer 'Swirl')"
     ]
     assert remedies(SWIRL, {"InnerProduct"}) == []
 
@@ -150,7 +150,7 @@ def test_what_is_offered_by_somebody_is_not_missing() -> None:
 def test_a_plugin_file_is_told() -> None:
     origin = {"layer Swirl": {"distribution": "my-layers", "version": "", "file": "/my files/my_layers.py"}}
     assert remedies(origin, {"Swirl"}) == [
-        "give the file again: --plugin '/my files/my_layers.py' (the snapshot had layer 'Swirl' from there)"
+        "load the file again: --plugin '/my files/my_layers.py' (the snapshot used its layer 'Swirl')"
     ]
 
 

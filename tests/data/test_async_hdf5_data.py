@@ -233,7 +233,7 @@ def test_rewind_begins_this_pass_again(tmp_path: Path) -> None:
 
 def test_a_snapshot_of_other_data_is_refused(tmp_path: Path) -> None:
     net = make(parts(tmp_path, [5]))
-    with pytest.raises(SnapshotError, match="ahead: the snapshot was made with 7 records, but now there are 5"):
+    with pytest.raises(SnapshotError, match=r"ahead: .* 7 records, .* 5"):
         state_of(net).remember({"position": 1, "epoch": 0, "count": 7})
 
 
@@ -319,7 +319,7 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
         ({"chunk_size": 0}, ConfigError, "ahead: chunk_size=0, but it must be above 0"),
         ({"source": []}, ConfigError, "ahead: source=.*, but at least 1 must be given"),
         ({"batch_size": 10}, DataError, "ahead: batch_size=10, but the data have only 9 records"),
-        ({"tops": ["data", "labels"]}, DataError, "ahead: .*dataset 'labels': there is none"),
+        ({"tops": ["data", "labels"]}, DataError, "ahead: .*dataset 'labels': "),
     ],
 )
 def test_bad_fields(tmp_path: Path, fields: Any, kind: type[Exception], message: str) -> None:

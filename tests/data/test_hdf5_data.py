@@ -317,7 +317,7 @@ def test_a_damaged_chunk_is_found_when_it_is_read(tmp_path: Path) -> None:
 
 def test_a_missing_dataset(tmp_path: Path) -> None:
     path = write(tmp_path / "a.h5", *digits(4))
-    words = r"hdf5: .*a\.h5: dataset 'labels': there is none in '/' \(did you mean 'label'\?\); it has: data, label"
+    words = r"hdf5: .*a\.h5: dataset 'labels': .*'/' \(did you mean 'label'\?\).*: data, label"
     raises(words, path, tops=["data", "labels"])
 
 
@@ -346,11 +346,11 @@ def test_files_that_differ(tmp_path: Path, other: np.ndarray, words: str) -> Non
     ("label", "words"),
     [
         (np.float32(1), "is a single value, but its first axis must count the records"),
-        (np.ones(4, np.complex64), "holds complex64, but it must hold whole or floating-point numbers"),
-        (np.array([b"a"] * 4), r"holds \|S1, but it must hold whole or floating-point numbers"),
-        (np.array(["a"] * 4, h5py.string_dtype()), ": it holds object, but only plain numbers are read"),
-        (np.ones(4, [("a", "i4")]), r": it holds \[\('a', '<i4'\)\], but only plain numbers are read"),
-        (np.ones((4, 0)), r"has records of shape \(0,\), in which there is no number"),
+        (np.ones(4, np.complex64), "complex64"),
+        (np.array([b"a"] * 4), r"\|S1"),
+        (np.array(["a"] * 4, h5py.string_dtype()), " object"),
+        (np.ones(4, [("a", "i4")]), r"\[\('a', '<i4'\)\]"),
+        (np.ones((4, 0)), r"records of shape \(0,\)"),
     ],
 )
 def test_datasets_that_hold_no_numbers(tmp_path: Path, label: Any, words: str) -> None:
@@ -358,7 +358,7 @@ def test_datasets_that_hold_no_numbers(tmp_path: Path, label: Any, words: str) -
 
 
 def test_no_records(tmp_path: Path) -> None:
-    raises(r"hdf5: there is no record in .*0\.h5, .*1\.h5", parts(tmp_path, [0, 0]))
+    raises(r"hdf5: .*no records.*0\.h5, .*1\.h5", parts(tmp_path, [0, 0]))
 
 
 @pytest.mark.parametrize("phase", ["train", "validation", "test"])
@@ -372,8 +372,8 @@ def test_lists_of_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "picture.txt").write_bytes(b"\x89PNG\xff\xfe")
     (tmp_path / "wrong.txt").write_text("none.h5\n")
     raises(r"hdf5: .*gone\.txt: no such file", tmp_path / "gone.txt")
-    raises(r"hdf5: .*empty\.txt: this list names no file", tmp_path / "empty.txt")
-    raises(r"hdf5: .*picture\.txt: this is no list of files", tmp_path / "picture.txt")
+    raises(r"hdf5: .*empty\.txt: .*empty", tmp_path / "empty.txt")
+    raises(r"hdf5: .*picture\.txt: .*not a list", tmp_path / "picture.txt")
     raises(r"hdf5: .*none\.h5: no such file", tmp_path / "wrong.txt")
     with (tmp_path / "huge.txt").open("wb") as file:
         file.truncate(1 << 25)
@@ -383,9 +383,9 @@ def test_lists_of_files_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda path: write(path, *digits(3)), r"a\.h5: it has no longer the 4 records"),
+        (lambda path: write(path, *digits(3)), r"a\.h5: .* 4 records"),
         (lambda path: write(path, np.ones((4, 5)), np.arange(4)), r"a\.h5: dataset 'data' has records of shape \(5,\)"),
-        (lambda path: write(path, digits(4)[0]), r"a\.h5: dataset 'label': there is none"),
+        (lambda path: write(path, digits(4)[0]), r"a\.h5: dataset 'label': "),
         (lambda path: path.unlink(), r"a\.h5: no such file"),
     ],
 )
@@ -407,7 +407,7 @@ def test_links_out_of_the_file_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.h5", label=np.arange(4))
     with h5py.File(path, "a") as file:
         file["data"] = h5py.ExternalLink(secret, "data")
-    raises(r"hdf5: .*a\.h5: dataset 'data': 'data' is a link by name, which may lead out of the file", path)
+    raises(r"hdf5: .*a\.h5: dataset 'data': 'data' .*link", path)
 
 
 def test_numbers_in_another_file_are_refused(tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_virtual_datasets_are_refused(tmp_path: Path) -> None:
     layout[:] = h5py.VirtualSource(secret, "data", (4, 2))
     with h5py.File(path, "a") as file:
         file.create_virtual_dataset("data", layout)
-    raises(r"hdf5: .*a\.h5: dataset 'data': it is virtual", path)
+    raises(r"hdf5: .*a\.h5: dataset 'data': .*virtual", path)
 
 
 def test_a_small_file_that_declares_terabytes_is_refused(tmp_path: Path) -> None:

@@ -126,10 +126,10 @@ def test_feeding_allocates_nothing(kind: str, order: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ([X], "memory: data has 1 arrays, but it must have one for each top: data, label"),
-        ([X, Y, Y], "memory: data has 3 arrays, but it must have one for each top: data, label"),
-        ({"data": X}, "memory: data has the arrays data, but it must have one for each top: data, label"),
-        ({}, r"memory: data has the arrays \(none\), but it must have one for each top: data, label"),
+        ([X], "memory: data has 1 arrays, .*: data, label"),
+        ([X, Y, Y], "memory: data has 3 arrays, .*: data, label"),
+        ({"data": X}, "memory: data has the arrays data, .*: data, label"),
+        ({}, r"memory: data has the arrays \(none\), .*: data, label"),
         (3, "memory: data=3, but it must be a list of arrays"),
         ("x", "memory: data='x', but it must be a list of arrays"),
         ([[[1], [2, 3]], [1, 2]], "memory: data=.*, but it must be a list of arrays"),
@@ -145,12 +145,12 @@ def test_what_is_no_list_of_arrays(data: Any, words: str) -> None:
     [
         (Y[:9], "memory: 'label' has 9 records, but 'data' has 10"),
         (np.float32(3), "memory: 'label' is a single value, but its first axis must count the records"),
-        (Y + 1j, "memory: 'label' holds complex128, but it must hold whole or floating-point numbers"),
-        (Y.astype(str), "memory: 'label' holds <U21, but it must hold whole or floating-point numbers"),
-        (Y.astype(bytes), r"memory: 'label' holds \|S21, but"),
-        (Y.astype(object), "memory: 'label' holds object, but it must hold whole or floating-point numbers"),
-        (Y.astype("M8[s]"), r"memory: 'label' holds datetime64\[s\], but"),
-        (np.zeros((10, 0)), r"memory: 'label' has records of shape \(0,\), in which there is no number"),
+        (Y + 1j, "memory: 'label' .* complex128"),
+        (Y.astype(str), "memory: 'label' .* <U21"),
+        (Y.astype(bytes), r"memory: 'label' .* \|S21"),
+        (Y.astype(object), "memory: 'label' .* object"),
+        (Y.astype("M8[s]"), r"memory: 'label' .* datetime64\[s\]"),
+        (np.zeros((10, 0)), r"memory: 'label' has records of shape \(0,\)"),
     ],
 )
 def test_bad_arrays(label: Any, words: str) -> None:
@@ -159,12 +159,12 @@ def test_bad_arrays(label: Any, words: str) -> None:
 
 
 def test_no_records() -> None:
-    with pytest.raises(DataError, match="memory: there is no record in data"):
+    with pytest.raises(DataError, match=r"memory: .*no records"):
         make([X[:0], Y[:0]])
 
 
 def test_a_batch_larger_than_the_data() -> None:
-    with pytest.raises(DataError, match="memory: batch_size=11, but the data have only 10 records"):
+    with pytest.raises(DataError, match=r"memory: batch_size=11, .* 10 records"):
         make([X, Y], batch_size=11)
 
 
@@ -176,5 +176,5 @@ def test_a_label_beyond_int64_is_told_as_it_is(shape: tuple[int, ...], step: int
     labels[3 * step] = 2**63
     net = make([np.zeros((4, 2)), labels[::step]], batch_size=2)
     net.feed()
-    with pytest.raises(DataError, match="memory: 'label' is 9223372036854775808 in record 1 of the batch"):
+    with pytest.raises(DataError, match=r"memory: 'label' .*9223372036854775808 .*record 1 "):
         net.feed()

@@ -111,7 +111,7 @@ def test_what_one_can_see_through_has_no_background(mode: str, tmp_path: Path) -
     path = tmp_path / "a.png"
     see_through(path, mode)
     for channels in (1, 3):
-        with pytest.raises(DataError, match="one can see through it, but the net takes") as caught:
+        with pytest.raises(DataError, match="transparent") as caught:
             read(path, channels)
         assert "background" in caught.value.remedy
     assert (read(path, 4)[3] < 255).any()
@@ -122,7 +122,7 @@ def test_several_pictures_are_no_record(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.{ending}"
     frames = [Image.fromarray(np.full((2, 3, 3), value, np.uint8)) for value in (0, 100, 200)]
     frames[0].save(path, save_all=True, append_images=frames[1:])
-    with pytest.raises(DataError, match="it holds 3 pictures, but one is a record"):
+    with pytest.raises(DataError, match="3 pictures"):
         read(path, 3)
 
 
@@ -130,7 +130,7 @@ def test_several_pictures_are_no_record(ending: str, tmp_path: Path) -> None:
 def test_numbers_that_are_no_colours(dtype: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     Image.fromarray(np.ones((2, 3), dtype)).save(path)
-    with pytest.raises(DataError, match="its pixels are no colours"):
+    with pytest.raises(DataError, match="pixels"):
         read(path, 1)
 
 
@@ -154,7 +154,7 @@ def test_only_our_formats_are_opened(what: str, ending: str, tmp_path: Path, mon
     monkeypatch.setattr("subprocess.check_call", lambda *args, **_: started.append(args))
     path = tmp_path / f"a.{ending}"
     path.write_bytes(FOREIGN[what])
-    with pytest.raises(DataError, match=r"this is no picture that can be read \(BMP, GIF, JPEG, PNG"):
+    with pytest.raises(DataError, match=r"\(BMP, GIF, JPEG, PNG"):
         read(path, 3)
     assert started == []
 
@@ -166,5 +166,5 @@ def test_too_many_pixels_are_told_in_one_sentence(width: int, tmp_path: Path) ->
         warnings.simplefilter("always")
         with pytest.raises(DataError) as caught:
             read(path, 1)
-    assert caught.value.args[0] == f"{path}: it has more than 67,108,864 pixels, the most that are read"
+    assert caught.value.args[0] == f"{path}: it has more than 67,108,864 pixels, the limit"
     assert others == []

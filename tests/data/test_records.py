@@ -61,7 +61,7 @@ def test_a_dataset_that_leads_out_of_its_file_is_refused(tmp_path: Path) -> None
     path = tmp_path / "linked.h5"
     with h5py.File(path, "w") as file:
         file["data"] = h5py.ExternalLink("/etc/other.h5", "data")
-    with pytest.raises(DataError, match="a link by name, which may lead out of the file"):
+    with pytest.raises(DataError, match=r"'data' .*link"):
         reader_of(path).read(path, "data", None)
 
 
@@ -124,7 +124,7 @@ def test_a_table_that_holds_no_plain_numbers(cell: str, tmp_path: Path) -> None:
     """Python's `float` reads 1_0, and the digits of every script."""
     path = tmp_path / "a.csv"
     path.write_text(f"1\n{cell}\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"a\.csv: record 1 \(line 2\): not all of .* are numbers, divided by commas"):
+    with pytest.raises(DataError, match=r"a\.csv: record 1 \(line 2\)"):
         reader_of(path).read(path, "data", (1,))
 
 

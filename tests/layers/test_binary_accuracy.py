@@ -66,5 +66,5 @@ def test_bad_fields():
     with pytest.raises(ConfigError, match="threshold=inf, but it must be finite"):
         BinaryAccuracyLayer(bottoms=["x", "label"], threshold=float("inf"))
     sources = [InputLayer(tops="x", shape=2, batch_size=2), InputLayer(tops="label", shape=3, batch_size=2)]
-    with pytest.raises(ConfigError, match=r"accuracy: bottom 'label' of shape \(2, 3\) differs from 'x' of shape"):
+    with pytest.raises(ConfigError, match=r"accuracy: .*'label' .*\(2, 3\) .*'x'"):
         Net("n", [*sources, BinaryAccuracyLayer(name="accuracy", bottoms=["x", "label"])], backend="numpy")

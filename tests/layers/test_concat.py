@@ -104,6 +104,6 @@ def test_all_rows_of_joined_batches_count(backend):
 def test_batches_of_which_some_rows_do_not_count_are_not_joined(backend):
     with two_batches(7, "validation", backend) as net:
         net.forward()
-        with pytest.raises(DataError, match="x: axis=0 is the batch's, and only 3 of its 4 records are real") as caught:
+        with pytest.raises(DataError, match=r"x: axis=0 .* 3 of 4 ") as caught:
             net.forward()
         assert "divides the number of records" in caught.value.remedy

@@ -58,7 +58,7 @@ def test_dissimilar_ones_that_are_equal_have_no_gradient(legacy, margin):
 
 
 def test_labels_are_0_or_1():
-    with pytest.raises(DataError, match=r"tested: label 2 of record 1 of the batch is not a whole number from 0 to 1"):
+    with pytest.raises(DataError, match=r"tested: label 2 of record 1 .*from 0 to 1"):
         loss_and_gradients(ContrastiveLossLayer, (2, 3), (2, 3), np.array([0, 2]))
 
 
@@ -71,7 +71,7 @@ def test_bad_fields():
         ContrastiveLossLayer(bottoms=["a", "b"])
     with pytest.raises(ConfigError, match=r"margin=0\.0, but it must be above 0"):
         ContrastiveLossLayer(bottoms=["a", "b", "similar"], margin=0)
-    with pytest.raises(ConfigError, match=r"tested: bottom 'bottom1' of shape \(3, 5\) differs from 'bottom0' of"):
+    with pytest.raises(ConfigError, match=r"tested: .*'bottom1' .*\(3, 5\) .*'bottom0'"):
         loss_and_gradients(ContrastiveLossLayer, (3, 4), (3, 5), np.zeros(3, int))
-    with pytest.raises(ConfigError, match=r"tested: labels have the shape \(3, 2\), but \(3,\) is needed"):
+    with pytest.raises(ConfigError, match=r"tested: .*\(3, 2\), .*\(3,\)"):
         loss_and_gradients(ContrastiveLossLayer, (3, 4), (3, 4), np.zeros((3, 2), int))

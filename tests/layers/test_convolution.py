@@ -165,7 +165,7 @@ def test_sizes_round_down(length, kernel, stride, pad, out):
         ),
         ({"n_filter": 4, "n_group": 2}, (3, 5, 5), "n_group=2 does not divide the channels of the bottom, 3"),
         ({"n_filter": 3, "n_group": 2}, (4, 5, 5), "n_group=2 does not divide the n_filter, 3"),
-        ({"n_filter": 2}, (4,), "not one to three axes behind the channels"),
+        ({"n_filter": 2}, (4,), "one to three axes"),
         ({"n_filter": 2, "kernel": (3, 3)}, (1, 5), "there are 1 directions"),
         ({"kernel": 3}, (1, 5, 5), "n_filter is missing"),
         ({"n_filter": 2, "kernel": (0, 2)}, (1, 5, 5), r"kernel=\(0, 2\), but every number must be above 0"),
@@ -173,7 +173,7 @@ def test_sizes_round_down(length, kernel, stride, pad, out):
         (
             {"layer": DeconvolutionLayer, "n_filter": 2, "kernel": 2, "pad": 3},
             (1, 5, 5),
-            r"pad=\(3, 3\) leaves nothing of a top of a bottom of shape \(2, 1, 5, 5\)",
+            r"pad=\(3, 3\) .* shape \(2, 1, 5, 5\)",
         ),
         (
             {"layer": DeconvolutionLayer, "n_filter": 2, "stride": 2, "extra": 2},

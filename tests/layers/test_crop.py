@@ -187,7 +187,7 @@ def test_bad_fields(fields, message):
 
 
 def test_what_is_no_image():
-    with pytest.raises(ConfigError, match=r"crop: bottom 'x' of shape \(2, 5\) must be \(images, channels, rows, col"):
+    with pytest.raises(ConfigError, match=r"crop: bottom 'x' .*\(2, 5\) .*\(images, channels, rows, col"):
         crop(np.ones((2, 5)), crop_size=1)
 
 

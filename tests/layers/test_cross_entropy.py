@@ -97,7 +97,7 @@ def test_any_length_writes_its_own_gradient_and_no_more(length):
 def test_bad_fields(layer):
     with pytest.raises(ConfigError, match=r"bottoms=\('x',\), but exactly 2 must be given"):
         layer(bottoms=["x"])
-    with pytest.raises(ConfigError, match=r"tested: bottom 'bottom1' of shape \(3, 5\) differs from 'bottom0' of"):
+    with pytest.raises(ConfigError, match=r"tested: .*'bottom1' .*\(3, 5\) .*'bottom0'"):
         loss_and_gradients(layer, (3, 4), (3, 5))
 
 
@@ -154,6 +154,6 @@ def test_defaults():
 @pytest.mark.parametrize("number", [-0.5, 1.5])
 def test_what_is_no_probability_is_refused(number):
     scores = np.array([[0.5, number], [0.1, 0.2]])
-    with pytest.raises(DataError, match=rf"tested: bottom 'bottom0' holds {number}, which is no probab") as caught:
+    with pytest.raises(DataError, match=rf"tested: bottom 'bottom0' holds {number}") as caught:
         loss_and_gradients(BinaryCrossEntropyLossLayer, scores, np.ones((2, 2)))
     assert "SigmoidCrossEntropyLoss" in caught.value.remedy

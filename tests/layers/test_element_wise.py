@@ -214,7 +214,7 @@ def test_shapes_that_differ():
         InputLayer(tops=["b"], shape=(1, 4)),
         ElementWiseLayer(bottoms=["a", "b"], tops=["y"]),
     ]
-    with pytest.raises(ConfigError, match=r"y: bottom 'b' of shape \(1, 1, 4\) does not fit 'a' of shape \(1, 2, 4\)"):
+    with pytest.raises(ConfigError, match=r"y: .*'b' .*\(1, 1, 4\) .*'a' .*\(1, 2, 4\)"):
         Net("n", layers, backend="numpy")
 
 

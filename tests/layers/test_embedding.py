@@ -77,9 +77,7 @@ def net_of(**fields):
 def test_a_number_out_of_range(value, told):
     net = net_of()
     net.write("x", [[0, 1], [2, value], [0, 0]])
-    with pytest.raises(
-        DataError, match=f"words: number {told} of record 1 of the batch is not a whole number from 0 to 3\n.*input_dim"
-    ):
+    with pytest.raises(DataError, match=f"words: number {told} of record 1 .*from 0 to 3\n.*input_dim"):
         net.forward()
 
 

@@ -92,7 +92,7 @@ def test_a_convolution_of_1_on_the_windows_is_one_of_their_size():
         ),
         ((2, 3, 3), {"kernel": 2, "dilation": 3}, r"y: kernel=\(2, 2\) with dilation=\(3, 3\) is larger"),
         ((2, 3, 3), {"kernel": [1, 1, 1]}, r"y: kernel=\(1, 1, 1\), but there are 2 directions"),
-        ((2,), {"kernel": 1}, r"y: the bottom of shape \(1, 2\) has no axes behind the channels"),
+        ((2,), {"kernel": 1}, r"y: the bottom of shape \(1, 2\)"),
         ((2, 3, 3), {"kernel": 0}, r"y: kernel=\(0,\), but every number must be above 0"),
         ((2, 3, 3), {"kernel": 1, "pad": -1}, r"y: pad=\(-1,\), but every number must be 0 or more"),
     ],

@@ -94,7 +94,7 @@ def test_values_are_float64_of_the_shape(initializer, shape):
 
 @pytest.mark.parametrize("initializer", MATRICES, ids=repr)
 def test_a_vector_is_no_matrix(initializer):
-    with pytest.raises(ConfigError, match=r"a parameter of shape \(4,\) has too few axes, 2 are needed"):
+    with pytest.raises(ConfigError, match=r"\(4,\) .* 2 "):
         values(initializer, (4,))
 
 
@@ -150,7 +150,7 @@ def test_bilinear(size):
         expected = (1 - abs(x / factor - centre)) * (1 - abs(y / factor - centre))
         assert filters[..., y, x] == pytest.approx(np.full((2, 3), expected))
     assert values(Bilinear(), (1, 1, size)).shape == (1, 1, size)
-    with pytest.raises(ConfigError, match=r"Bilinear: a parameter of shape \(3, 4\) has too few axes, 3 are needed"):
+    with pytest.raises(ConfigError, match=r"Bilinear: .*\(3, 4\) .* 3 "):
         values(Bilinear(), (3, 4))
 
 
@@ -166,9 +166,7 @@ def test_a_sparse_gaussian_has_so_many_outputs_for_each_input():
     assert there.sum(axis=0).mean() == pytest.approx(15, abs=1)
     assert drawn[there].std() == pytest.approx(2, rel=0.05)
     assert_close(drawn[there], values(Gaussian(std=2), (100, 400))[there])  # the others are only left out
-    with pytest.raises(
-        ConfigError, match=r"Gaussian: sparse=15, but the parameter of shape \(10, 3\) has fewer outputs"
-    ):
+    with pytest.raises(ConfigError, match=r"Gaussian: sparse=15, .*\(10, 3\)"):
         values(Gaussian(sparse=15), (10, 3))
 
 
@@ -239,7 +237,7 @@ def test_a_snapshot_that_is_not_there(tmp_path):
 def test_an_error_names_the_parameter():
     source = InputLayer(tops=["x"], shape=(2, 4, 4))
     layer = ConvolutionLayer(name="conv", bottoms=["x"], tops=["y"], n_filter=2, bias_init="Orthogonal")
-    with pytest.raises(ConfigError, match=r"parameter 'conv/bias': Orthogonal: a parameter of shape \(2,\)"):
+    with pytest.raises(ConfigError, match=r"'conv/bias': Orthogonal: .*\(2,\)"):
         Net("n", [source, layer], backend="numpy")
 
 

@@ -71,7 +71,7 @@ def planned(shape, **fields):
 def test_bottoms_must_have_equally_many_features():
     sources = [InputLayer(tops=["a"], shape=3, batch_size=2), InputLayer(tops=["b"], shape=4, batch_size=2)]
     layer = InnerProductLayer(name="ip", bottoms=["a", "b"], tops=["c", "d"], output_dim=2)
-    with pytest.raises(ConfigError, match="ip: bottom 'b' has 4 features an image, but 'a' has 3"):
+    with pytest.raises(ConfigError, match="ip: bottom 'b' has 4 features per image, but 'a' has 3"):
         Net("n", [*sources, layer], backend="numpy")
 
 
@@ -85,7 +85,7 @@ def test_bad_fields(fields):
 
 @pytest.mark.parametrize("axis", [3, -3])
 def test_the_batch_is_no_feature(axis):
-    with pytest.raises(ConfigError, match=f"ip: axis={axis}, but bottom 'x' of shape .* only the axes 1 to 2 behind"):
+    with pytest.raises(ConfigError, match=f"ip: axis={axis}, but bottom 'x' .* 1 to 2 "):
         planned((4, 5), axis=axis)
 
 

@@ -131,7 +131,7 @@ def net(**fields):
 
 
 def test_windows_within_a_channel_need_images():
-    with pytest.raises(ConfigError, match=r"norm: mode='within', but the bottom of shape \(1, 3\) has only a batch"):
+    with pytest.raises(ConfigError, match=r"norm: mode='within', .*\(1, 3\)"):
         net(mode="within")
 
 

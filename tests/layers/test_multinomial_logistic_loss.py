@@ -105,6 +105,6 @@ def test_bad_fields():
 @pytest.mark.parametrize("number", [-0.5, 1.5])
 def test_what_is_no_probability_is_refused(number):
     scores = np.array([[0.5, number, 0.0], [0.1, 0.2, 0.7]])
-    with pytest.raises(DataError, match=rf"tested: bottom 'bottom0' holds {number}, which is no probab") as caught:
+    with pytest.raises(DataError, match=rf"tested: bottom 'bottom0' holds {number}") as caught:
         loss_and_gradients(MultinomialLogisticLossLayer, scores, np.array([1, 2]))
     assert "SoftmaxLoss" in caught.value.remedy

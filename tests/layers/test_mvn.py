@@ -60,7 +60,7 @@ def test_equal_numbers_become_zero():
 
 def test_one_number_a_channel_is_refused():
     layers = [InputLayer(tops=["x"], shape=3), MVNLayer(name="norm", bottoms=["x"], tops=["y"])]
-    with pytest.raises(ConfigError, match=r"norm: the bottom of shape \(1, 3\) has one number a channel"):
+    with pytest.raises(ConfigError, match=r"norm: .*\(1, 3\) .*channel"):
         Net("n", layers, backend="numpy")
 
 

@@ -262,9 +262,9 @@ def test_a_mask_needs_no_gradient_and_gives_none(backend):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"tops": ["a", "b", "c"]}, "there must be as many as bottoms, 1, or as many again for masks"),
+        ({"tops": ["a", "b", "c"]}, "tops="),
         ({"tops": ["a", "b"], "pooling": "Mean"}, r"p: tops=\('a', 'b'\), but only pooling='Max' has masks, not Mean"),
-        ({"tops": ["a", "b"], "neuron": "ReLU"}, "p: neuron=ReLU.*, but it would act on the masks too"),
+        ({"tops": ["a", "b"], "neuron": "ReLU"}, "p: neuron=ReLU"),
     ],
 )
 def test_what_can_have_no_masks(fields, message):
@@ -488,7 +488,7 @@ def test_against_torch(rounding, pooling, pad):
     [
         ({"kernel": 7}, (1, 5, 5), "kernel=7 is larger than the padded image, 5 along axis 2"),
         ({"kernel": 2, "pad": 2}, (1, 5, 5), "pad=2 must be below kernel=2"),
-        ({"kernel": 2}, (4,), "has no axes behind the channels"),
+        ({"kernel": 2}, (4,), "has no axes after the channels"),
         ({"kernel": 2, "axes": [4]}, (1, 5, 5), "has no axes"),
         ({"kernel": (0, 2)}, (1, 5, 5), r"kernel=\(0, 2\), but every number must be above 0"),
         ({"kernel": 2, "rounding": "round"}, (1, 5, 5), "one of 'ceil', 'floor'"),
@@ -506,7 +506,7 @@ def test_against_torch(rounding, pooling, pad):
             (2, 8, 5),
             "pyramid_height=3 cuts axis 3 of length 5 into 4 windows",
         ),
-        ({"layer": SPPLayer, "pyramid_height": 1}, (2,), "has no axes behind the channels"),
+        ({"layer": SPPLayer, "pyramid_height": 1}, (2,), "has no axes after the channels"),
     ],
 )
 def test_bad_fields(fields, shape, message):

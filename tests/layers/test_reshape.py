@@ -81,7 +81,7 @@ def test_caffes_fields(bottom, fields, top):
     if top is not None:
         assert reshaped(bottom, **fields) == top
         return
-    with pytest.raises(ConfigError, match=r"y: shape=\(2, 4\), but the axes that it replaces have 1 numbers: "):
+    with pytest.raises(ConfigError, match=r"y: shape=\(2, 4\), .* 1 numbers: "):
         reshaped(bottom, **fields)
 
 

@@ -38,7 +38,7 @@ def net(*more):
 
 
 def test_a_top_that_nobody_reads():
-    with pytest.raises(TopologyError, match="'unused' of layer 'slice' needs a gradient but reaches no loss"):
+    with pytest.raises(TopologyError, match=r"'unused' .*'slice' .*no loss"):
         net().backward()
     made = net(SilenceLayer(name="silence", bottoms=["unused"]))
     made.forward()

@@ -74,7 +74,7 @@ def test_a_batch_of_which_some_rows_do_not_count_is_not_cut():
     layers = [InputLayer(tops=["x"], shape=3, batch_size=4), SliceLayer(bottoms="x", tops=["a", "b"], axis=-2)]
     net = Net("n", layers, backend="numpy")
     net.write("x", np.zeros((3, 3)))
-    with pytest.raises(DataError, match="a: axis=-2 is the batch's, and only 3 of its 4 records are real"):
+    with pytest.raises(DataError, match=r"a: axis=-2 .* 3 of 4 "):
         net.forward()
 
 

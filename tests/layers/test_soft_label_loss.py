@@ -72,7 +72,7 @@ def test_scores_far_apart_are_exact():
 
 
 def test_bottoms_of_other_shapes():
-    with pytest.raises(ConfigError, match=r"tested: bottom 'bottom1' of shape \(3, 5\) differs from 'bottom0' of"):
+    with pytest.raises(ConfigError, match=r"tested: .*'bottom1' .*\(3, 5\) .*'bottom0'"):
         loss_and_gradients(SoftlabelSoftmaxLossLayer, (3, 4), (3, 5))
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there(tmp_path):
     ],
 )
 def test_it_needs_one_matrix(bottoms, fields):
-    with pytest.raises(ConfigError, match="one matrix is needed: give `matrix`, one file as `source`, or a third bot"):
+    with pytest.raises(ConfigError, match=r"one matrix .*`matrix`.*`source`"):
         InfogainLossLayer(name="loss", bottoms=bottoms, **fields)
 
 
@@ -168,7 +168,7 @@ def test_it_has_two_or_three_bottoms():
 
 
 def test_a_third_bottom_of_another_shape():
-    with pytest.raises(ConfigError, match=r"tested: the matrix has the shape \(3, 2\), but \(3, 3\) is needed"):
+    with pytest.raises(ConfigError, match=r"tested: .*\(3, 2\), .*\(3, 3\)"):
         loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), (3, 2))
 
 

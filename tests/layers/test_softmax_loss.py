@@ -103,7 +103,7 @@ def test_spatial_labels_may_lack_the_axis():
     ],
 )
 def test_bad_labels_name_the_record(labels, message):
-    with pytest.raises(DataError, match=f"loss: {message} of the batch is not a whole number from 0 to 2"):
+    with pytest.raises(DataError, match=f"loss: {message} .*from 0 to 2"):
         loss_net(np.zeros((2, 3)), labels).forward()
 
 
@@ -128,7 +128,7 @@ def test_labels_of_another_shape(shape):
 
 
 def test_one_hot_labels_are_told_where_to_go():
-    with pytest.raises(ConfigError, match=r"but \(3, 1\) is needed .*\n.*: SoftlabelSoftmaxLoss takes one-hot"):
+    with pytest.raises(ConfigError, match=r"\(3, 1\) .*\n.*SoftlabelSoftmaxLoss"):
         loss_net(np.zeros((3, 4)), np.zeros((3, 4)))
 
 

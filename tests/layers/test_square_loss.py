@@ -40,7 +40,7 @@ def test_the_target_may_have_a_gradient_and_the_prediction_none():
 
 @pytest.mark.parametrize("shape", [(3, 2), (2, 3), (3, 1, 2, 2), (3,)])
 def test_bottoms_of_other_shapes(shape):
-    with pytest.raises(ConfigError, match=r"tested: bottom 'bottom1' of shape .* differs from 'bottom0' of shape"):
+    with pytest.raises(ConfigError, match=r"tested: .*'bottom1' .*'bottom0'"):
         loss_and_gradients(SquareLossLayer, (3, 4), shape)
 
 

@@ -59,5 +59,5 @@ def test_nothing_is_copied():
 
 
 def test_what_nobody_teaches_is_an_error():
-    with pytest.raises(TopologyError, match="blob 'shared' of layer 'shared' needs a gradient but reaches no loss"):
+    with pytest.raises(TopologyError, match=r"blob 'shared' of layer 'shared' .*no loss"):
         net_of()

@@ -121,8 +121,8 @@ def test_bad_fields():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ([-0.5, 1.0, 0.5], "tested: bottom 'bottom{}' holds -0.5, which is no probability"),
-        ([0.0, 0.0, 1.5], "tested: bottom 'bottom{}' holds 1.5, which is no probability"),
+        ([-0.5, 1.0, 0.5], "tested: bottom 'bottom{}' holds -0.5"),
+        ([0.0, 0.0, 1.5], "tested: bottom 'bottom{}' holds 1.5"),
         ([0.5, 0.5, 0.5], "tested: record 1 of the batch in bottom 'bottom{}' adds up to 1.5, but a distribution"),
     ],
 )
@@ -135,7 +135,7 @@ def test_bottoms_that_are_no_distributions(place, wrong, message):
 
 
 def test_bottoms_that_do_not_fit():
-    with pytest.raises(ConfigError, match=r"tested: cost has the shape \(3, 3\), but \(3, 4\) is needed for bottoms"):
+    with pytest.raises(ConfigError, match=r"tested: cost .*\(3, 3\), .*\(3, 4\)"):
         loss_and_gradients(WassersteinLossLayer, (2, 3), (2, 4), cost=DISTANCES, sharpness=1)
     with pytest.raises(ConfigError, match="tested: the bottoms have 2 and 3 rows"):
         loss_and_gradients(WassersteinLossLayer, (2, 3), (3, 3), cost=DISTANCES, sharpness=1)

@@ -115,13 +115,13 @@ def test_what_cannot_be_written_is_a_warning_after_the_training(tmp_path: Path) 
     training = solver(LearningCurve(path=path), max_iter=3).solve(toy_net(), reports=[reports])
     assert training.iteration == 3
     assert "curve" not in training.info
-    assert f"{path}: no learning curve: " in reports["warning"][0]["message"]
+    assert reports["warning"][0]["message"].startswith(f"{path}: ")
 
 
 def test_bad_fields() -> None:
     with pytest.raises(ConfigError, match="path=None, but it must be a path"):
         LearningCurve(path=None)
-    with pytest.raises(ConfigError, match=r"path='curve.xyz', but a picture is \.png, \.svg, "):
+    with pytest.raises(ConfigError, match=r"path='curve.xyz', .*\.png, \.svg, "):
         LearningCurve(path="curve.xyz")
 
 

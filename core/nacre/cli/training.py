@@ -134,10 +134,10 @@ def _logging(path: Path) -> Generator[Any]:
     Single iterations are left out, or the file would grow without end.
     """
     from ..errors import NacreError
-    from ..files.durable import told
+    from ..files.durable import os_errors
 
     start = time.perf_counter()
-    with told(path, "cannot be written", NacreError):
+    with os_errors(path, "cannot be written", NacreError):
         opened = path.open("ab", buffering=0)
     with opened as file:
         broken = False

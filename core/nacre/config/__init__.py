@@ -1,4 +1,4 @@
-"""A net as a file, and back."""
+"""Net files: reading a net from a TOML file, and writing one."""
 
 from .netfile import NetFile as NetFile
 from .netfile import based_on as based_on

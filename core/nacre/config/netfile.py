@@ -1,7 +1,7 @@
-"""A net from a TOML file, and back: the net file, and overrides from the command line.
+"""NetFile: a net as a TOML file; `load` reads one, `dumps` writes one.
 
 The backend is that of the command line, else the net file's, else that of `NACRE_BACKEND`, else that of `nacre.toml`,
-else the first that can be used. A pin of the net file wins over one of `nacre.toml` (see `nacre.settings`).
+else the best that can be used. A pin in the net file comes before one in `nacre.toml`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Table = dict[str, Any]
 Made = TypeVar("Made")
 
 _TOP: dict[str, tuple[type, str]] = {
-    "name": (str, "a text"),
+    "name": (str, "a string"),
     **FILE_OPTIONS,
     "layer": (list, "an array of tables: [[layer]]"),
     "solver": (dict, "a table: [solver]"),
@@ -49,7 +49,7 @@ _TOP: dict[str, tuple[type, str]] = {
 
 
 _PLUGINS: dict[str, tuple[type, str]] = {
-    "require": (list, 'a list of texts like "nacre-swirl>=1.2"'),
+    "require": (list, 'a list of strings like "nacre-swirl>=1.2"'),
     "pin": PIN,
     "kernels": KERNELS,
 }
@@ -57,10 +57,10 @@ _PLUGINS: dict[str, tuple[type, str]] = {
 
 @dataclass(frozen=True, eq=False)
 class NetFile:
-    """A net file that was read and checked: the layers, and how they are run and trained.
+    """A net file that was read and checked: its layers, and how they run and are trained.
 
-    `layers` are the same objects for all nets made here, so that they share their parameters. `table` is what the file
-    says, overrides included. `permission` tells what it may write beside new files in the working folder.
+    `layers` are the same objects for all nets made here, so that they share their parameters. `table` is the content of
+    the file, with the overrides. `permission` is what it may write besides new files in the working folder.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class NetFile:
 
     @property
     def name(self) -> str:
-        """The net's name; the file's unless given."""
+        """The net's name; by default the file's name without its ending."""
         return self.table.get("name", self.path.stem)
 
     @property
@@ -81,10 +81,10 @@ class NetFile:
         return self.path.absolute().parent
 
     def net(self, phase: Phase = "train", **options: Any) -> Net:
-        """Make the net in one phase; `options` are those of `Net`, and win over the file's.
+        """Return the net in one phase; `options` are those of `Net`, and replace the file's.
 
         Raises:
-            NacreError: as `Net` does.
+            NacreError: as `Net`.
         """
         from ..net.net import Net
         from ..protocols.backend import Backend, open_backend
@@ -98,7 +98,7 @@ class NetFile:
             return Net(self.name, self.layers, **chosen)
 
     def without_outputs(self) -> NetFile:
-        """Return this file without the layers that only write somewhere, for who looks at a net without running it."""
+        """Return this file without the layers that only write files, for looking at a net without running it."""
         from ..protocols.layer import is_output
 
         return replace(self, layers=tuple(layer for layer in self.layers if not is_output(layer)))
@@ -109,19 +109,19 @@ class NetFile:
 
     @property
     def has_solver(self) -> bool:
-        """Whether the file says how the net is trained."""
+        """Whether the file has a table [solver]."""
         return "solver" in self.table
 
     def solver(self, **fields: Any) -> Solver:
-        """Make the solver with its callbacks, new ones at every call; `fields` win over the file's.
+        """Return a new solver with its callbacks; `fields` replace the file's.
 
         Raises:
             ConfigError: the file has no [solver].
         """
         if not self.has_solver:
             raise ConfigError(
-                f"{self.path} does not say how the net is trained",
-                f'add a table [solver] with type = "{_example("solver")}" and max_iter',
+                f"{self.path} has no table [solver], so the net cannot be trained",
+                f'add [solver] with type = "{_example("solver")}" and max_iter = 1000',
             )
         with self._building():
             return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), fields)
@@ -139,15 +139,14 @@ def load(
     allow_writes: Sequence[str | os.PathLike[str]] = (),
     overwrite: Sequence[str | os.PathLike[str]] = (),
 ) -> NetFile:
-    """Read a net file, override what `overrides` say ("solver.max_iter=100"), and make its layers.
+    """Read a net file, apply `overrides` ("solver.max_iter=100"), and make its layers.
 
-    What it makes be written must lie in the working folder, in one of `allow_writes`, or in one that the user's own
-    settings allow. A file that is there already is replaced or appended to only if the same writer wrote it, or if it
-    is one of `overwrite`.
+    Paths to write to must lie in the working folder, in one of `allow_writes`, or in one that the user's own settings
+    allow. An existing file is replaced or appended to only if the same writer wrote it, or if it is one of `overwrite`.
 
     Raises:
-        ConfigError: the file cannot be read, says something that cannot be, or requires what is not installed. All
-            complaints in one message.
+        ConfigError: the file cannot be read, has invalid values, or requires what is not installed. One message
+            contains all mistakes.
     """
     path = Path(path)
     table = read_toml(path)
@@ -183,10 +182,10 @@ def load(
 
 
 def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
-    """Write a net file's, or a net's, TOML text; read again it gives equal layers.
+    """Return the TOML text of a net file or a net; reading it gives equal layers.
 
-    Paths below `folder`, where the text will lie (a net file's own folder unless given), are written relative to it.
-    [plugins] requires the distributions other than nacre whose layers and components there are.
+    Paths below `folder`, the folder of the new file (by default the net file's own), become relative to it. [plugins]
+    requires the distributions other than nacre whose layers and components are used.
 
     Raises:
         ConfigError: a layer holds an array, or is of a class that no plugin offers, so that no file can name it.
@@ -214,14 +213,14 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
     return toml_text({**head, "layer": layers, **tail, **({"plugins": plugins} if plugins else {})})
 
 
-# Making what the file says
+# Making objects from tables
 
 
 @contextmanager
 def pinned(pins: Mapping[str, str], kernels: Sequence[str] = ()) -> Generator[None]:
-    """Settle names by these pins, and enable these distributions' kernels, as long as this lasts.
+    """Use these pins, and enable these distributions' kernels, in the block.
 
-    A component in a field is opened without being told of pins, and so is a backend.
+    Components in fields and backends are opened without arguments for pins.
     """
     here = registry()
     before = here.pins, here.kernels
@@ -234,7 +233,7 @@ def pinned(pins: Mapping[str, str], kernels: Sequence[str] = ()) -> Generator[No
 
 @contextmanager
 def based_on(folder: Path) -> Generator[None]:
-    """Let relative paths in fields start from a folder."""
+    """Make relative paths in fields start from a folder, in the block."""
     token = base_folder.set(folder)
     try:
         yield
@@ -244,7 +243,7 @@ def based_on(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _may_write(what: Permission) -> Generator[None]:
-    """Let paths that are written be a net file's, which may write no more than this."""
+    """Give paths to write to the permission of a net file, in the block."""
     token = permission.set(what)
     try:
         yield
@@ -264,9 +263,9 @@ def _type_of(table: Mapping[str, Any], kind: str) -> str:
     if not isinstance(table.get("type"), str):
         if "type" in table:
             raise ConfigError(
-                f"type={brief(table['type'])}, but it must be a text", f"write the name of a {kind} in quotes"
+                f"type={brief(table['type'])}, but it must be a string", f"write the name of a {kind} in quotes"
             )
-        raise ConfigError(f'type is missing: which {kind} it is, such as type = "{_example(kind)}"')
+        raise ConfigError(f'type is missing: the name of a {kind}, such as type = "{_example(kind)}"')
     return table["type"]
 
 
@@ -291,7 +290,7 @@ def _make_layer(table: Mapping[str, Any]) -> Layer:
 
 
 def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
-    """Divide fields of one table between those of these names and those of `cls`. Raises ConfigError for any other."""
+    """Divide the fields of a table into those in `own` and those of `cls`. Raises ConfigError for any other."""
     known = {known.name for known in cls.fields()} - own
     for key in fields:
         if key not in own | known:

@@ -14,37 +14,37 @@ Table = dict[str, Any]
 
 
 def apply_override(table: Table, override: str) -> None:
-    """Change a net file's table as "solver.max_iter=100", "layer.conv1.n_filter=30" or "seed=3" say.
+    """Change a net file's table by an override such as "solver.max_iter=100", "layer.conv1.n_filter=30" or "seed=3".
 
-    Values are TOML; a bare word or path that is none, such as ReLU, is a text. Layers go by name, callbacks by type.
+    Values are TOML; a bare word or path, such as ReLU, is a string. Layers are named by name, callbacks by type.
 
     Raises:
-        ConfigError: there is nothing of this name, or the value cannot be read.
+        ConfigError: there is no such name, or the value cannot be read.
     """
     key, equals, text = override.partition("=")
     parts = [part.strip() for part in key.strip().split(".")]
     if not equals or not all(parts):
         raise ConfigError(f"--set {override}: it must be like solver.max_iter=100, layer.conv1.n_filter=30 or seed=3")
     value = _said(_override_value(override, text.strip()))
-    place: Any = table
+    target: Any = table
     rest = parts
     if parts[0] in ("layer", "callback"):
-        place, rest = _named(table, parts, override)
+        target, rest = _named(table, parts, override)
     while len(rest) > 1:
-        below: Any = place.setdefault(rest[0], {})
+        below: Any = target.setdefault(rest[0], {})
         if isinstance(below, str):  # a component by its name alone
-            below = place[rest[0]] = {"type": below}
+            below = target[rest[0]] = {"type": below}
         if not isinstance(below, dict):
             raise ConfigError(
                 f"--set {override}: '{rest[0]}' is {brief(below)}, so it has no field '{rest[1]}'",
-                f"give the whole: --set {'.'.join(parts[: -len(rest) + 1])}='{{ type = ..., {rest[1]} = ... }}'",
+                f"set the whole value: --set {'.'.join(parts[: -len(rest) + 1])}='{{ type = ..., {rest[1]} = ... }}'",
             )
-        place, rest = cast("Table", below), rest[1:]
-    place[rest[0]] = value
+        target, rest = cast("Table", below), rest[1:]
+    target[rest[0]] = value
 
 
 def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[str]]:
-    """Find the layer or callback that an override means; names of layers may have dots in them."""
+    """Find the layer or callback that an override names; names of layers may contain dots."""
     kind = parts[0]
     entries = [cast("Table", entry) for entry in table.get(kind, []) if isinstance(entry, dict)]
     names = [layer_name(entry) if kind == "layer" else str(entry.get("type", "")) for entry in entries]
@@ -54,7 +54,7 @@ def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[s
             return entries[names.index(name)], parts[end:]
         if name in names:
             raise ConfigError(
-                f"--set {override}: there are {names.count(name)} {kind}s '{name}'; change them in the file"
+                f"--set {override}: there are {names.count(name)} {kind}s '{name}': change them in the file"
             )
     if len(parts) < 3:
         raise ConfigError(f"--set {override}: it must be like {kind}.NAME.FIELD=VALUE")
@@ -71,14 +71,14 @@ def _override_value(override: str, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         if re.fullmatch(r"([A-Za-z]|\.{0,2}/|~/)[\w.:/~-]*", text):
             return text
-        raise ConfigError(f"--set {override}: {brief(text)} is no TOML value: {error}") from error
+        raise ConfigError(f"--set {override}: {brief(text)} is not a TOML value: {error}") from error
     if list(read) != ["value"]:
         raise ConfigError(f"--set {override}: it must be one value")
     return read["value"]
 
 
 def _said(value: Any) -> Any:
-    """Return a value whose texts are said by the person, wherever they stand in it."""
+    """Return a value with all strings in it marked as given by the user."""
     if isinstance(value, str):
         return Said(value)
     if isinstance(value, list):
@@ -89,7 +89,7 @@ def _said(value: Any) -> Any:
 
 
 def layer_name(table: Mapping[str, Any]) -> str:
-    """Return the name that the layer of a table will have, or "" where that cannot be told."""
+    """Return the name of the layer that a table describes, or "" if it is not known."""
     tops: Any = table.get("tops")
     names: list[Any] = [table.get("name"), *(cast("list[Any]", tops) if isinstance(tops, list) else [tops])]
     return next((name for name in names[:2] if name and isinstance(name, str)), "")

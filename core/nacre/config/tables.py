@@ -1,4 +1,4 @@
-"""Layers as a net file writes them, and the distributions that they need."""
+"""Layers as tables of a net file, and the distributions that they need."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def file_table(layer: Layer, base: Path) -> Table:
-    """Return a layer's table as a net file in the folder `base` can hold it: without None, with relative paths.
+    """Return a layer's table for a net file in the folder `base`: without None, with relative paths.
 
     Raises:
         ConfigError: the layer holds an array, or is of a class that no plugin offers.
     """
     table = table_of(layer)
     here = registry()
-    if not here.offers_of(type(layer), "layer"):  # another class may be called so
+    if not here.offers_of(type(layer), "layer"):  # another class may have this name
         raise ConfigError(
             f"{layer.name}: no plugin offers {type(layer).__name__}, so no net file can name it",
             f"offer it (hook offer_layers), or nacre.register({type(layer).__name__})",
@@ -37,7 +37,7 @@ def file_table(layer: Layer, base: Path) -> Table:
     for name, value in layer.given().items():
         if _holds_array(value):
             problem = f"{layer.name}: {name} is an array, which a net file cannot hold"
-            raise ConfigError(problem, "write it to a file, and take a layer that reads that")
+            raise ConfigError(problem, "write it to a file, and read the file with a data source")
     for name in paths:
         table[name] = change_paths(table[name], lambda path: _relative(path, base))
     first = [name for name in ("type", "name", "bottoms", "tops", "exclude") if name in table]
@@ -45,9 +45,9 @@ def file_table(layer: Layer, base: Path) -> Table:
 
 
 def requirements(given: Iterable[str], things: Iterable[Configured]) -> list[str]:
-    """Add to the requirements of a net file the distributions other than nacre whose classes `things` are made of.
+    """Return a net file's requirements, with the distributions other than nacre that offer the classes in `things`.
 
-    A distribution that is required already stays as it is; a file, or what was registered by hand, has no version.
+    A requirement that is there already stays as it is; a file, or a class registered by hand, has no version.
     """
     required = list(given)
     named = {normalised(found[0]) for one in required if (found := re.match(r"\s*[A-Za-z0-9][\w.-]*", one))}

@@ -1,1 +1,1 @@
-"""Who offers what, and whose kernel serves."""
+"""Who offers what, and which kernel is used."""

@@ -1,4 +1,4 @@
-"""Finds the installed plugins, switches off what shall not run, and reads what the others offer, each guarded."""
+"""Finds the installed plugins, disables those that must not run, and reads what the others offer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 GROUP = "nacre.plugins"
 PATIENCE = 5.0
-"""Seconds that a light module may take before Python's stack is printed, which names it."""
+"""Seconds that importing a light module may take; then Python's stack is printed, which names it."""
 
 
 def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin], list[Problem]]:
-    """List the entry points, the first on `sys.path` of each, in an order that does not depend on folders."""
+    """List the entry points, the first on `sys.path` of each, in an order that is the same on every machine."""
     problems: list[Problem] = []
     identities: dict[int, tuple[str, str, bool]] = {}
     found: dict[tuple[str, str], Plugin] = {}
@@ -38,7 +38,7 @@ def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin
             name, version, editable = identities[key]
             plugin = Plugin(name, entry.name, Provenance(name, version, "", editable, entry.module))
             found.setdefault((name, entry.name), plugin)
-        except Exception as error:  # of its files: nothing of it has run
+        except Exception as error:  # in its metadata: none of its code has run
             remedy = "reinstall the distribution that has this entry point"
             problems.append(Problem(entry.name, "", "find", described(error), "", 0, remedy))
     plugins = [found[key] for key in sorted(found)]
@@ -76,9 +76,10 @@ def _identity(entry: EntryPoint) -> tuple[str, str, bool]:
 
 
 def _name_and_version(distribution: Any) -> tuple[str, str]:
-    """Return what the head of a distribution's metadata says.
+    """Return name and version from the head of a distribution's metadata.
 
-    It is read by hand: the library takes a parser of mail, which costs more time than the whole rest of `nacre layers`.
+    It is read here, because the library uses a parser for e-mail, which takes longer than all the rest of `nacre
+    layers`.
     """
     text: str = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     found: dict[str, str] = {}
@@ -95,8 +96,8 @@ def _name_and_version(distribution: Any) -> tuple[str, str]:
 def switch_off(plugins: list[Plugin], environ: Mapping[str, str]) -> list[Problem]:
     """Apply NACRE_PLUGINS=a,b (only these), NACRE_DISABLE_PLUGINS=a,b and NACRE_NO_PLUGINS=1.
 
-    A name is that of a distribution, else that of an entry point or its module. The first party stays unless it is
-    named as disabled.
+    A name is that of a distribution, else that of an entry point or its module. nacre's own plugins are disabled only
+    by NACRE_DISABLE_PLUGINS.
     """
     problems: list[Problem] = []
 
@@ -124,7 +125,7 @@ def _called(name: str, plugins: list[Plugin], variable: str, problems: list[Prob
     if not found:
         known = {plugin.provenance.distribution for plugin in plugins} | {plugin.entry for plugin in plugins}
         reason = f"{variable} names '{name}', but no such plugin is installed{nearest(name, sorted(known))}"
-        problems.append(Problem(name, "", "switch", reason, "", 0, f"correct the name, or take it out of {variable}"))
+        problems.append(Problem(name, "", "switch", reason, "", 0, f"correct the name, or remove it from {variable}"))
     return found
 
 
@@ -157,7 +158,7 @@ def load(plugin: Plugin, manager: pluggy.PluginManager) -> list[Problem]:
 
 @contextmanager
 def _watched() -> Generator[None]:
-    """Print where Python is if it crashes, or is still inside after some seconds: no exception tells of either."""
+    """Print Python's stack if the block crashes Python, or takes too long: there is no exception for either."""
     import faulthandler
 
     try:
@@ -190,7 +191,7 @@ def read_module(plugin: Plugin, module: ModuleType, manager: pluggy.PluginManage
 
 def _read_module(plugin: Plugin, module: object, manager: pluggy.PluginManager) -> list[Problem]:
     if not isinstance(module, ModuleType):  # it may put what it likes into sys.modules
-        return [plugin.problem("import", f"importing it gives no module, but {shown(module)}")]
+        return [plugin.problem("import", f"importing it must give a module, but gave {shown(module)}")]
     plugin.provenance = replace(plugin.provenance, file=vars(module).get("__file__") or "")
     if refused := _refused(module):
         return [plugin.problem("api", f"{plugin.provenance} {refused}", remedy="pip install --upgrade nacre")]
@@ -214,7 +215,7 @@ def _read_module(plugin: Plugin, module: object, manager: pluggy.PluginManager) 
 def _refused(module: ModuleType) -> str:
     needed: object = getattr(module, "nacre_api", "1")
     if type(needed) is not str or not all(number.isdecimal() for number in needed.split(".")):
-        return f'says nacre_api = {shown(needed)}, but it must be like "1" or "1.2"'
+        return f'has nacre_api = {shown(needed)}, but it must be like "1" or "1.2"'
     if _version(needed.split(".")) > _version(API.split(".")):
         return f"needs the plugin interface {needed}, but this nacre has {API}"
     libraries: object = vars(module).get("nacre_libraries", ())  # a lazy module may import anything for a name
@@ -246,15 +247,15 @@ def _ask(plugin: Plugin, hook: str, function: Callable[[], object]) -> list[Prob
 
 
 def read_offers(hook: str, given: object, provenance: Provenance) -> Iterator[Offer | str]:
-    """Turn what a hook gave into offers, and into a sentence for each item that is none."""
+    """Yield an offer for each item that a hook returned, or a message if the item is not valid."""
     if not isinstance(given, Mapping):
-        yield f"gave {type(given).__name__}, but must give a dict"
+        yield f"it returned {type(given).__name__}, but must return a dict"
         return
     for key, value in cast("Mapping[object, object]", given).items():
         if hook != "offer_components":
             yield _offer_or_reason(KIND_OF_HOOK[hook], key, value, provenance)
         elif not isinstance(value, Mapping):
-            yield f"{shown(key)} gives {shown(value)}, but must give a dict from names to classes"
+            yield f"{shown(key)} has the value {shown(value)}, but it must be a dict from names to classes"
         else:
             for name, target in cast("Mapping[object, object]", value).items():
                 yield _offer_or_reason(key, name, target, provenance)

@@ -1,4 +1,4 @@
-"""Calls code that others wrote so that whatever it raises can be told; only Ctrl-C ends nacre."""
+"""Calls code of plugins, and turns whatever it raises into an error that names the plugin; only Ctrl-C ends nacre."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, TypeGuard, TypeVar
 Given = TypeVar("Given")
 
 LONGEST = 200
-"""Characters of a value of somebody else's that an error repeats."""
+"""Most characters of a plugin's value that an error repeats."""
 
 
 class ForeignError(Exception):
-    """What code of others raised: `error`, which may be any exception but KeyboardInterrupt."""
+    """Raised for code of plugins that raised `error`, which may be any exception except KeyboardInterrupt."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -22,10 +22,10 @@ class ForeignError(Exception):
 
 
 def guarded(call: Callable[..., Given], *arguments: Any) -> Given:
-    """Return what a function that others wrote returns.
+    """Call a function of a plugin, and return what it returns.
 
     Raises:
-        ForeignError: it raised something, also what is no `Exception`: SystemExit, GeneratorExit, a panic of Rust's.
+        ForeignError: it raised something, even if it is not an `Exception`: SystemExit, GeneratorExit, a Rust panic.
     """
     try:
         return call(*arguments)
@@ -36,17 +36,17 @@ def guarded(call: Callable[..., Given], *arguments: Any) -> Given:
 
 
 def described(error: BaseException) -> str:
-    """Return an exception in one line, also where it cannot tell its own text."""
+    """Return the class and text of an exception in one line, even if its `str` raises."""
     kind = _class_name(error)
     try:
         text = guarded(lambda: " ".join(str(error).split()))
     except ForeignError:
-        text = "(its text cannot be told)"
+        text = "(its text cannot be read)"
     return f"{kind}: {text}" if text else kind
 
 
 def shown(value: object) -> str:
-    """Return what `repr` gives of a value of somebody else's, shortened, also where that raises."""
+    """Return the `repr` of a plugin's value, shortened; if that raises, the name of its class."""
     try:
         text = guarded(repr, value)
     except ForeignError:
@@ -55,12 +55,12 @@ def shown(value: object) -> str:
 
 
 def is_class(value: object) -> TypeGuard[type[Any]]:
-    """Return whether a value is a class; `isinstance` would ask the value itself, which may raise."""
+    """Return whether a value is a class, without code of the value itself, which may raise."""
     return issubclass(type(value), type)
 
 
 def _class_name(value: object) -> str:
-    return type.__dict__["__name__"].__get__(type(value))  # whatever a metaclass would say
+    return type.__dict__["__name__"].__get__(type(value))  # not what a metaclass returns
 
 
 def place_of(error: BaseException, module: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Tries each plugin in a process of its own: whichever crashes or hangs there is the one that ends nacre."""
+"""Imports each plugin in a process of its own, to find the one that crashes or never ends."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CHILD = (
 
 
 STACK = 4
-"""Lines of Python's stack that are told: what was running, and who called it."""
+"""Lines of Python's stack in a message: what was running, and what called it."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a plugin: `problem` is "" where its light module was imported and asked without one."""
+    """The result for a plugin: `problem` is "" if its light module was imported, and its hooks called, without one."""
 
     plugin: Plugin
     offers: int
@@ -37,7 +37,7 @@ class Trial:
 
 
 def tried(plugin: Plugin, limit: float) -> Trial:
-    """Import a plugin's light module, and ask its hooks, in a process that may take `limit` seconds."""
+    """Import a plugin's light module, and call its hooks, in a process that may take `limit` seconds."""
     where = plugin.provenance
     about = {"name": plugin.name, "entry": plugin.entry, "module": where.module}
     about |= {"distribution": where.distribution, "version": where.version}
@@ -48,18 +48,18 @@ def tried(plugin: Plugin, limit: float) -> Trial:
         stack = _stack(_read(errors))
     found: dict[str, Any] = json.loads(answer) if answer else {}
     if code is None:
-        problem = f"importing it is not done after {limit:g} s{stack}"
+        problem = f"importing it was not finished after {limit:g} s{stack}"
     elif code < 0:
-        problem = f"importing it crashes: killed by {signal.Signals(-code).name}{stack}"
+        problem = f"importing it crashed Python: killed by {signal.Signals(-code).name}{stack}"
     elif code or not found:
-        problem = f"importing it ends Python with exit code {code}"
+        problem = f"importing it ended Python with exit code {code}"
     else:
         problem = "\n".join(found["problems"])
     return Trial(plugin, found.get("offers", 0), problem, removal(where) if problem else "")
 
 
 def _run(command: list[str], output: IO[bytes], errors: IO[bytes], limit: float) -> int | None:
-    """Run a command, and end it and what it has started after `limit` seconds; return its exit code, or None then."""
+    """Run a command; return its exit code, or None if it and its children had to be killed after `limit` seconds."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
     ) as process:
@@ -87,7 +87,7 @@ def _stack(errors: str) -> str:
 
 
 def child() -> None:
-    """Try the plugin that the command line tells of; what it prints itself does not come between."""
+    """Try the plugin that the command line names. What the plugin prints does not get into the answer."""
     import faulthandler
 
     answer = os.fdopen(os.dup(1), "w")

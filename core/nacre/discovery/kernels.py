@@ -11,13 +11,13 @@ from .offers import Offer
 from .pins import enabling, pin_line
 
 Accept = Callable[[Any, Offer], str | None]
-"""Gives the reason why a kernel class cannot serve here, or None."""
+"""Returns the reason why a kernel class cannot be used here, or None."""
 
 Reasons = list[tuple[Offer, str]]
 
 
 class Offers(Protocol):
-    """What the choice of a kernel asks of the registry."""
+    """The methods of the registry that the choice of a kernel uses."""
 
     def offers(self, kind: str, name: str | None = None) -> list[Offer]: ...
     def offers_of(self, cls: type, kind: str) -> list[Offer]: ...
@@ -30,11 +30,11 @@ class Offers(Protocol):
 
 @dataclass
 class Choice:
-    """The kernel for one thing on one backend, and why it is that one.
+    """The kernel that was chosen for a layer or component on a backend, and why.
 
-    `kernel` is None where the thing's own state (for a component: the component itself) serves; `ancestor` is the
-    backend of the lineage whose kernel it is. The `declined` could not serve; the `lost` could be chosen by a pin; the
-    `not_enabled` are strangers' that nobody asked for, with the line that would enable them.
+    `kernel` is None where the layer's own state (for a component: the component itself) is used; `ancestor` is the
+    backend of the lineage whose kernel it is. The `declined` kernels cannot be used here; the `lost` ones can be chosen
+    by a pin; the `not_enabled` ones belong to other distributions, each with the line that enables it.
     """
 
     thing: str
@@ -47,9 +47,9 @@ class Choice:
     not_enabled: Reasons = field(default_factory=list[tuple[Offer, str]])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same for programs."""
+        """Return the choice as a dict that JSON can hold."""
 
-        def told(reasons: Reasons) -> list[dict[str, str]]:
+        def tables(reasons: Reasons) -> list[dict[str, str]]:
             return [{"kernel": one.target, "from": str(one.provenance), "reason": why} for one, why in reasons]
 
         return {
@@ -58,9 +58,9 @@ class Choice:
             "kernel": self.offer.target if self.offer else None,
             "from": str(self.offer.provenance) if self.offer else None,
             "why": self.why,
-            "lost": told(self.lost),
-            "declined": told(self.declined),
-            "not_enabled": told(self.not_enabled),
+            "lost": tables(self.lost),
+            "declined": tables(self.declined),
+            "not_enabled": tables(self.not_enabled),
         }
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def choose(
     things = registry.offers_of(cls, kind)
     prefix = "" if kind == "layer" else f"{kind}/"
     if not things:
-        why = "no plugin offers it, and a kernel serves only what is offered"
+        why = "no plugin offers it, so no kernel can be offered for it"
         return Choice(f"{prefix}{cls.__qualname__}", lineage[0], why)
     label = f"{prefix}{registry.name_of(things[0], pins)}"
     choice = Choice(label, lineage[0], f"no kernel serves it on {', '.join(lineage)}")
@@ -103,9 +103,7 @@ def choose(
         keys = [f"kernel:{prefix}{things[0].qualified}@{ancestor}", f"kernel:{label}@{ancestor}"]
         pinned = registry.pinned(keys, pins)
         if pinned and not any(offer.distribution == pinned for offer in candidates):
-            raise RegistryError(
-                f"'{keys[-1]}' is pinned to '{pinned}', which offers no such kernel", "take the pin out"
-            )
+            raise RegistryError(f"'{keys[-1]}' is pinned to '{pinned}', which offers no such kernel", "remove the pin")
         *ranks, (_, strangers) = _ranks(registry, things, ancestor, hosts, candidates, pinned, kernels)
         while ranks:
             why, offers = ranks.pop(0)
@@ -145,7 +143,7 @@ def _candidates(
                 candidates.append(offer)
             elif any(one in things for one in meant):
                 forms = " or ".join(f"'{one.qualified}'" for one in meant)
-                choice.declined.append((offer, f"'{name}' may mean {forms}: the offer has to say which"))
+                choice.declined.append((offer, f"'{name}' is ambiguous ({forms}): offer the kernel for one of these"))
     return candidates
 
 
@@ -158,7 +156,7 @@ def _ranks(
     pinned: str,
     kernels: Collection[str],
 ) -> list[tuple[str, list[Offer]]]:
-    """Sort kernels into ranks, why each would serve beside them; the last are those that nobody asked for."""
+    """Sort kernels into ranks, each with the reason for a choice from it; those in the last are not enabled."""
     backends = {offer.distribution for offer in hosts}
     owners = {offer.distribution for offer in things}
     ranks: list[tuple[str, list[Offer]]] = [
@@ -194,4 +192,4 @@ def _willing(registry: Offers, offers: list[Offer], accept: Accept | None, choic
 def _clash(label: str, key: str, offers: list[Offer]) -> RegistryError:
     whose = " and ".join(f"{offer.target} ({offer.provenance})" for offer in offers)
     lines = "\n  or ".join(pin_line(key, offer.distribution) for offer in offers)
-    return RegistryError(f"{label}: two kernels of equal rank, {whose}", f"choose one: {lines}")
+    return RegistryError(f"{label}: two kernels have the same rank: {whose}", f"choose one: {lines}")

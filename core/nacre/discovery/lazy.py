@@ -1,4 +1,4 @@
-"""What a plugin's light module needs to hand out its classes without importing them."""
+"""A module `__getattr__` by which a plugin's light module gives its classes without importing them all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazy(module: str, *offers: Mapping[Any, str]) -> Callable[[str], Any]:
-    """Return a module `__getattr__` that finds classes in the very strings that the plugin offers.
+    """Return a module `__getattr__` that finds classes by the strings that the plugin offers.
 
     `__getattr__ = lazy(__name__, LAYERS, NEURONS)`: `from nacre_layers import PoolingLayer` then imports one file.
     """

@@ -1,4 +1,4 @@
-"""Imports what a plugin offers, and says who, where, why and what to do where that fails."""
+"""Imports what a plugin offers; an error names the plugin, the place, the reason and a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def import_offer(offer: Offer) -> Any:
         package = missing.partition(".")[0] if isinstance(missing, str) else ""
         if package and package != module.partition(".")[0]:
             who = f"{offer.kind} '{offer.name}' of {offer.provenance} ({offer.provenance.file})"
-            reason = f"{who}: not usable here: needs the package '{package}'"
+            reason = f"{who} cannot be used here: it needs the package '{package}'"
             raise PluginError(reason, _installing(offer.distribution, package)) from error
         raise unusable(offer, described(error), place_of(error, module)) from error
 
@@ -38,14 +38,14 @@ def _import(module: str, attribute: str) -> Any:
 
 
 def unusable(offer: Offer, reason: str, place: tuple[str, int] = ("", 0)) -> PluginError:
-    """Return the error about an offer that cannot be used, with where the mistake is, and how to get rid of it."""
+    """Return the error for an offer that cannot be used, with the place of the mistake and how to remove the plugin."""
     where = place_text(*place) if place[0] else offer.provenance.file
     who = f"{offer.kind} '{offer.name}' of {offer.provenance}"
     return PluginError(f"{who} cannot be opened: {reason} [{where}]", removal(offer.provenance))
 
 
 def _installing(distribution: str, package: str) -> str:
-    """Return how to get an optional package: by the distribution's extras that bring it, where there are any."""
+    """Return how to install an optional package: by the distribution's extras that include it, if there are any."""
     import importlib_metadata
 
     try:
@@ -59,11 +59,11 @@ def _installing(distribution: str, package: str) -> str:
         # cupy comes as cupy-cuda12x and cupy-cuda13x
         if extra and re.match(rf"{normalised(package)}(?![a-z0-9])", normalised(name)):
             extras.append(f'pip install "{distribution}[{extra[1]}]"')
-    return " or ".join(extras) if extras else f"install the package that brings '{package}'"
+    return " or ".join(extras) if extras else f"install the package that provides '{package}'"
 
 
 def import_file(file: Path) -> ModuleType:
-    """Import a Python file under a name that no installed module has. Raises PluginError with file and line."""
+    """Import a Python file as a module whose name no installed module has. Raises PluginError with file and line."""
     import zlib
     from importlib.machinery import SourceFileLoader
     from importlib.util import module_from_spec, spec_from_loader

@@ -1,4 +1,4 @@
-"""Offers: what a plugin says it has, whose it is, and what is wrong with it."""
+"""Offers and plugins as data: what is offered, by which distribution, and what did not work."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..errors import RegistryError
 from .guard import is_class, place_text, shown
 
 API = "1"
-"""What the core offers to plugins, "major.minor". A light module states what it needs as `nacre_api`."""
+"""Version of the plugin interface, "major.minor". A light module states the version it needs as `nacre_api`."""
 
 FIRST_PARTY = "nacre"
 KIND_OF_HOOK = {
     "offer_layers": "layer",
     "offer_kernels": "kernel",
     "offer_backends": "backend",
-    "offer_components": "",  # says its kinds itself
+    "offer_components": "",  # its result names the kinds
     "offer_commands": "command",
 }
 
@@ -29,7 +29,7 @@ _TARGETS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where an offer comes from. `file` is that of the light module; "" as long as it has not been imported."""
+    """Where an offer comes from. `file` is the light module's; "" until it has been imported."""
 
     distribution: str
     version: str
@@ -50,7 +50,7 @@ class Offer:
     target: str
     provenance: Provenance
     thing: object = field(default=None, compare=False, repr=False)
-    """The class itself, where it was offered instead of a string."""
+    """The class itself, if the class was offered instead of a string."""
 
     @property
     def distribution(self) -> str:
@@ -58,13 +58,13 @@ class Offer:
 
     @property
     def qualified(self) -> str:
-        """The name that is never ambiguous."""
+        """The name with its distribution, which is never ambiguous."""
         return f"{self.distribution}:{self.name}"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something of a plugin that did not work.
+    """Something in a plugin that did not work.
 
     `stage` is find, switch, import, api, hook or offer; `file` "" and `line` 0 mean unknown.
     """
@@ -84,7 +84,7 @@ class Problem:
 
 @dataclass
 class Plugin:
-    """One entry point. `name` is its distribution's, with ":" and the entry point's where a distribution has several.
+    """One entry point. `name` is its distribution's, followed by ":" and the entry point's if there are several.
 
     `status` is "active", "disabled: <which rule>" or "failed": nothing of it can be used.
     """
@@ -98,18 +98,18 @@ class Plugin:
     """The distributions on which what it computes or reads depends: snapshots record their versions."""
 
     def problem(self, stage: str, reason: str, place: tuple[str, int] = ("", 0), remedy: str = "") -> Problem:
-        """Describe what went wrong at a place, or somewhere in the light module, and what would do."""
+        """Return a problem of this plugin at a place, or somewhere in its light module, with a remedy."""
         where = self.provenance
         advice = f"{remedy}, or {removal(where)}" if remedy else removal(where)
         return Problem(where.distribution, where.version, stage, reason, place[0] or where.file, place[1], advice)
 
 
 def removal(provenance: Provenance) -> str:
-    """Return how to get rid of a plugin."""
+    """Return how to remove or disable a plugin."""
     if provenance.distribution == FIRST_PARTY:
         return f"set NACRE_DISABLE_PLUGINS={provenance.module}"
     if not provenance.version:  # a file, or registered by hand
-        return f"mend or leave out {provenance.file or provenance.module}"
+        return f"correct {provenance.file or provenance.module}, or do not load it"
     return f"pip uninstall {provenance.distribution}, or set NACRE_DISABLE_PLUGINS={provenance.distribution}"
 
 
@@ -119,14 +119,16 @@ def normalised(name: str) -> str:
 
 
 def make_offer(kind: object, name: object, value: object, provenance: Provenance) -> Offer:
-    """Check one offer and make it. Raises RegistryError with what is wrong with it."""
-    # a text of a class of its own may compare and hash as it likes
+    """Check one offer and return it. Raises RegistryError if it is not valid."""
+    # a subclass of str may compare and hash in any way
     kind, name, value = (str.__str__(one) if isinstance(one, str) else one for one in (kind, name, value))
     if not isinstance(kind, str) or not _KINDS.fullmatch(kind):
-        raise RegistryError(f"kind {shown(kind)}: must be lower-case letters and '_'")
+        raise RegistryError(f"kind {shown(kind)}: it must consist of lower-case letters and '_'")
     syntax = _KERNELS if kind == "kernel" else _NAMES
     if not isinstance(name, str) or not syntax.fullmatch(name):
-        raise RegistryError(f"{kind} {shown(name)}: a name must be letters, digits and '_.-', and start with a letter")
+        raise RegistryError(
+            f"{kind} {shown(name)}: a name must consist of letters, digits and '_.-', and start with a letter"
+        )
     if isinstance(value, str):
         if not _TARGETS.fullmatch(value):
             raise RegistryError(f"{kind} {name}: {shown(value)}, but it must be like 'package.module:Class'")

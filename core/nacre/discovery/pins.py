@@ -1,4 +1,4 @@
-"""Pins: settled choices of names and kernels, as net files and `nacre.toml` write them."""
+"""Pins: fixed choices of names and kernels, as net files and `nacre.toml` contain them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ PIN = (dict, 'a table like { "kernel:Pooling@numpy" = "nacre-numba" }')
 
 
 def check_pins(plugins: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Complain about pins of a table [plugins] whose key is no such thing, or that name no distribution."""
+    """Yield a message and a remedy for each pin in a table [plugins] whose key or distribution is not valid."""
     pins: Any = plugins.get("pin", {})
     if isinstance(pins, dict):
         for key, value in cast("dict[str, Any]", pins).items():
             if not _PIN_KEYS.fullmatch(key):
                 remedy = 'write a key like "layer:Gain", "kernel:Pooling@numpy" or "kernel:neuron/ReLU@numpy"'
-                yield f"plugins.pin: '{key}' is no key: it must be kind:Name, or kernel:Name@backend", remedy
+                yield f"plugins.pin: '{key}' is not a valid key: it must be kind:Name or kernel:Name@backend", remedy
             if not isinstance(value, str):
                 yield f"plugins.pin: '{key}'={brief(value)}, but it must be the name of a distribution", ""
 
 
 def pin_line(key: str, distribution: str) -> str:
-    """Return the line that settles who serves a name."""
+    """Return the line of a file that pins a name to a distribution."""
     return f'pin = {{ "{key}" = "{distribution}" }} under [plugins] in the net file or in nacre.toml'
 
 

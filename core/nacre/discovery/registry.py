@@ -1,8 +1,8 @@
-"""Who offers what: names, opening, and the choice of a kernel.
+"""The registry: which plugin offers which name, and the class that a name stands for.
 
 Nothing is read before the first question, and nothing heavy is imported before something is opened. A name that nacre
-offers means nacre's, whoever else offers it. Two strangers that offer one name are an error wherever it is used;
-`distribution:Name` is never ambiguous, and a pin settles it.
+offers always means nacre's. If two other distributions offer the same name, using it is an error; `distribution:Name`
+is never ambiguous, and a pin settles it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 class Registry:
     """All that the installed plugins offer.
 
-    `entry_points`, `environ`, `pins` and `kernels` stand in for the installed ones, the environment of the process, and
-    none. A registry of the process's own environment follows the pins and the enabled kernels of `nacre.toml` too.
-    `Registry(discover=False)` starts empty, for tests.
+    `entry_points` and `environ` are by default the installed ones and the environment of the process; `pins` and
+    `kernels` are by default empty. A registry of the process's own environment follows the pins and the enabled kernels
+    of `nacre.toml` too. `Registry(discover=False)` starts empty, for tests.
     """
 
     def __init__(
@@ -67,27 +67,27 @@ class Registry:
     # What there is
 
     def plugins(self) -> list[Plugin]:
-        """List every plugin, the disabled and the failed ones too."""
+        """Return every plugin, also the disabled and the failed ones."""
         self._discover()
         return list(self._plugins)
 
     @property
     def problems(self) -> list[Problem]:
-        """Everything of any plugin that did not work."""
+        """Everything in any plugin that did not work."""
         self._discover()
         return list(self._problems)
 
     def kinds(self) -> list[str]:
-        """List the kinds of which anything is offered."""
+        """Return the kinds of which something is offered."""
         self._discover()
         return sorted(kind for kind, names in self._offers.items() if names)
 
     def names(self, kind: str) -> list[str]:
-        """List the names of a kind as they open: `distribution:Name` where the short one would mean another's."""
+        """Return the names of a kind; `distribution:Name` where the short one means another distribution's."""
         return sorted(self.name_of(offer) for offer in self.offers(kind))
 
     def offers(self, kind: str, name: str | None = None) -> list[Offer]:
-        """List the offers of a kind, or those of one name of it, short or `distribution:Name`."""
+        """Return the offers of a kind, or those of one name, short or `distribution:Name`."""
         self._discover()
         by_name = self._offers.get(kind, {})
         if name is None:
@@ -107,7 +107,7 @@ class Registry:
     def find(self, kind: str, name: str, pins: Mapping[str, str] | None = None, others: Sequence[str] = ()) -> Offer:
         """Return the one offer that a name means: the pinned, else nacre's, else the only one there is.
 
-        Names of the kinds `others` may stand in its place. Raises RegistryError where none or several would do.
+        The name may also be of one of the kinds `others`. Raises RegistryError if no offer or several fit.
         """
         found: list[Offer] = []
         pinned: list[Offer] = []
@@ -116,8 +116,8 @@ class Registry:
             if pin := self.pinned([f"{one}:{name}"], pins):
                 offers = [offer for offer in offers if offer.distribution == pin]
                 if not offers:
-                    told = f"'{one}:{name}' is pinned to '{pin}', which offers no such {one}"
-                    raise RegistryError(told, self.absent(f"pip install {pin}, or take the pin out"))
+                    message = f"'{one}:{name}' is pinned to '{pin}', which offers no such {one}"
+                    raise RegistryError(message, self.absent(f"pip install {pin}, or remove the pin"))
                 pinned += offers
             found += offers
         own = [offer for offer in found if offer.distribution == FIRST_PARTY]
@@ -128,30 +128,30 @@ class Registry:
             whose = " and ".join(str(offer.provenance) for offer in chosen)
             forms = " or ".join(f"'{offer.qualified}'" for offer in chosen)
             line = pin_line(f"{chosen[0].kind}:{name}", chosen[0].distribution)
-            raise RegistryError(f"{kind} '{name}' is offered by {whose}", f"write {forms}, or settle it: {line}")
+            raise RegistryError(f"{kind} '{name}' is offered by {whose}", f"write {forms}, or add a pin: {line}")
         return chosen[0]
 
     def name_of(self, offer: Offer, pins: Mapping[str, str] | None = None) -> str:
-        """Return the shortest name that opens to an offer: `distribution:Name` where its own may mean another."""
+        """Return the shortest name that means an offer: `distribution:Name` where the short one may mean another."""
         if len(self.offers(offer.kind, offer.name)) == 1:
             return offer.name
         pin = self.pinned([f"{offer.kind}:{offer.name}"], pins)
         return offer.name if offer.distribution == FIRST_PARTY and pin in ("", FIRST_PARTY) else offer.qualified
 
     def pinned(self, keys: Iterable[str], pins: Mapping[str, str] | None = None) -> str:
-        """Return the distribution to which the first pinned key is pinned, or "".
+        """Return the distribution to which the first pinned key of `keys` is pinned, or "".
 
-        `pins` win over `self.pins`, and these over those of `nacre.toml`.
+        `pins` come before `self.pins`, and these before those of `nacre.toml`.
         """
         settled = settings().pins if self._follows_settings else {}
         merged = {**settled, **self.pins, **(pins or {})}
         return normalised(next((merged[key] for key in keys if key in merged), ""))
 
     def is_enabled(self, offer: Offer, kernels: Collection[str] = ()) -> bool:
-        """Return whether something may serve that nobody asked for by its name.
+        """Return whether an offer may be used although nobody named it.
 
-        That is nacre's own, what was registered or given as a file in this process, and what distributions offer that
-        are among `kernels`, `self.kernels`, or those of `nacre.toml`.
+        It may if it is nacre's own, if it was registered or loaded from a file in this process, or if its distribution
+        is among `kernels`, `self.kernels`, or those of `nacre.toml`.
         """
         settled = settings().kernels if self._follows_settings else ()
         enabled = {normalised(name) for name in (*settled, *self.kernels, *kernels)}
@@ -162,7 +162,7 @@ class Registry:
         return self.open_offer(self.find(kind, name, pins))
 
     def open_offer(self, offer: Offer) -> Any:
-        """Import what is offered. Raises PluginError naming distribution, file, reason and what would do."""
+        """Import what is offered. Raises PluginError naming distribution, file, reason and remedy."""
         if offer not in self._opened:
             thing = offer.thing if offer.thing is not None else import_offer(offer)
             if offer.kind == "command" and not callable(thing):
@@ -174,13 +174,13 @@ class Registry:
         return self._opened[offer]
 
     def make(self, offer: Offer) -> Any:
-        """Open what is offered, and make one of it without arguments. Raises PluginError."""
+        """Open an offer, and make an object of its class without arguments. Raises PluginError."""
         cls = self.open_offer(offer)
         try:
             return guarded(cls)
         except ForeignError as failure:
             where = place_of(failure.error, cls.__module__)
-            raise unusable(offer, f"making one raised {described(failure.error)}", where) from failure.error
+            raise unusable(offer, f"making an object of it raised {described(failure.error)}", where) from failure.error
 
     def opens_to(self, offer: Offer, cls: type) -> bool:
         """Return whether an offer opens to exactly this class; imports nothing for an offer that cannot."""
@@ -197,8 +197,8 @@ class Registry:
     def offers_of(self, cls: type, kind: str) -> list[Offer]:
         """Return the offers of a kind that open to a class.
 
-        Of several distributions' only nacre's, else those of the package that the class stands in, if there are any:
-        who offers a class of another's does not own it.
+        If several distributions offer it, only nacre's, else those of the package that defines the class, if there are
+        any: offering a class of another distribution does not make it one's own.
         """
         self._discover()
         if (known := self._offers_of.get(cls, {}).get(kind)) is not None:
@@ -228,11 +228,11 @@ class Registry:
         kernels: Collection[str] = (),
         backend: type | None = None,
     ) -> Choice:
-        """Choose the kernel for a class on a backend of this lineage; `accept` gives a kernel's reason to decline.
+        """Choose the kernel for a class on a backend of this lineage; `accept` returns why a kernel cannot be used.
 
-        `kernels` are distributions whose kernels may serve though they own neither the class nor the backend, and
-        `backend` is the class of the lineage's first. Raises RegistryError where kernels of equal rank would serve,
-        naming both and the pin.
+        `kernels` are distributions whose kernels may be used though they own neither the class nor the backend, and
+        `backend` is the class of the first backend of the lineage. Raises RegistryError naming two kernels of the same
+        rank that could both be used, and the pin that decides.
         """
         return choose_kernel(self, cls, kind, lineage, accept, pins or {}, kernels, backend)
 
@@ -247,7 +247,7 @@ class Registry:
         offer = self.find("backend", backend, pins)
         try:
             opened = self.open_offer(offer)
-        except PluginError:  # not usable here, but its kernels can be told
+        except PluginError:  # not usable here, but its kernels can be listed
             opened = None
         lineage = tuple(getattr(opened, "lineage", ())) or (offer.name,)
         return self.choose(cls, kind, lineage, None, pins, (), opened)
@@ -255,10 +255,10 @@ class Registry:
     # Without a distribution
 
     def register(self, thing: Any, name: str | None = None, kind: str | None = None, distribution: str = "") -> Any:
-        """Offer a class at once, as an installed plugin would, and give it back.
+        """Offer a class at once, as an installed plugin does, and return it.
 
-        `name` is the class's unless given, less "Layer" or "Backend" at its end. A name registered again is replaced.
-        It is offered by the plugin whose light module is being imported, else by `local`, whose kernels are enabled.
+        `name` is by default the class's without "Layer" or "Backend" at its end. A name registered again is replaced.
+        The offer belongs to the plugin whose light module is being imported, else to `local`, which is enabled.
         """
         try:
             return guarded(self._register, thing, name, kind, distribution)
@@ -270,7 +270,7 @@ class Registry:
     def _register(self, thing: Any, name: str | None, kind: str | None, distribution: str) -> Any:
         kind = kind or getattr(thing, "nacre_kind", "")
         if not kind:
-            raise RegistryError(f"{thing!r} is no layer, component or backend", "say which kind it is: kind=...")
+            raise RegistryError(f"{thing!r} is not a layer, a component or a backend", "pass its kind: kind=...")
         if name is None:
             name = str(getattr(thing, "__name__", "")).removesuffix(
                 {"layer": "Layer", "backend": "Backend"}.get(kind, "")
@@ -300,8 +300,8 @@ class Registry:
     def load_file(self, path: str | os.PathLike[str]) -> Plugin:
         """Use a Python file as a plugin of the file's name: its hooks if it has any, else every class of a kind in it.
 
-        A target in its hooks may name the module as the file is called. It is not imported where the environment
-        switches off a plugin of its name. Raises PluginError with file and line.
+        A target in its hooks may name the module by the file's name. The file is not imported if the environment
+        disables a plugin of its name. Raises PluginError with file and line.
         """
         file = Path(path).resolve()
         if not file.is_file():
@@ -311,7 +311,7 @@ class Registry:
         name = normalised(file.stem)
         same = [plugin for plugin in self.plugins() if plugin.provenance.distribution == name]
         if any(plugin.provenance.file != str(file) for plugin in same):
-            raise RegistryError(f"{path}: a plugin '{name}' is there already", "give the file another name")
+            raise RegistryError(f"{path}: there is already a plugin '{name}'", "rename the file")
         plugin = Plugin(name, name, Provenance(name, "", str(file), True, file.stem))
         self._switch_off(plugin)
         module = import_file(file) if plugin.status == "active" else None
@@ -327,7 +327,7 @@ class Registry:
         return plugin
 
     def _switch_off(self, plugin: Plugin) -> None:
-        """Apply to a file what NACRE_DISABLE_PLUGINS and the like say; they named it before it was known."""
+        """Apply NACRE_DISABLE_PLUGINS and the like to a file, and drop the problem that they name an unknown plugin."""
         switch_off([plugin], self._variables)
         name = plugin.provenance.distribution
         self._problems = [
@@ -345,8 +345,8 @@ class Registry:
             classes = [] if plugin.offers else guarded(_classes_of, module)
         except ForeignError as failure:
             place, line = place_of(failure.error, module.__name__)
-            told = f"its classes cannot be read: {described(failure.error)}"
-            raise PluginError(f"{place_text(place or file, line)}: {told}") from failure.error
+            message = f"its classes cannot be read: {described(failure.error)}"
+            raise PluginError(f"{place_text(place or file, line)}: {message}") from failure.error
         self._plugins.append(plugin)
         self._by_hand.add(plugin.name)
         self._add_all(plugin, [_in_module(offer, file.stem, module) for offer in plugin.offers])
@@ -370,7 +370,7 @@ class Registry:
             self._hooks().unregister(name=name)
 
     def _discover(self) -> None:
-        """Find, switch off, import and ask all plugins, once. What is switched off is not imported."""
+        """Find all plugins, disable some, import the others and call their hooks; only once."""
         with self._lock:
             if not self._to_discover:
                 return
@@ -425,11 +425,11 @@ class Registry:
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
         lists = f"; `nacre {kind}s` lists them all" if kind in ("layer", "backend") else ""
         lists = lists or ("; `nacre layers --all` lists them all" if len(names) > 12 else "")
-        remedy = self.absent(f"take one of these, or install a plugin that offers it{lists}")
+        remedy = self.absent(f"use one of these, or install a plugin that offers it{lists}")
         return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", remedy)
 
     def absent(self, remedy: str) -> str:
-        """Return a remedy, and behind it the plugins that failed or are switched off: what is missing may be theirs."""
+        """Return a remedy, followed by the plugins that failed or are disabled: the name may be one of theirs."""
         lines = [remedy, *(f"failed: {problem}; {problem.remedy}" for problem in self._problems[:5])]
         if len(self._problems) > 5:
             lines.append(f"and {len(self._problems) - 5} more: nacre plugins")
@@ -461,7 +461,7 @@ _making = threading.Lock()
 
 
 def registry() -> Registry:
-    """Return the registry of this process. Made at the first call; it looks for plugins at the first question."""
+    """Return the registry of this process. It looks for plugins when it is first asked for something."""
     global _registry
     with _making:
         if _registry is None:
@@ -470,7 +470,7 @@ def registry() -> Registry:
 
 
 def register(thing: Any, name: str | None = None, kind: str | None = None) -> Any:
-    """Offer a class in this process, and give it back: `nacre.register(MyLayer)`, or as a decorator."""
+    """Offer a class in this process, and return it: `nacre.register(MyLayer)`, or as a decorator."""
     return registry().register(thing, name, kind)
 
 

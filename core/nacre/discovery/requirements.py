@@ -1,4 +1,4 @@
-"""What a net file requires of the installed distributions."""
+"""The distributions that a net file requires, and whether they are installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPARISONS: dict[str, Callable[[list[int], list[int]], bool]] = {
     ">=": operator.ge,
     "<": operator.lt,
     ">": operator.gt,
-    "~=": operator.ge,  # and the same release but for the last number
+    "~=": operator.ge,  # and the same release except for the last number
 }
 
 
@@ -39,12 +39,12 @@ def parse_requirements(require: Iterable[str]) -> None:
             version = importlib_metadata.version(parts[1])
         except importlib_metadata.PackageNotFoundError:
             version = ""
-        met = [_meets(version, bound, requirement) for bound in bounds]  # reads all: a wrong one is told in any case
+        met = [_meets(version, bound, requirement) for bound in bounds]  # reads all, to report a wrong one
         if not version or not all(met):
             wrong.append(f"{requirement} ({f'{version} is installed' if version else 'not installed'})")
             unmet.append(f'"{requirement.strip()}"')
     if wrong:
-        raise RegistryError(f"required: {', '.join(wrong)}", f"pip install {' '.join(unmet)}")
+        raise RegistryError(f"requirements that are not met: {', '.join(wrong)}", f"pip install {' '.join(unmet)}")
 
 
 def _meets(version: str, bound: str, requirement: str) -> bool:
@@ -61,7 +61,7 @@ def _meets(version: str, bound: str, requirement: str) -> bool:
 
 
 def release(version: str) -> str:
-    """Return the release numbers of a version: of 1.2rc1, 1.2."""
+    """Return the release numbers of a version, such as 1.2 for 1.2rc1."""
     numbers = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version.strip())
     return numbers[1] if numbers else "0"
 

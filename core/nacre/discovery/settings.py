@@ -1,6 +1,7 @@
-"""Settings for every net: `nacre.toml` in the working folder, which wins, and the user's own `nacre/nacre.toml`.
+"""Settings for every net: `nacre.toml` in the working folder, and before it the user's own `nacre/nacre.toml`.
 
-The user's own lies below `XDG_CONFIG_HOME`, or `~/.config`. Neither has to exist.
+Where both have a value, that of the working folder is used. The user's own file is in `XDG_CONFIG_HOME`, or in
+`~/.config`. Neither has to exist.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..errors import ConfigError, brief
 
 FILE = Path("nacre.toml")
 _KNOWN: dict[str, tuple[type, str]] = {
-    "backend": (str, "a text"),
+    "backend": (str, "a string"),
     "allow_writes": (list, "a list of folders"),
     "plugins": (dict, "a table: [plugins]"),
 }
@@ -27,7 +28,7 @@ _KNOWN: dict[str, tuple[type, str]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for every net: `backend` (or ""), pins, where net files may write, and whose kernels are enabled."""
+    """Settings for every net: `backend` (or ""), pins, where net files may write, and whose kernels are enabled."""
 
     backend: str = ""
     pins: dict[str, str] = field(default_factory=dict[str, str])
@@ -40,7 +41,7 @@ _held: ContextVar[Settings | None] = ContextVar("_held", default=None)
 
 @contextmanager
 def held_settings() -> Generator[None]:
-    """Let `settings` say the same as long as this lasts: a net asks for each of its layers, several times."""
+    """Read the settings once for the whole block: a net asks for them several times for each of its layers."""
     token = _held.set(settings())
     try:
         yield
@@ -49,10 +50,10 @@ def held_settings() -> Generator[None]:
 
 
 def settings() -> Settings:
-    """Return what both files say together, as they stand now.
+    """Return the settings of both files together, as they are now.
 
     Raises:
-        ConfigError: one of them cannot be read, or says something unknown.
+        ConfigError: one of them cannot be read, or has an unknown key.
     """
     if (held := _held.get()) is not None:
         return held
@@ -62,7 +63,7 @@ def settings() -> Settings:
     for path in (user, FILE):
         try:
             status = path.stat()
-        except OSError:  # it is not there, or not ours to read
+        except OSError:  # it does not exist, or may not be read
             continue
         if not path.is_file() or (own is not None and os.path.samestat(own, status)):
             continue
@@ -70,8 +71,8 @@ def settings() -> Settings:
         if path == user:
             own = status
         elif found.allow_writes:  # it may have come with the net file
-            told = f"{path.absolute()}: allow_writes must not stand in the nacre.toml of a working folder"
-            raise ConfigError(told, f"write it into your own, {user}, or say --allow-writes DIR")
+            message = f"{path.absolute()}: allow_writes is not allowed in the nacre.toml of a working folder"
+            raise ConfigError(message, f"write it into your own settings file, {user}, or use --allow-writes DIR")
         together = Settings(
             found.backend or together.backend,
             together.pins | found.pins,
@@ -83,7 +84,7 @@ def settings() -> Settings:
 
 @lru_cache(maxsize=16)
 def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
-    """Read one file; asked at every lookup of a name, so it is read again only when it has changed."""
+    """Read one file, again only if it has changed: settings are needed at every lookup of a name."""
     from ..files.table_check import KERNELS, Complaints, check_table
     from ..files.toml import read_toml
     from .pins import PIN, check_pins
@@ -97,7 +98,7 @@ def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
     complaints.about(check_pins(plugins))
     folders = [Path(folder).expanduser() for folder in table.get("allow_writes", [])]
     complaints.about(
-        (f"allow_writes has {brief(str(folder))}, which is relative", "write it from / or ~ on")
+        (f"allow_writes has {brief(str(folder))}, which is relative", "write a path that begins with / or ~")
         for folder in folders
         if not folder.is_absolute()
     )
@@ -107,12 +108,12 @@ def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
 
 
 def enable(distribution: str) -> bool:
-    """Write into `nacre.toml` of the working folder that a distribution is enabled; all else in it stays as it is.
+    """Enable a distribution in the `nacre.toml` of the working folder; everything else in the file stays as it is.
 
-    Return False where it says so already.
+    Return False if it was already enabled.
 
     Raises:
-        ConfigError: the file cannot be read or written, or has no place where the line could stand.
+        ConfigError: the file cannot be read or written, or the line cannot be inserted.
     """
     import tomllib
 
@@ -135,11 +136,11 @@ def enable(distribution: str) -> bool:
         if fits:
             atomic_write(path, written.encode(), ConfigError)
             return True
-    raise ConfigError(f"{path}: there is no place to write into", f"change it by hand: {enabling(distribution)}")
+    raise ConfigError(f"{path}: the line cannot be inserted automatically", f"add it by hand: {enabling(distribution)}")
 
 
 def _with_kernel(text: str, plugins: dict[str, Any], distribution: str) -> Iterator[str]:
-    """Yield texts of a TOML file with one more enabled distribution; which of them says so, a parser has to tell."""
+    """Yield versions of a TOML text with one more enabled distribution; a parser has to find the one that is right."""
     end = "\r\n" if "\r\n" in text else "\n"
     entry, line = f'"{distribution}"', f'kernels = ["{distribution}"]'
     places = (

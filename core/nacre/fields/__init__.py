@@ -1,1 +1,1 @@
-"""What can be written in a class line and in a file."""
+"""The fields of layers and components: what a class declares, and what Python code or a net file gives them."""

@@ -1,4 +1,4 @@
-"""What stands beside a field: the checks of its value, and the field types, which `nacre.checks` gives too."""
+"""Validators for fields: `positive`, `one_of`, `as_many_as`, ..."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, cast
 
 @dataclass(frozen=True)
 class Check:
-    """What a field's value must be: `complain(value, configured)` gives None, or the end of `..., but ...`.
+    """A validator: `complain(value, configured)` returns None, or a reason, which follows "value, but".
 
-    `words` say the same on the page of the layer (`nacre layers NAME`): "above 0".
+    `words` describe it on the page of the layer (`nacre layers NAME`), such as "above 0".
     """
 
     complain: Callable[[Any, Any], str | None]
@@ -19,7 +19,7 @@ class Check:
 
 
 def every(test: Callable[[Any], bool], words: str) -> Check:
-    """Check every number of a field: `words` follow "must be"."""
+    """Return a validator of every number in a field; `words` follow "must be"."""
 
     def complain(value: Any, _: Any) -> str | None:
         if isinstance(value, tuple):
@@ -46,19 +46,19 @@ finite = every(lambda number: abs(number) < float("inf"), "finite")
 
 
 def at_least(count: int) -> Check:
-    """Demand `count` names or more."""
+    """Return a validator for `count` names or more."""
     words = f"at least {count}"
     return Check(lambda value, _: None if len(value) >= count else f"{words} must be given", words)
 
 
 def exactly(count: int) -> Check:
-    """Demand `count` names."""
+    """Return a validator for exactly `count` names."""
     words = f"exactly {count}"
     return Check(lambda value, _: None if len(value) == count else f"{words} must be given", words)
 
 
 def as_many_as(other: str) -> Check:
-    """Demand as many names as another field has."""
+    """Return a validator for as many names as another field has."""
 
     def complain(value: Any, configured: Any) -> str | None:
         count = len(getattr(configured, other))
@@ -68,6 +68,6 @@ def as_many_as(other: str) -> Check:
 
 
 def one_of(*choices: Any) -> Check:
-    """Demand one of a few values."""
+    """Return a validator for one of a few values."""
     words = f"one of {', '.join(map(repr, choices))}"
     return Check(lambda value, _: None if value in choices else f"it must be {words}", words)

@@ -1,4 +1,4 @@
-"""Component: a configured object of some kind that fields name, such as a neuron or an initialiser."""
+"""Component: a configured object of some kind that a field can hold, such as a neuron or an initialiser."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ A kind whose fields take this from Python too says so to type checkers by the `_
 
 
 class Component(Configured, Reading):
-    """A part of one kind, known by its class's name: `class Neuron(Component, kind="neuron")` makes a kind.
+    """An object of one kind, named by its class: `class Neuron(Component, kind="neuron")` makes a kind.
 
-    A field typed by the kind's base class takes an object; in a net file a name, or a table with `type`.
+    A field of the kind's base class takes an object; in a net file it takes a name, or a table with `type`.
     """
 
     kinds: ClassVar[dict[str, type[Component]]] = {}
@@ -37,12 +37,12 @@ class Component(Configured, Reading):
 
     @classmethod
     def convert(cls, value: Any) -> Component:
-        """Return the component that a field holds: `value` itself, or what a name, a table or a number describes."""
+        """Return the component for a field: `value` itself, or one made from a name, a table or a number."""
         return value if isinstance(value, cls) else make_component(cls, value)
 
     @classmethod
     def from_number(cls, number: float) -> Component:
-        """Make one of a bare number: what is offered as `number_of` its kind can; ValueError where it cannot."""
+        """Make a component from a number; raise ValueError if the class offered as `number_of` its kind cannot."""
         raise ValueError
 
     def memory(self) -> Mapping[str, Any]:
@@ -50,20 +50,20 @@ class Component(Configured, Reading):
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take back what `memory` gave."""
+        """Restore what `memory` returned."""
 
 
 Kind = TypeVar("Kind", bound=Component)
 
 
 def make_component(kind: type[Kind], value: Any) -> Kind:
-    """Make a component from a name, from a table with `type`, or from a number where a plugin says what that means.
+    """Make a component from a name, from a table with `type`, or from a number, if a plugin offers one for that.
 
-    The name "" means what is offered as `default_of` the kind.
+    The name "" means the component that is offered as `default_of` the kind.
 
     Raises:
         ValueError: `value` is none of these.
-        ConfigError: the table's fields are wrong, or nobody offers the name.
+        ConfigError: the table's fields are wrong, or no plugin offers the name.
     """
     if isinstance(value, str):
         value = {"type": value}

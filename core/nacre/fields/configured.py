@@ -1,4 +1,4 @@
-"""The frozen configuration that layers and components are made of: fields, read from annotations, and checked."""
+"""The base class of layers and components: frozen fields, read from annotations and checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .types import Reading, whole
 class Field:
     """One field of a layer or a component, as `nacre layers NAME` shows it.
 
-    `type` is its annotation as people read it; what it decides is decided by `types`, the classes that it names.
+    `type` is its annotation as text, for people; `types` are the classes in the annotation, for code.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Field:
         return self.default is dataclasses.MISSING
 
     def takes(self, cls: type) -> bool:
-        """Return whether the annotation names this class or one derived from it, alone or beside others."""
+        """Return whether the annotation contains this class or one derived from it."""
         return any(issubclass(one, cls) for one in self.types)
 
     @property
@@ -75,13 +75,13 @@ def _among(choices: tuple[Any, ...]) -> Callable[[Any], Any]:
 
 
 Reader = tuple[Callable[[Any], Any], str, str]
-"""A converter, the words for what it wants, and the type's short name."""
+"""A converter, words for the values it accepts, and the short name of the type."""
 
 _PLAIN: dict[type, Reader] = {
     bool: (_same(bool), "true or false", "bool"),
     int: (whole, "a whole number", "int"),
     float: (_float, "a number", "float"),
-    str: (_same(str), "a text", "str"),
+    str: (_same(str), "a string", "str"),
     type(None): (_same(type(None)), "none", "None"),
 }
 
@@ -101,13 +101,13 @@ def _reader(hint: Any) -> Reader:
     if hint is None or isinstance(hint, type):
         return _class_reader(type(None) if hint is None else hint)
     short = str(hint).replace("typing.", "")
-    if isinstance(origin, type):  # a list[int] must be a list; its entries are the layer's own affair
+    if isinstance(origin, type):  # a list[int] must be a list; the layer checks its entries
         return _same(origin), f"a {origin.__name__}", short
     return (lambda value: value), "another value", short
 
 
 def _types(hint: Any) -> tuple[type, ...]:
-    """Return the classes that an annotation names; of a `list[int]` the list."""
+    """Return the classes in an annotation; for `list[int]` it is the list."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return tuple(one for argument in typing.get_args(hint) for one in _types(argument))
@@ -122,9 +122,9 @@ def _class_reader(cls: type[Any]) -> Reader:
 
 
 def _either(readers: Sequence[Reader], *, absent: bool) -> Reader:
-    """Return the reader of a union: the first that can read a value does.
+    """Return the reader of a union: it uses the first of `readers` that accepts a value.
 
-    With `absent` the text "none" means None: a net file has no other word for it.
+    With `absent` the string "none" means None, which a net file cannot write in another way.
     """
 
     def convert(value: Any) -> Any:
@@ -145,7 +145,7 @@ class Configured:
     """A frozen, keyword-only dataclass whose fields are converted and checked when it is made.
 
     Raises:
-        ConfigError: a field is unknown, missing, of another type, or fails its check. All complaints in one message.
+        ConfigError: a field is unknown, missing, of a wrong type, or not valid. One message contains all mistakes.
     """
 
     nacre_kind: ClassVar[str] = ""
@@ -166,7 +166,7 @@ class Configured:
             names = [field.name for field in fields]
             unknown = [name for name in given if name not in names]
             complaints = [f"unknown field '{name}'{nearest(name, names)}" for name in unknown[:10]]
-            complaints += [f"and {len(unknown) - 10:,} unknown fields more"] if len(unknown) > 10 else []
+            complaints += [f"and {len(unknown) - 10:,} more unknown fields"] if len(unknown) > 10 else []
             remedy = f"the fields of {type(self).__name__} are {', '.join(names)}" if unknown else ""
             for field in fields:
                 if field.name not in given and field.required:
@@ -197,16 +197,16 @@ class Configured:
         """Fill in fields whose default depends on others."""
 
     def _called(self, given: Mapping[str, Any]) -> str:
-        """Return what this is called in an error."""
+        """Return the name of this object in an error."""
         return type(self).__name__
 
     def complaints(self) -> Iterator[str]:
-        """Yield what is wrong with the fields taken together; a subclass may."""
+        """Yield a message for each mistake in the fields as a whole; for subclasses."""
         yield from ()
 
     @classmethod
     def fields(cls) -> tuple[Field, ...]:
-        """Read the annotations: one `Field` each, in order, the inherited ones first."""
+        """Return the fields in order, the inherited ones first, as read from the annotations."""
         if cls._fields is None:
             cls._fields = tuple(_read_fields(cls))
         return cls._fields
@@ -225,7 +225,7 @@ class Configured:
 
 
 def inside(value: Any) -> Iterator[Configured]:
-    """Yield a layer or component, and all components in its fields, however deep."""
+    """Yield a layer or component, and all components in its fields, at any depth."""
     if isinstance(value, Configured):
         yield value
         for field in type(value).fields():
@@ -239,7 +239,7 @@ def inside(value: Any) -> Iterator[Configured]:
 
 
 def _short(value: Any) -> str:
-    """Return a value's text; of an array only shape and type."""
+    """Return the text of a value; for an array only shape and type."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"<array {' x '.join(map(str, value.shape))} {value.dtype}>"
     if isinstance(value, list | tuple):
@@ -256,7 +256,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _names_around(cls: type) -> Mapping[str, Any]:
-    """Return the local names of the functions around a class statement, so that its annotations can name them."""
+    """Return the local names of the functions around a class statement, for its annotations."""
     parts = cls.__qualname__.split(".<locals>.")
     scopes = {".<locals>.".join(parts[:end]) for end in range(1, len(parts))}
     frame: types.FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
@@ -283,7 +283,7 @@ def _read_fields(cls: type[Configured]) -> Iterator[Field]:
             for extra in extras:
                 if not isinstance(extra, str | Check):
                     what = f"{cls.__qualname__}: the annotation of '{field.name}' holds {brief(extra)}"
-                    raise ContractError(f"{what}, which is neither a text nor a Check")
+                    raise ContractError(f"{what}, which is neither a string nor a Check")
         if typing.get_origin(hint) is typing.Literal:
             extras = (one_of(*typing.get_args(hint)), *extras)
         convert, wants, short = _reader(hint)
@@ -300,7 +300,7 @@ def _read_fields(cls: type[Configured]) -> Iterator[Field]:
 
 
 def _own_hints(base: type[Configured]) -> Mapping[str, Any]:
-    """Read the annotations of the fields that stand in `base` itself, once.
+    """Return the annotations of the fields that `base` itself declares; read once.
 
     Raises:
         ContractError: an annotation cannot be read.
@@ -315,5 +315,5 @@ def _own_hints(base: type[Configured]) -> Mapping[str, Any]:
             base._hints = typing.get_type_hints(holder, module, names, include_extras=True)  # pyright: ignore[reportPrivateUsage]
         except Exception as error:
             raise ContractError(f"{base.__qualname__}: an annotation cannot be read: {error}") from error
-        base._locals = {}  # pyright: ignore[reportPrivateUsage]  # or the function's arrays would live with the class
+        base._locals = {}  # pyright: ignore[reportPrivateUsage]  # else the class would keep the function's arrays alive
     return base._hints  # pyright: ignore[reportPrivateUsage]

@@ -1,10 +1,9 @@
-"""What a net file makes be written: in the working folder, and over nothing but what its writer wrote there.
+"""The files that a net file may write: in the working folder, and replacing only files of the same writer.
 
-A net file may be anybody's. So a path of a field `OutputPath` that stands in one must lie, links followed, in the
-working folder or in one that the person allows, and a file that is there already is replaced or appended to only if it
-bears the mark that its writer puts in, or the person says that it may be overwritten. A path that a person gives, in
-Python or by `--set`, is free. Whoever writes goes through `output_place`, `replace_output`, `open_to_append` or
-`claim_folder`.
+A net file may come from anybody. So a path in a field `OutputPath` of a net file must lie, links followed, in the
+working folder or in one that the user allows; and an existing file is replaced or appended to only if it carries the
+mark of the same writer, or if the user allows it. A path that the user gives, in Python or by `--set`, is free. Code
+that writes uses `output_place`, `replace_output`, `open_to_append` or `claim_folder`.
 """
 
 from __future__ import annotations
@@ -16,38 +15,38 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ..errors import ConfigError, NacreError
-from ..files.durable import atomic_write, make_folder, told
+from ..files.durable import atomic_write, make_folder, os_errors
 from .configured import Configured
 from .types import Permission, Place
 
 MARK = ".nacre"
-"""A file that marks a folder as nacre's own."""
+"""A file that marks a folder as one of nacre's."""
 
 Ours = Callable[[BinaryIO], bool]
-"""Says whether a file, open at its beginning, bears the mark of its writer."""
+"""Returns whether a file, open at its beginning, carries the mark of its writer."""
 
 
 def output_place(place: str | Path, ours: Ours | None = None) -> Path:
-    """Return where a path leads now, to be written there at once; a file there must be `ours`, if that is given.
+    """Return the real path to write to, at once; an existing file must be `ours`, if that is given.
 
     Raises:
-        ConfigError: the net file that says so may not write there.
+        ConfigError: the net file with this path may not write there.
     """
     permission = _permission(place)
     if permission is None:
         return Path(place)
     here, path = os.path.realpath("."), Path(os.path.realpath(place))
     if not any(path.is_relative_to(folder) for folder in (here, *permission.folders)):
-        leads = "" if str(path) == str(place) else f", which is {path}"
+        leads = "" if str(path) == str(place) else f", which leads to {path}"
         raise ConfigError(
-            f"a net file may write in the working folder only, {here}, but this one says {str(place)!r}{leads}",
-            f"if you trust it, --allow-writes {path.parent} allows it (in Python load(..., allow_writes=[...]); for "
-            "every net, allow_writes in a nacre.toml of your own); or say another place",
+            f"a net file may write only in the working folder, {here}, but this one names {str(place)!r}{leads}",
+            f"if you trust the file, allow it with --allow-writes {path.parent} (in Python load(..., "
+            "allow_writes=[...]), for every net allow_writes in your own nacre.toml), or use another path",
         )
     if ours is not None and str(path) not in permission.overwrite and os.path.lexists(path) and not _is(ours, path):
         raise ConfigError(
-            f"{place}: there is a file already that something else wrote, so a net file may not change it",
-            f"move it away, say another place, or allow it: --overwrite {place}",
+            f"{place}: the file exists and something else wrote it, so a net file may not change it",
+            f"move it away, use another path, or allow it: --overwrite {place}",
         )
     return path
 
@@ -58,17 +57,17 @@ def replace_output(place: str, data: bytes, ours: Ours, error: type[NacreError] 
 
 
 def open_to_append(place: str, ours: Ours, error: type[NacreError] = NacreError) -> BinaryIO:
-    """Open a file to append to it, where `output_place` allows it, and where it has no second name elsewhere."""
+    """Open a file to append to it, where `output_place` allows it, and if it has no second name (hard link)."""
     path, permission = output_place(place, ours), _permission(place)
-    with told(Path(place), "cannot be written", error):
+    with os_errors(Path(place), "cannot be written", error):
         if permission is None or str(path) in permission.overwrite:
             return path.open("ab")
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _AS_IT_IS, 0o666), "ab")
     if os.fstat(file.fileno()).st_nlink > 1:
         file.close()
         raise ConfigError(
-            f"{place}: this file has another name elsewhere, so a net file may not append to it",
-            f"say another place, or allow it: --overwrite {place}",
+            f"{place}: this file has a second name (hard link), so a net file may not append to it",
+            f"use another path, or allow it: --overwrite {place}",
         )
     return file
 
@@ -76,15 +75,15 @@ def open_to_append(place: str, ours: Ours, error: type[NacreError] = NacreError)
 def claim_folder(place: str | Path, ours: Callable[[Path], bool], error: type[NacreError] = NacreError) -> Path:
     """Return a folder to write in, where `output_place` allows it, made and marked as nacre's own.
 
-    One that is there already must be empty, bear the mark, or be `ours`.
+    An existing one must be empty, carry the mark, or be `ours`.
     """
     path, permission = output_place(place), _permission(place)
     mark = path / MARK
     foreign = path.is_dir() and any(path.iterdir()) and not ((mark.is_file() and not mark.is_symlink()) or ours(path))
     if permission is not None and foreign and str(path) not in permission.overwrite:
         raise ConfigError(
-            f"{place}: there is a folder already with files that something else wrote, so a net file may not use it",
-            f"say another folder, or allow it: --overwrite {place}",
+            f"{place}: the folder exists and something else wrote files in it, so a net file may not use it",
+            f"use another folder, or allow it: --overwrite {place}",
         )
     make_folder(path)
     if not os.path.lexists(mark):
@@ -93,7 +92,7 @@ def claim_folder(place: str | Path, ours: Callable[[Path], bool], error: type[Na
 
 
 def check_places(thing: Configured) -> None:
-    """Check every path that a layer or a solver writes, before any work is done; raise as `output_place` does."""
+    """Check every path that a layer or a solver writes, before any work is done; raises as `output_place` does."""
     for place in places_of(thing):
         output_place(place)
 
@@ -114,7 +113,7 @@ def places_of(value: Any) -> Iterator[Place]:
 
 
 _AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""No link is followed, and no pipe waited for."""
+"""Do not follow a link, and do not wait for a pipe."""
 
 
 def _permission(place: str | Path) -> Permission | None:

@@ -1,4 +1,4 @@
-"""Layers and components as tables, which JSON and TOML can hold: the way back from objects to files."""
+"""Layers and components as tables that JSON and TOML can hold."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Table = dict[str, Any]
 
 
 def table_of(thing: Configured) -> Table:
-    """Return a layer or a component as JSON-able data: its `type` and the fields that differ from their defaults.
+    """Return a layer or component as data for JSON: its `type`, and the fields that differ from their defaults.
 
-    Arrays are summarised.
+    An array becomes a short text.
     """
     return {"type": type_name(type(thing)), **{name: plain(value) for name, value in thing.given().items()}}
 
 
 def type_name(cls: type) -> str:
-    """Return the name by which a class goes in a net file: its own where that opens to it, else another that does."""
+    """Return the name of a class in a net file: its own if that opens to it, else another name that does."""
     here = registry()
     kind = str(getattr(cls, "nacre_kind", ""))
     own = cls.__name__.removesuffix("Layer") if kind == "layer" else cls.__name__
@@ -31,7 +31,7 @@ def type_name(cls: type) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a field's value as JSON can say it."""
+    """Return a field's value as data for JSON."""
     if isinstance(value, Configured):
         table = table_of(value)
         return table["type"] if len(table) == 1 else table

@@ -1,4 +1,4 @@
-"""Field types that are written in one form and read in another: `Pair` takes 3 and gives (3, 3)."""
+"""Field types that convert their values: `Pair` takes 3 and gives (3, 3)."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Read = TypeVar("Read", covariant=True)
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 
 base_folder: ContextVar[Path | None] = ContextVar("base_folder", default=None)
-"""The folder that relative paths in fields start from: a net file's while it is read, else the working folder."""
+"""The folder of relative paths in fields: the net file's while it is read; None for the working folder."""
 
 
 @dataclass(frozen=True)
 class Permission:
-    """Where a net file may write, beside the working folder, and over what, as real paths."""
+    """Real paths: `folders` besides the working folder that a net file may write in, files that it may `overwrite`."""
 
     folders: tuple[str, ...] = ()
     overwrite: tuple[str, ...] = ()
 
 
 permission: ContextVar[Permission | None] = ContextVar("permission", default=None)
-"""What the net file that is being read may write; None where a person gives the fields."""
+"""What the net file that is being read may write; None if the fields do not come from a net file."""
 
 
 class Said(str):
-    """A text that a person says on the command line, in place of what stands in a net file."""
+    """A string that the user gave on the command line, instead of the one in the net file."""
 
 
 class Place(str):
-    """A path that is written; `permission` is that of the net file that says so, None where a person does."""
+    """A path to write to; `permission` is that of the net file it comes from, None if it comes from the user."""
 
     permission: Permission | None = None
 
@@ -52,16 +52,16 @@ class Place(str):
 
 
 def place(path: str, permission: Permission | None) -> Place:
-    """Return a path that is written."""
+    """Return a path to write to."""
     made = Place(path)
     made.permission = permission
     return made
 
 
 class Reading:
-    """A class that reads the values of the fields typed by it.
+    """A class that reads the values of fields annotated with it.
 
-    A subclass says what it `wants`, in words, and how to `convert`; `convert` raises ValueError where it cannot.
+    A subclass defines `wants`, words for the values that it accepts, and `convert`, which raises ValueError for others.
     """
 
     wants: ClassVar[str] = "another value"
@@ -69,7 +69,7 @@ class Reading:
 
 
 class Converted(Reading, Generic[Given, Read]):
-    """A field type that is written in one form and read in another: `Pair` takes 3 and gives (3, 3)."""
+    """A field type that converts its values: `Pair` takes 3 and gives (3, 3)."""
 
     @staticmethod
     def convert(value: Any) -> Any:
@@ -82,12 +82,12 @@ class Converted(Reading, Generic[Given, Read]):
 
 
 def default(value: Any) -> Any:
-    """Return a field of a `Converted` type its default, in a form that type checkers accept."""
+    """Return the default for a field of a `Converted` type, in a form that type checkers accept."""
     return value
 
 
 def whole(value: Any) -> int:
-    """Return a whole number of any integer type; ValueError for anything else, true and false among it."""
+    """Return a whole number of any integer type as an int; ValueError for anything else, also for true and false."""
     if isinstance(value, bool):
         raise ValueError
     try:
@@ -97,14 +97,14 @@ def whole(value: Any) -> int:
 
 
 def wholes(value: Any) -> tuple[int, ...]:
-    """Return the whole numbers of a sequence, or a single one."""
+    """Return the whole numbers of a sequence, or a single one, as a tuple; ValueError for anything else."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return tuple(whole(one) for one in cast("Sequence[Any]", value))
     return (whole(value),)
 
 
 def _entries(value: Any, single: type | types.UnionType) -> tuple[Any, ...]:
-    """Return the entries of a sequence, or a single one; a set or a table has no order, so it is refused."""
+    """Return the entries of a sequence, or a single one, as a tuple; a set or a table has no order: ValueError."""
     if isinstance(value, single):
         return (value,)
     if not isinstance(value, Sequence):
@@ -151,7 +151,7 @@ class Shape(Converted["int | Sequence[int]", "tuple[int, ...]"]):
 
 
 class Names(Converted["str | Sequence[str]", "tuple[str, ...]"]):
-    """Names of blobs; a single one may stand without a list."""
+    """Names of blobs; a single one needs no list."""
 
     wants = "a name, or a list of names (letters, digits, '_', '-' and '.')"
 
@@ -164,9 +164,9 @@ class Names(Converted["str | Sequence[str]", "tuple[str, ...]"]):
 
 
 class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
-    """Texts, such as file names; a single one may stand without a list."""
+    """Strings, such as file names; a single one needs no list."""
 
-    wants = "a text, or a list of texts"
+    wants = "a string, or a list of strings"
 
     @staticmethod
     def convert(value: Any) -> tuple[str, ...]:
@@ -177,10 +177,10 @@ class Texts(Converted["str | Sequence[str]", "tuple[str, ...]"]):
 
 
 def is_path(text: str) -> bool:
-    """Return whether the system could have a file of this name."""
+    """Return whether this can be the name of a file."""
     try:
         return bool(text) and b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:  # half a character, as JSON and TOML can say it
+    except UnicodeEncodeError:  # half a character, which JSON and TOML can write
         return False
 
 
@@ -198,9 +198,9 @@ class Paths(Texts):
 
 
 class OutputPath(Converted["str | os.PathLike[str]", Place]):
-    """A file or a folder that is written, relative to the working folder: not to the net file, which may be anybody's.
+    """A file or folder to write to, relative to the working folder, even in a net file, which may come from anybody.
 
-    What a net file says here leads out of the working folder only where the person allows it: see `outputs.py`.
+    A path in a net file may lead out of the working folder only if the user allows it: see `outputs.py`.
     """
 
     wants = "a path"
@@ -216,14 +216,14 @@ class OutputPath(Converted["str | os.PathLike[str]", Place]):
 
 
 def change_paths(value: Any, change: Callable[[str], str]) -> Any:
-    """Return what a field of paths holds, a list of them or a single one, with each changed; None stays None."""
+    """Return the value of a field of paths, a list or a single one, with each path changed; None stays None."""
     if isinstance(value, list | tuple):
         return [change_paths(one, change) for one in cast("Sequence[Any]", value)]
     return change(value) if isinstance(value, str) else value
 
 
 def spread(numbers: tuple[int, ...], count: int, where: str) -> tuple[int, ...]:
-    """Repeat a single number for each of `count` directions; any other length must fit."""
+    """Return `count` numbers, one for each direction: a single one is repeated; else there must be `count` of them."""
     if len(numbers) == 1:
         return numbers * count
     if len(numbers) != count:

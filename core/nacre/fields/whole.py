@@ -1,4 +1,4 @@
-"""Whole numbers that come from outside, in types that need not hold them."""
+"""Checks of whole numbers that come in another type than the one they are stored in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def misfit(given: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> int | None:
-    """Return the flat place of the first number that a type of whole numbers or booleans cannot hold, or None.
+    """Return the flat index of the first number that a type of whole numbers or booleans cannot hold, or None.
 
-    NumPy would convert it all the same: 2^63 to a negative number, 1e30 and NaN to any.
+    NumPy would convert it without an error: 2^63 to a negative number, 1e30 and NaN to anything.
     """
     import numpy as np
 
@@ -27,5 +27,5 @@ def misfit(given: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> int | None:
 
 
 def number_text(number: Any) -> str:
-    """Return a number as people write it: a whole one with all its digits, whatever its type."""
+    """Return a number as text: a whole one with all its digits, whatever its type."""
     return str(int(number)) if number.dtype.kind in "biu" else f"{float(number):g}"

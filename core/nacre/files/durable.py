@@ -1,4 +1,4 @@
-"""Files that survive a kill and a power failure, and a folder that one process has for itself."""
+"""Files that survive a kill and a power failure, and a lock by which one process owns a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if sys.platform != "win32":
 CHUNK = 64 * 1024  # bytes a write call: a full disk and a Ctrl-C are noticed soon
 
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-"""Errors that say that there is no room, on the disk or for this user."""
+"""Error numbers that mean: the disk, or the quota of this user, is full."""
 
 _os = os  # every call that changes the disk goes through this name, so that the kill trials can count and stop them
 
@@ -31,15 +31,15 @@ _held: set[FolderLock] = set()
 
 
 def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreError] = NacreError) -> None:
-    """Write a file so that, whatever happens, its name stands for the old content or the new one, never for a mixture.
+    """Write a file so that it always holds the whole old content or the whole new content, whatever happens.
 
-    The order is: write beside it, fsync, rename, fsync the folder; on return the new content is durable. Raises
-    `error`, naming path, reason and remedy, and leaves the old file and no other. Two writers of one path at one time
-    are the caller's to prevent.
+    The order is: write a temporary file in the same folder, fsync, rename, fsync the folder; on return the new content
+    is durable. Raises `error`, naming path, reason and remedy, and leaves only the old file. The caller must prevent
+    that two writers write to one path at the same time.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
-    with told(path, "cannot be written", error):
+    with os_errors(path, "cannot be written", error):
         try:
             _write(temporary, data)
             _os.replace(temporary, path)
@@ -51,12 +51,12 @@ def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreEr
 
 
 def make_empty(path: Path) -> None:
-    """Make an empty file of this name; what had the name, a link too, is there no more, but what it led to is."""
+    """Make an empty file of this name. A file or link of this name is removed; the target of a link is not."""
     os.close(_create(path))
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
-    """Rename a file that is written to its end, in place of what had the name; durable on return."""
+    """Rename a completely written file to `path`, replacing a file there; durable on return."""
     file = _os.open(temporary, os.O_RDWR | getattr(os, "O_BINARY", 0))
     try:
         _os.fsync(file)
@@ -67,7 +67,7 @@ def put_in_place(temporary: Path, path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, each durable in the one above."""
+    """Make a folder and its parents, each durable in its own parent."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -75,14 +75,14 @@ def make_folder(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file; that there is none is no error."""
-    with told(path, "cannot be removed"), suppress(FileNotFoundError):
+    """Remove a file, if it exists."""
+    with os_errors(path, "cannot be removed"), suppress(FileNotFoundError):
         _os.unlink(path)
 
 
 def move(path: Path, folder: Path) -> Path:
-    """Move a file into another folder of the same disk, durable on return; give where it is now."""
-    with told(path, "cannot be moved"):
+    """Move a file into another folder of the same disk, durable on return; return its new path."""
+    with os_errors(path, "cannot be moved"):
         _os.replace(path, folder / path.name)
         _sync_folder(folder)
         _sync_folder(path.parent)
@@ -90,29 +90,29 @@ def move(path: Path, folder: Path) -> Path:
 
 
 class FolderLock:
-    """One process's claim to a folder, by a file in it. The system ends it with the process, however that ends."""
+    """A file in a folder by which one process owns the folder. The system releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Raise `SnapshotError` naming the process that has the folder."""
+        """Lock the folder. Raises `SnapshotError` naming the process that owns it, if there is one."""
         self.path = folder / ".lock"
-        with told(folder, "cannot be locked"):
+        with os_errors(folder, "cannot be locked"):
             self._file: int | None = self._take()
         _held.add(self)
 
     @property
     def held(self) -> bool:
-        """Whether the folder is this process's."""
+        """Whether this process owns the folder."""
         return self._file is not None
 
     def release(self) -> None:
-        """Unlock the folder; twice does no harm."""
+        """Unlock the folder; calling it twice is harmless."""
         if self._file is not None:
             self.forget()
             if not _can_flock:
                 remove(self.path)
 
     def forget(self) -> None:
-        """Close the file only: in a forked child, where the lock stays the parent's."""
+        """Close the file without unlocking: for a forked child, whose parent keeps the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -123,20 +123,20 @@ class FolderLock:
         try:
             file = _os.open(self.path, flags, 0o666)
         except FileExistsError as error:
-            remedy = f"wait for it, take another folder, or remove {self.path} if that process is gone"
+            remedy = f"wait until it ends, use another folder, or remove {self.path} if that process no longer runs"
             raise SnapshotError(self._taken(), remedy) from error
         try:
             if sys.platform != "win32" and _can_flock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:  # it is written into
-                raise SnapshotError(f"{self.path}: not a file of its own, so it is no lock", "remove it")
+                raise SnapshotError(f"{self.path}: a link or a special file, so it cannot be the lock", "remove it")
             os.ftruncate(file, 0)
             _os.write(file, _process().encode())
         except BaseException as error:
             os.close(file)
             if isinstance(error, BlockingIOError):
-                raise SnapshotError(self._taken(), "wait for it, stop it, or take another folder") from error
+                raise SnapshotError(self._taken(), "wait until it ends, stop it, or use another folder") from error
             raise
         return file
 
@@ -154,22 +154,22 @@ def _process() -> str:
 
 
 @contextmanager
-def told(path: Path, what: str, error: type[NacreError] = SnapshotError) -> Generator[None]:
-    """Turn the system's errors into a sentence that names path, reason and remedy."""
+def os_errors(path: Path, what: str, error: type[NacreError] = SnapshotError) -> Generator[None]:
+    """Turn an OSError into `error`, with path, reason and remedy."""
     try:
         yield
     except OSError as problem:
         if problem.errno in (*FULL, errno.EFBIG):
-            remedy = "make room, keep fewer files, or take another folder; what was there is untouched"
+            remedy = "free some space, keep fewer files, or use another folder; the files that were there are unchanged"
         elif problem.errno == errno.EIO:
-            remedy = "the disk fails: take a folder on another disk; what was there is untouched"
+            remedy = "the disk is failing: use a folder on another disk; the files that were there are unchanged"
         else:
-            remedy = "look at the folder and its permissions, or take another one"
+            remedy = "check the folder and its permissions, or use another one"
         raise error(f"{path}: {what}: {problem.strerror or problem}", remedy) from problem
 
 
 def _create(path: Path) -> int:
-    """Open a new file: a link of this name would lead to a file that somebody chose."""
+    """Open a new file. A link of this name is removed first: it could lead anywhere."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         return _os.open(path, flags, 0o666)
@@ -200,7 +200,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _forget_locks() -> None:
-    """Else a forked data worker would hold the folder after its training was killed."""
+    """Forget the locks in a forked child: else a data worker would own the folder after its training was killed."""
     for lock in list(_held):
         lock.forget()
 

@@ -1,4 +1,4 @@
-"""Data as JSON can say it."""
+"""Data in the form that JSON can hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 
 def finite(data: Any) -> Any:
-    """Return the same data with None for every number that JSON cannot say."""
+    """Return the same data with None for every number that JSON cannot hold (NaN and infinities)."""
     if isinstance(data, Mapping):
         return {str(key): finite(value) for key, value in cast("Mapping[Any, Any]", data).items()}
     if isinstance(data, list | tuple):
@@ -28,5 +28,5 @@ def event_line(event: str, data: Mapping[str, Any], begun: float) -> str:
 
 
 def is_log(file: BinaryIO) -> bool:
-    """Return whether a file begins with such a line."""
+    """Return whether a file begins with a line of `event_line`."""
     return re.match(rb'\{"event": "[^"\n]*", "clock": [0-9.]+[,}]', file.read(200)) is not None

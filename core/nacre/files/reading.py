@@ -1,4 +1,4 @@
-"""Files that somebody may change while nacre reads them."""
+"""Files that another program may change while nacre reads them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from ..errors import DataError
 
-REMEDY = "write a new file beside one that is read, and give it that name when it is whole"
+REMEDY = "do not change a file while it is read: write a new one, and rename it to this name when it is complete"
 
 
 class Watched:
-    """An open file of data: whoever reads it learns when it was changed or cut meanwhile.
+    """An open data file; reading it raises an error if it is changed or cut meanwhile.
 
-    What is cut off reads as zeros in some formats, and a map of it in memory ends the process. A file that takes the
-    name of this one is another file: this one stays as it is. `grows` is for a format that is appended to while it is
-    read, and whose reader knows by itself how far it may read.
+    A part that was cut off reads as zeros in some formats, and ends the process if the file is mapped into memory. A
+    new file that gets the name of this one does no harm: this one stays as it is. `grows` is for a format that may be
+    appended to while it is read, and whose reader knows how far it may read.
     """
 
     def __init__(self, file: int, where: str, *, grows: bool = False) -> None:
@@ -28,7 +28,7 @@ class Watched:
 
     @contextmanager
     def reading(self, what: str = "") -> Generator[None]:
-        """Read in here `what`, such as "record 12"; afterwards raise DataError if the file was changed or cut."""
+        """Raise DataError after the block if the file was changed or cut; `what` is read in it, such as "record 12"."""
         try:
             yield
         except DataError:  # of what was read, which the change explains
@@ -40,14 +40,14 @@ class Watched:
         before, now = self.before, os.fstat(self.file)
         when = f"while {what or 'it'} was read"
         if now.st_size < before.st_size:
-            told = f"{self.where}: cut {when}: {now.st_size:,} of {before.st_size:,} bytes are left"
-            raise DataError(told, REMEDY)
+            message = f"{self.where}: the file was cut {when}: {now.st_size:,} of {before.st_size:,} bytes are left"
+            raise DataError(message, REMEDY)
         if not self.grows and (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-            raise DataError(f"{self.where}: changed {when}", REMEDY)
+            raise DataError(f"{self.where}: the file was changed {when}", REMEDY)
 
 
 @contextmanager
 def unchanged(path: Path, *, grows: bool = False) -> Generator[None]:
-    """Read a whole file in here, by whatever means; afterwards raise DataError if it was changed or cut meanwhile."""
+    """Raise DataError after the block, which reads the whole file, if the file was changed or cut meanwhile."""
     with path.open("rb") as file, Watched(file.fileno(), str(path), grows=grows).reading():
         yield

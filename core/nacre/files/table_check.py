@@ -1,4 +1,4 @@
-"""What is wrong with a TOML file, gathered and told all in one message."""
+"""Collects all mistakes in a TOML file, and reports them in one message."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..errors import ConfigError, NacreError, brief, nearest
 Made = TypeVar("Made")
 
 MOST = 50
-"""Complaints of a file that are told."""
+"""Most mistakes in one message."""
 
 Known = Mapping[str, tuple[type, str]]
-"""The keys of a table: the type of each, and the words for it."""
+"""The keys of a table, each with its type and the words for it."""
 
 
 KERNELS = (list, 'a list of distributions like "nacre-fast"')
 
 
 class Complaints:
-    """Gathers what is wrong with a file."""
+    """Collects the mistakes in a file."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -31,40 +31,39 @@ class Complaints:
         self._errors += sentences
 
     def attempt(self, make: Callable[[], Made], called: str = "", itself: str = "") -> Made | None:
-        """Make something; keep what is wrong with it and give None.
+        """Make something and return it; if that fails, keep the error and return None.
 
-        A complaint begins with what the thing is `called` here, instead of what it calls `itself`.
+        The message begins with `called`, the thing's name in this file, instead of `itself`, the name in its own error.
         """
         try:
             return make()
         except NacreError as error:
             for line in str(error.args[0]).split("\n"):
-                told = line.removeprefix(f"{itself}: ") if itself else line
-                self._errors.append(
-                    (told if told.startswith(f"{called}: ") or not called else f"{called}: {told}", error.remedy)
-                )
+                message = line.removeprefix(f"{itself}: ") if itself else line
+                named = not called or message.startswith(f"{called}: ")
+                self._errors.append((message if named else f"{called}: {message}", error.remedy))
             return None
 
     def end(self) -> None:
-        """Raise ConfigError if there was anything."""
+        """Raise ConfigError if there was any mistake."""
         if self._errors:
             sentences = [s if s.startswith(f"{self._where}: ") else f"{self._where}: {s}" for s, _ in self._errors]
             remedies = dict.fromkeys(remedy for _, remedy in self._errors if remedy)
-            told, rest = list(dict.fromkeys(sentences))[:MOST], len(dict.fromkeys(sentences)) - MOST
-            told += [f"{self._where}: and {rest:,} complaints more"] if rest > 0 else []
-            raise ConfigError("\n".join(told), "\n  ".join(list(remedies)[:MOST]))
+            lines, rest = list(dict.fromkeys(sentences))[:MOST], len(dict.fromkeys(sentences)) - MOST
+            lines += [f"{self._where}: and {rest:,} more mistakes"] if rest > 0 else []
+            raise ConfigError("\n".join(lines), "\n  ".join(list(remedies)[:MOST]))
 
 
 def check_table(table: Mapping[str, Any], known: Known, start: str = "") -> Iterator[tuple[str, str]]:
-    """Complain about unknown keys, and about values of another type."""
+    """Yield a message and a remedy for each unknown key, and for each value of a wrong type."""
     for key, value in table.items():
         if key not in known:
-            told = f"unknown key '{start}{key}'{nearest(key, known)}; known: {', '.join(known)}"
-            yield told, f"correct the name '{start}{key}', or take the line out"
+            message = f"unknown key '{start}{key}'{nearest(key, known)}; known keys: {', '.join(known)}"
+            yield message, f"correct the name '{start}{key}', or remove the line"
             continue
         kind, words = known[key]
         if kind is list and isinstance(value, dict) and "[[" in words:
-            yield f"it says [{start}{key}], but there may be several: write [[{start}{key}]]", ""
+            yield f"[{start}{key}] must be an array of tables: write [[{start}{key}]]", ""
         elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             yield f"{start}{key}={brief(cast('object', value))}, but it must be {words}", ""
         elif isinstance(value, list):

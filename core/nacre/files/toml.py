@@ -1,4 +1,4 @@
-"""Reads TOML with care, and writes it, which Python does not."""
+"""Reads TOML from files that may be hostile, and writes it, which Python's library does not."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any, cast
 from ..errors import ConfigError, where_it_is
 
 LARGEST = 4 * 2**20
-"""Bytes of the largest net file that is read: a net of a thousand layers is a thirtieth of it."""
+"""Bytes of the largest net file that is read; a net of a thousand layers needs a thirtieth of it."""
 
 
 DEEPEST = 16
-"""Parts of the longest key, as in a.b.c: a table is made for each, and for each of its beginnings."""
+"""Most parts in a key such as a.b.c: each part makes a table."""
 
 
 DOTS = 1 << 17
-"""In a whole file, of keys and numbers."""
+"""Most dots in a whole file, in keys and in numbers."""
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _TOO_DEEP = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
@@ -37,7 +37,7 @@ def read_toml(path: Path) -> dict[str, Any]:
                 raise ConfigError(f"{path}: not a file", "name a TOML file")
             raise ConfigError(f"{path}: no such file", where_it_is(path))
         if path.stat().st_size > LARGEST:
-            raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is no net file")
+            raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is not a net file")
         return parse_toml(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
@@ -48,17 +48,17 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Read TOML; refuse first what would take far more memory than it is long. Raises ValueError or RecursionError."""
+    """Read TOML; refuse a text that would need far more memory than its length. Raises ValueError or RecursionError."""
     if found := _TOO_DEEP.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise ValueError(f"a key of more than {DEEPEST} parts (at line {line})")
+        raise ValueError(f"a key has more than {DEEPEST} parts (at line {line})")
     if (dots := text.count(".")) > DOTS:
-        raise ValueError(f"there are {dots:,} dots in it, but a net file has {DOTS:,} at most")
+        raise ValueError(f"it contains {dots:,} dots, but a net file may have at most {DOTS:,}")
     return tomllib.loads(text)
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
-    """Write a table: plain keys, then [tables], and [[arrays]] for lists of tables; what lies deeper stays inline."""
+    """Return a table as TOML: plain keys, then [tables] and [[arrays]] of tables; deeper tables stay inline."""
     parts = ["".join(_line(key, value) for key, value in table.items() if not _is_section(value))]
     for key, value in table.items():
         if _is_section(value):
@@ -80,12 +80,12 @@ def _line(key: str, value: Any) -> str:
 
 
 def toml_key(key: str) -> str:
-    """Write a key, quoted where it must be."""
+    """Return a key as TOML, quoted if necessary."""
     return key if _BARE.match(key) else toml_value(key)
 
 
 def toml_value(value: Any) -> str:
-    """Write one value on one line.
+    """Return a value as TOML, on one line.
 
     Raises:
         ConfigError: TOML has no such value.

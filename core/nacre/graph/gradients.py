@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> list[bool]:
     """Return for each wire whether back-propagation needs its gradient.
 
-    `input_gradients` names blobs, as their sources give them. A layer back-propagates if it can, and has parameters or
-    a bottom whose gradient is needed.
+    `input_gradients` names blobs of sources. A layer back-propagates if it can, and has parameters or a bottom whose
+    gradient is needed.
     """
     asked = set(input_gradients)
     wanted = [one.name in asked and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
@@ -61,8 +61,8 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
             names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
             raise TopologyError(
                 f"blob '{one.name}' feeds several layers that back-propagate: {names}",
-                "give each a top of a SplitLayer, or make the net with insert_splits=True; "
-                'in a net file, a [[layer]] with type = "Split", or insert_splits = true',
+                "split it with a SplitLayer, or make the net with insert_splits=True; "
+                'in a net file, add a [[layer]] with type = "Split", or insert_splits = true',
             )
     reached = [False] * len(wiring.wires)
     for index in reversed(range(len(wiring.nodes))):
@@ -75,7 +75,7 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
                     raise TopologyError(
                         f"blob '{wiring.wires[number].name}' of layer '{node.name}' needs a gradient "
                         "but reaches no loss",
-                        f"feed it to a loss, or leave '{node.name}' out in this phase (exclude = ['train'])",
+                        f"connect it to a loss, or exclude layer '{node.name}' from this phase (exclude = ['train'])",
                     )
         for number in wiring.inputs[index]:
             reached[number] = True

@@ -1,4 +1,4 @@
-"""From the names of blobs to a sorted graph, and the errors on the way: pure functions over frozen values."""
+"""The sorted graph of a net and its wires, made from the names of blobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..protocols.graph import Graph
 
 
-OTHER_TOP = "call the top of '{}' otherwise: where its bottom's memory will do, the net takes it"
+OTHER_TOP = "give the top of '{}' another name; the net reuses the bottom's memory anyway where it can"
 
 
 @dataclass
@@ -49,7 +49,7 @@ def sort(graph: Graph) -> Graph:
     """
     nodes = graph.nodes
     producer = _producers(nodes)
-    latest = dict(producer)  # who writes a blob last: of several in-place layers each waits for the one before it
+    latest = dict(producer)  # the last writer of a blob: each in-place layer waits for the one before
     before: list[set[int]] = [set() for _ in nodes]
     for index, node in enumerate(nodes):
         for bottom in node.bottoms:
@@ -89,7 +89,7 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
     for index, node in enumerate(nodes):
         if node.name in names:
             again = next((top for top in node.tops if top in node.bottoms), "")
-            if again == node.name:  # Caffe's habit, and the names are those of the tops
+            if again == node.name:  # as in Caffe, where the layer is named after its top
                 kind = layer_type(type(node.user))
                 raise TopologyError(
                     f"a layer ({kind}) writes the blob '{again}' that it reads", OTHER_TOP.format(again)
@@ -102,7 +102,7 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
             if top in producer:
                 one, other = nodes[producer[top]].name, node.name
                 where = f"layer '{one}' twice" if one == other else f"the layers '{one}' and '{other}' both"
-                remedy = "call the top of one of them otherwise, or let each be absent in the other's phases (exclude)"
+                remedy = "give the top of one another name, or exclude each from the phases of the other (exclude)"
                 if top in node.bottoms:
                     remedy = OTHER_TOP.format(other)
                 raise TopologyError(f"blob '{top}' is written by {where}", remedy)
@@ -118,15 +118,15 @@ def wire(graph: Graph) -> Wiring:
     outputs: list[tuple[int, ...]] = []
     for index, node in enumerate(graph.nodes):
         inputs.append(tuple(current[bottom] for bottom in node.bottoms))
-        for place, number in enumerate(inputs[-1]):
-            wires[number].consumers.append((index, place))
+        for position, number in enumerate(inputs[-1]):
+            wires[number].consumers.append((index, position))
         made: list[int] = []
-        for place, top in enumerate(node.tops):
+        for position, top in enumerate(node.tops):
             if top in current:
                 wires[current[top]].last = False
             made.append(len(wires))
             current[top] = len(wires)
-            wires.append(Wire(top, index, place))
+            wires.append(Wire(top, index, position))
         outputs.append(tuple(made))
     return Wiring(graph.nodes, tuple(wires), tuple(inputs), tuple(outputs))
 
@@ -150,7 +150,7 @@ def ancestors(graph: Graph, names: Sequence[str], given: Sequence[str] = ()) -> 
     """Return the nodes that the blobs `names` depend on, in the graph's order; the blobs `given` need no producer.
 
     Raises:
-        TopologyError: nobody writes one of the names.
+        TopologyError: no layer writes one of the names.
     """
     writers: dict[str, list[Node]] = {}
     for node in graph.nodes:

@@ -26,9 +26,9 @@ CHOICES: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
     "seed": (int, "a whole number"),
-    "backend": (str, "a text"),
+    "backend": (str, "a string"),
     "dtype": (str, CHOICES["dtype"][1]),
-    "compute": (str, "a text"),
+    "compute": (str, "a string"),
     "fallback": (str, CHOICES["fallback"][1]),
     "deterministic": (bool, "true or false"),
     "insert_splits": (bool, "true or false"),

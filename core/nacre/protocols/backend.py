@@ -1,4 +1,4 @@
-"""Backend: where arrays live and who computes; View: what a state may know of it, and of its net."""
+"""Backend: where arrays live, and what computes on them; Step: one call in the list that a backend runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Backend:
     """The protocol of a backend; the defaults are those of a backend whose own blobs are plain arrays.
 
     `name` is its name; `lineage` names it and the backends whose kernels it can run, nearest first; `xp` is a namespace
-    of NumPy's functions over its plain arrays; `on_host` says that its plain arrays are NumPy arrays.
+    of NumPy's functions over its plain arrays; `on_host` is whether its plain arrays are NumPy arrays.
     """
 
     nacre_kind = "backend"
@@ -55,13 +55,16 @@ class Backend:
     xp: Any = None
     on_host: bool = False
     computes: tuple[str, ...] = ()
-    """Narrower types than float32 that its kernels can compute in here: own blobs are of the net's, parameters not."""
+    """Types narrower than float32 that its kernels can compute in on this machine.
+
+    Own blobs then have the net's compute type; parameters stay float32.
+    """
     lacks: Mapping[str, str] = {}
-    """Narrower types that its kernels could compute in elsewhere, and what that needs."""
+    """Narrower types that its kernels can compute in on other machines, each with what it needs."""
     auto: float = 0
-    """How much it wants to be the backend where none is named; 0: only when asked for."""
+    """Its rank where no backend is named: the highest is used; 0: only if it is named."""
     elementwise: bool = False
-    """Own blobs of equal shape have equal layouts without padding, and `elements` gives them as plain arrays."""
+    """Whether own blobs of equal shape have equal layouts without padding, which `elements` gives as plain arrays."""
 
     def __init__(self) -> None:
         self.parameters: weakref.WeakKeyDictionary[Layer, dict[str, Storage]] = weakref.WeakKeyDictionary()
@@ -74,7 +77,7 @@ class Backend:
     def environment(self) -> dict[str, Any]:
         """Return what the bits of its results depend on, as JSON can hold it: threads, libraries and their versions.
 
-        Snapshots keep it, and a training that is resumed where it differs says so.
+        Snapshots keep it, and a training that is resumed in a different one warns.
         """
         return {}
 
@@ -99,7 +102,7 @@ class Backend:
     # Own blobs, which only kernels see
 
     def own(self, shape: tuple[int, ...], dtype: str) -> Own:
-        """Declare a blob of the backend's own; `arrange` gives it a layout, `place` memory."""
+        """Declare a blob of the backend's own; `arrange` gives it a layout, `place` gives it memory."""
         return Own(shape, dtype)
 
     def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
@@ -107,7 +110,7 @@ class Backend:
         return True
 
     def elements(self, blob: Own) -> Array | None:
-        """Return a plain array over all of a blob's elements, in any order; None if there is none (padding, say)."""
+        """Return a plain array over all of a blob's elements, in any order; None if there is none (padding)."""
         return None
 
     def pack(self, array: Array, blob: Own) -> None:
@@ -146,20 +149,20 @@ class Backend:
         return blob.size, blob.dtype
 
     def place(self, blob: Own, array: Array) -> None:
-        """Let an own blob lie in a plain array that has what `storage` says, or more."""
+        """Put an own blob into a plain array of the length and type that `storage` returned, or longer."""
         blob.memory = self.view(array, blob.shape)
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
-        """Make one call of a run of this backend's own steps, in order."""
+        """Return one function that runs several of this backend's own steps in order."""
         return loop(steps)
 
     def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Return a whole pass what it needs around it: a lock, a number of threads. Called once for each pass."""
+        """Return a pass with what it needs around it (a lock, a number of threads). Called once for each pass."""
         return run
 
 
 class HostMemory(Backend):
-    """NumPy arrays in the machine's own memory, aligned to 64 bytes: what every backend's arrays pass through."""
+    """NumPy arrays in the machine's own memory, aligned to 64 bytes; arrays of every backend pass through them."""
 
     name = "host"
     lineage = ("host",)
@@ -174,7 +177,7 @@ class HostMemory(Backend):
 
     @classmethod
     def shared(cls) -> HostMemory:
-        """Return the process's one."""
+        """Return the only object of this process."""
         if HostMemory._one is None:
             HostMemory._one = HostMemory()
         return HostMemory._one
@@ -183,7 +186,7 @@ class HostMemory(Backend):
         kind = self.xp.dtype(dtype)
         size = prod(shape) * kind.itemsize
         if size > sys.maxsize - 64:
-            raise MemoryError(f"an array of shape {tuple(shape)} has more bytes than there are addresses")
+            raise MemoryError(f"an array of shape {tuple(shape)} needs more memory than a machine can address")
         raw = self.xp.zeros(size + 64, self.xp.uint8)
         start = -raw.ctypes.data % 64
         return raw[start : start + size].view(kind).reshape(shape)
@@ -196,7 +199,7 @@ class HostMemory(Backend):
 
 
 def loop(steps: Sequence[Step]) -> Callable[[], None]:
-    """Call one step after the other."""
+    """Return a function that calls one step after the other."""
     calls = [step.call for step in steps]
     if len(calls) == 1:
         return calls[0]
@@ -212,7 +215,7 @@ _opened: dict[str, Backend] = {}
 
 
 _opening = threading.RLock()
-"""A backend may open another one."""
+"""Reentrant, because a backend may open another one."""
 
 
 def open_backend(name: str | Backend | None = None) -> Backend:
@@ -222,8 +225,8 @@ def open_backend(name: str | Backend | None = None) -> Backend:
     here, the one that most wants to be it (`Backend.auto`).
 
     Raises:
-        RegistryError: nobody offers the name.
-        NacreError: the backend cannot be used on this machine; the message says why.
+        RegistryError: no plugin offers the name.
+        NacreError: the backend cannot be used on this machine; the message has the reason.
     """
     if isinstance(name, Backend):
         return name
@@ -249,13 +252,13 @@ def _open(name: str | None) -> Backend:
 
 
 def _first_usable() -> str:
-    """Return the backend that most wants to be `auto`, of those that can be used here and nobody has to ask for."""
+    """Return the usable backend with the highest `auto`, among nacre's own and those of enabled distributions."""
     from ..discovery.registry import registry
 
     here, wanted = registry(), list[tuple[float, str]]()
     for offer in here.offers("backend"):
         if here.is_enabled(offer):
-            with suppress(PluginError):  # what cannot be opened cannot be used: `nacre backends` tells why
+            with suppress(PluginError):  # one that cannot be opened cannot be used: `nacre backends` shows why
                 found: type[Backend] = here.open_offer(offer)
                 wanted += [(-found.auto, here.name_of(offer))] if found.auto > 0 else []
     for _, name in sorted(wanted):

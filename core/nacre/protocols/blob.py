@@ -21,7 +21,8 @@ class Blob:
         if min(self.shape, default=1) < 1:
             raise BlobError(f"a blob of shape {self.shape} is empty; every axis must be 1 or longer")
         if of is not None and self.size != of.size:
-            raise BlobError(f"shape {self.shape} has {self.size} elements, but the blob of shape {of.shape} {of.size}")
+            message = f"shape {self.shape} has {self.size} elements, but the blob of shape {of.shape} has {of.size}"
+            raise BlobError(message)
 
     @property
     def ndim(self) -> int:
@@ -37,7 +38,7 @@ class Blob:
         raise BlobError(f"a declared blob has no '{name}': it has no memory before ready(), only shape and dtype")
 
     def _untouchable(self, *_: Any) -> Any:
-        raise BlobError(f"a declared blob of shape {self.shape} was touched, but it has no memory before ready()")
+        raise BlobError(f"a declared blob of shape {self.shape} was used, but it has no memory before ready()")
 
     __array__ = __getitem__ = __setitem__ = __iter__ = __len__ = __float__ = __int__ = __neg__ = __abs__ = _untouchable
     __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __pow__ = __mod__ = __matmul__ = _untouchable

@@ -15,7 +15,7 @@ class Neuron(Component, kind="neuron"):
     """An activation function, applied by the net to the tops of a layer, element by element.
 
     `x` and `y` may be the same array, and so may `dy` and `dx`. Arrays are of any shape and of the backend's memory;
-    `backend` is the net's view of the backend. A neuron whose gradient is no function of its output says
+    `backend` is the net's view of the backend. A neuron whose gradient cannot be computed from its output declares
     `needs_input = True`; `x` is None for all others.
     """
 
@@ -74,10 +74,10 @@ class Regularizer(Component, kind="regularizer"):
 class Constraint(Component, kind="constraint"):
     """Moves a parameter back to where it may be, after an update."""
 
-    every_n_iter: Annotated[int, positive, "do it after every so many updates"] = 1
+    every_n_iter: Annotated[int, positive, "number of updates from one use to the next"] = 1
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise ConfigError where this cannot constrain a parameter of `shape`; asked when a net is made."""
+        """Raise ConfigError if this cannot constrain a parameter of `shape`; called when a net is made."""
 
     def constrain(self, backend: Any, value: Array) -> None:
         """Change `value`, of the parameter's shape, in place."""
@@ -88,7 +88,7 @@ class ComponentKernel:
     """A faster regulariser or constraint on one backend: made as `Kernel(component, backend)`, with the same methods.
 
     Offered for ("regularizer/L1", backend) or ("constraint/L2", backend). `dtypes` are the types that it computes in,
-    all where it says none; `supports` gives None, or the reason why it does not serve a component on arrays of these
+    all by default; `supports` returns None, or the reason why it cannot be used for a component on arrays of these
     shapes.
     """
 

@@ -1,4 +1,4 @@
-"""Layer, the frozen configuration, and LayerState, a layer at work in one net on one backend."""
+"""Layer: the frozen configuration of a layer, with its traits; the base class for authors of layers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Phases(Converted[Phase | Sequence[Phase], tuple[Phase, ...]]):
 class Layer(Configured):
     """The configuration of a layer; a subclass is a frozen, keyword-only dataclass without a decorator.
 
-    The class line says what the layer is: `class PoolingLayer(Layer, can_do_bp=True, has_neuron=True)`. A layer is
-    the object, not its values: the same object in two nets shares its parameters.
+    The class line declares what the layer can do: `class PoolingLayer(Layer, can_do_bp=True, has_neuron=True)`. A layer
+    is the object, not its values: the same object in two nets shares its parameters.
 
     Raises:
-        ContractError: when the class is made, if it breaks what its traits demand.
-        ConfigError: when an object is made, if a field is unknown, missing, of another type, or fails its check.
+        ContractError: when the class is made, if its fields do not fit its traits.
+        ConfigError: when an object is made, if a field is unknown, missing, of a wrong type, or not valid.
     """
 
     nacre_kind = "layer"
@@ -60,7 +60,7 @@ class Layer(Configured):
     has_loss: ClassVar[bool] = False
     has_stats: ClassVar[bool] = False
 
-    name: Annotated[str, "name of the layer; the first top's unless given"] = ""
+    name: Annotated[str, "name of the layer; by default that of its first top"] = ""
     exclude: Annotated[Phases, "phases in which the layer is absent"] = default(())
 
     param_key = ""
@@ -91,45 +91,45 @@ class Layer(Configured):
         forbidden = {"is_source": "bottoms", "is_sink": "tops", "is_inplace": "tops"}
         for trait, field in forbidden.items():
             if getattr(cls, trait) and field in fields:
-                raise ContractError(f"{cls.__name__} says {trait}, so it must have no field '{field}'")
+                raise ContractError(f"{cls.__name__} declares {trait}, so it must not have a field '{field}'")
         if cls.has_neuron and "neuron" not in fields and not hasattr(cls, "neuron"):  # or a property
-            raise ContractError(f"{cls.__name__} says has_neuron, so it must have a field 'neuron'")
+            raise ContractError(f"{cls.__name__} declares has_neuron, so it must have a field 'neuron'")
 
     _state: ClassVar[type[LayerState] | None] = None
 
     @classmethod
     def works_as(cls, state: type[LayerState]) -> None:
-        """Let `setup` make states of this class: what `class XState(LayerState, of=XLayer)` does.
+        """Make `setup` return states of this class, as `class XState(LayerState, of=XLayer)` does.
 
         Raises:
-            ContractError: another class is the layer's state already, or the layer defines `setup` itself.
+            ContractError: the layer already has another state, or defines `setup` itself.
         """
         other = vars(cls).get("_state")
         # a class of the same name is the same one, defined again, as in a notebook
         if other is not None and (other.__module__, other.__qualname__) != (state.__module__, state.__qualname__):
             raise ContractError(
-                f"{other.__name__} and {state.__name__} both say that they are the state of {cls.__name__}"
+                f"{other.__name__} and {state.__name__} are both declared as the state of {cls.__name__}"
             )
         if "setup" in vars(cls) and vars(cls)["setup"] is not Layer.setup:
-            told = f"{cls.__name__} defines setup, and {state.__name__} says that it is its state"
-            raise ContractError(told, "leave one of the two out")
+            message = f"{cls.__name__} defines setup, but {state.__name__} is declared as its state"
+            raise ContractError(message, "remove one of the two")
         cls.setup = Layer.setup  # whatever the layer inherits
         cls._state = state
 
     def setup(self, backend: View, inputs: list[Blob], diffs: list[Blob | None]) -> LayerState:
-        """Make the state, which declares its blobs and parameters from the shapes and types of `inputs`.
+        """Return the state, which declares its blobs and parameters from the shapes and types of `inputs`.
 
-        `inputs` and `diffs` have one entry for each bottom. An entry of `diffs` is None where nobody wants that
-        gradient. Nothing has memory yet.
+        `inputs` and `diffs` have one entry for each bottom. An entry of `diffs` is None if that gradient is not needed.
+        Nothing has memory yet.
         """
         if self._state is None:
             name = type(self).__name__
-            told = f"{name} has no state: no class says of={name} on its class line, and {name} does not define setup"
-            raise ContractError(told)
+            message = f"{name} has no state: no class declares of={name}, and {name} does not define setup"
+            raise ContractError(message)
         return self._state(self, backend, inputs, diffs)
 
     def tops_without_gradient(self) -> tuple[str, ...]:
-        """Return the names of the tops that `backward` ignores, such as places: their entries of `blobs_diff` are None.
+        """Return the names of the tops that have no gradient, such as indices: their entries of `blobs_diff` are None.
 
         They need not reach a loss.
         """
@@ -150,13 +150,13 @@ class Layer(Configured):
             object.__setattr__(self, "name", first)
 
     def complaints(self) -> Any:
-        """Check the name and what the traits demand of the fields."""
+        """Check the name, and the fields that the traits require."""
         if not NAME.match(self.name):
-            yield f"name={self.name!r}, but it must be made of letters, digits, '_', '-' and '.'"
+            yield f"name={self.name!r}, but it must consist of letters, digits, '_', '-' and '.'"
         if not self.is_source and not hasattr(self, "bottoms"):
-            raise ContractError(f"{type(self).__name__} must have a field 'bottoms', or say is_source=True")
+            raise ContractError(f"{type(self).__name__} must have a field 'bottoms', or declare is_source=True")
         if not (self.is_sink or self.is_inplace) and not hasattr(self, "tops"):
-            raise ContractError(f"{type(self).__name__} must have a field 'tops', or say is_sink=True")
+            raise ContractError(f"{type(self).__name__} must have a field 'tops', or declare is_sink=True")
 
     def _called(self, given: Mapping[str, Any]) -> str:
         tops: Any = given.get("tops")
@@ -166,7 +166,7 @@ class Layer(Configured):
 
 
 def layer_type(cls: type) -> str:
-    """Return the name by which a layer's class goes in a net file: `PoolingLayer` is "Pooling"."""
+    """Return the name of a layer's class in a net file: `PoolingLayer` is "Pooling"."""
     return cls.__name__.removesuffix("Layer") or cls.__name__
 
 
@@ -183,12 +183,12 @@ def bottoms_of(layer: Layer) -> tuple[str, ...]:
 
 
 def is_output(layer: Layer) -> bool:
-    """Return whether a layer only hands blobs to the outside world: whoever only looks at a net leaves it out."""
+    """Return whether a layer only writes blobs to the outside world, so that looking at a net does not need it."""
     return layer.is_sink and not (layer.has_loss or layer.has_stats or layer.can_do_bp)
 
 
 def check_outputs(layers: Iterable[Layer]) -> None:
-    """Refuse an output that would replace a file which another layer reads, in whatever phase that does.
+    """Refuse an output that would replace a file which another layer reads, in any phase.
 
     Raises:
         ConfigError: names both layers, and the file.
@@ -205,7 +205,7 @@ def check_outputs(layers: Iterable[Layer]) -> None:
 
 
 def _paths_of(layer: Layer) -> Iterator[tuple[str, str, str]]:
-    """Yield the files that a layer and its components name: where each is, links followed, the field, what it says."""
+    """Yield the files that a layer and its components name: the real path, the field and the field's value."""
     for thing in inside(layer):
         for field in type(thing).fields():
             value: Any = getattr(thing, field.name)

@@ -1,4 +1,4 @@
-"""Parameter: what a layer learns. The layer computes gradients; all else is the net's and the solver's work."""
+"""Parameter: what a layer learns. The layer computes the gradient; the net and the solver do the rest."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .components import Constraint, Initializer, Regularizer
 
 
 def fits(shape: tuple[int, ...], needed: tuple[int, ...]) -> bool:
-    """Return whether a value of `shape` is one for a parameter; a single number is, with any number of axes."""
+    """Return whether a value of `shape` fits a parameter; a single number may have any number of axes."""
     return shape == needed or prod(shape) == prod(needed) == 1
 
 
 class Parameter:
     """A parameter, declared in `setup`: `Parameter("weight", (500, 800), init=Xavier())`.
 
-    From `ready()` on, `blob` is the array of the backend that holds the value, and `gradient` the one that the
-    layer's `backward` writes; None where nobody wants it (no training, or frozen).
+    From `ready()` on, `blob` is the array of the backend that holds the value, and `gradient` the one that the layer's
+    `backward` writes; None if it is not needed (no training, or frozen).
 
     Args:
         name: unique within the layer.
@@ -29,8 +29,8 @@ class Parameter:
         regu, cons: regulariser and constraint, or None.
         lr: multiplies the learning rate.
         trainable: False makes it a buffer, shared and saved like a parameter, but never touched by the solver.
-        tied: "layer/parameter" of another layer of the net, whose value this one reads, and adds its gradient to.
-        transposed: a tied parameter reads the other's transpose.
+        tied: "layer/parameter" of another layer of the net: this one uses its value, and adds to its gradient.
+        transposed: a tied parameter uses the other's transpose.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Parameter:
         self.transposed = transposed
         self.blob: Array = None
         self.gradient: Array | None = None
-        self.frozen = False  # whether its net keeps it as it is, a buffer too
+        self.frozen = False  # whether its net does not change it, even if it is a buffer
         self.storage: Storage | None = None  # where the value lies, once the net knows
 
     @classmethod
     def of(cls, layer: Any, name: str, shape: tuple[int, ...]) -> Parameter:
-        """Declare the parameter that the layer's fields `<name>_init`, `_regu`, `_cons` and `_lr` describe.
+        """Return the parameter that the layer's fields `<name>_init`, `_regu`, `_cons` and `_lr` describe.
 
         Raises:
             ConfigError: the constraint does not fit the shape.
@@ -101,11 +101,11 @@ class Placed:
 
 
 class Storage:
-    """The memory of one parameter, shared by all that read it: the layers of a net, and the nets of a layer.
+    """The memory of one parameter, shared by everything that uses it: layers of a net, and nets of a layer.
 
-    `array` holds the value; it is None, and so is `placed`, in a net that only plans. `version` rises with every
-    change, so that whoever keeps a packed or narrower copy knows when it is old: by one with an update, and by one more
-    with a constraint behind it.
+    `array` holds the value; it is None, and so is `placed`, in a net that only plans. `version` grows with every
+    change, so that a packed or narrower copy knows when it is out of date: by one with an update, and by one more if a
+    constraint follows.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:

@@ -1,4 +1,4 @@
-"""Files of records for `nacre predict`, and of what it gives: plugins offer both by the ending of the file's name."""
+"""Readers and writers of the files of `nacre predict`, which plugins offer by the ending of the file's name."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class RecordReader(Component, kind="record"):
     """Reads the records of a file, offered by ending: `{"record": {"parquet": "nacre_parquet:ParquetReader"}}`."""
 
     needs_shape: ClassVar[bool] = False
-    """Whether files do not tell the shape of their records, so that it has to be known from elsewhere."""
+    """Whether files do not contain the shape of their records, so that it has to be known from elsewhere."""
     grows: ClassVar[bool] = False
-    """Whether files may be appended to while they are read; any other change meanwhile is an error."""
+    """Whether files may be appended to while they are read; any other change is an error."""
 
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
         """Return the records, axis 0 counting them.
 
-        `blob` is what the net calls them; `shape` is that of one record, None where nothing tells it. Records of
-        another shape with as many numbers are taken as they lie in memory.
+        `blob` is their name in the net; `shape` is that of one record, None if it is not known. Records of another
+        shape with the same number of elements are reshaped, in the order of memory.
 
         Raises:
             DataError: the file cannot be read; the message names it, the record and the reason.
@@ -49,12 +49,12 @@ class OutputWriter(Component, kind="output"):
 
 
 def reader_of(path: Path, pins: Mapping[str, str] | None = None) -> RecordReader:
-    """Return what reads a file, by its ending. Raises DataError naming the endings that are known."""
+    """Return the reader of a file, by its ending. Raises DataError naming the endings that are known."""
     return _offered("record", path, pins)
 
 
 def writer_of(path: Path, pins: Mapping[str, str] | None = None) -> OutputWriter:
-    """Return what writes a file, by its ending. Raises DataError naming the endings that are known."""
+    """Return the writer of a file, by its ending. Raises DataError naming the endings that are known."""
     return _offered("output", path, pins)
 
 
@@ -65,8 +65,8 @@ def _offered(kind: str, path: Path, pins: Mapping[str, str] | None) -> Any:
     if not registry().offers(kind, ending):
         known = sorted({offer.name for offer in registry().offers(kind)})
         what = f"no plugin {'reads' if kind == 'record' else 'writes'} files that end in '.{ending}'"
-        what = what if ending else "its name has no ending that tells what it is"
+        what = what if ending else "its name has no ending, so its format is not known"
         listed = ", ".join(f".{name}" for name in known)
-        remedy = f"give it one of these, or install a plugin that offers the {kind} '{ending or '...'}'"
-        raise DataError(f"{path}: {what}{nearest(ending, known)}; known: {listed or 'none'}", remedy)
+        remedy = f"use one of these, or install a plugin that offers the {kind} '{ending or '...'}'"
+        raise DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed or 'none'}", remedy)
     return registry().open(kind, ending, pins)()

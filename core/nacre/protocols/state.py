@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 class LayerState:
     """A layer at work in one net on one backend; a kernel is a state for one backend, made in the same way.
 
-    `setup` declares `blobs` (`backend.blob(shape)`) and `parameters`; the net gives them memory and calls `ready`.
-    From then on `inputs`, `diffs`, `blobs` and `blobs_diff` hold arrays of the backend (for a kernel: the backend's
-    own blobs), the same objects at every call. An entry of a `diffs` or `blobs_diff` is None where nobody wants it.
+    `setup` declares `blobs` (`backend.blob(shape)`) and `parameters`; the net gives them memory and calls `ready`. From
+    then on `inputs`, `diffs`, `blobs` and `blobs_diff` hold arrays of the backend (for a kernel: the backend's own
+    blobs), the same objects at every call. An entry of `diffs` or `blobs_diff` is None if nothing needs it.
 
-    The class line says what else the net must know:
+    The class line declares what else the net must know:
 
     * `of`: the layer whose state this is, so that the layer needs no `setup`.
-    * `reads`: what `backward` reads, of "inputs" and "blobs"; "inputs blobs" unless said.
-    * `elementwise`: the code treats every element alike, in any order and shape.
-    * `host_only`: the code wants NumPy arrays; on a device the net moves them there and back.
+    * `reads`: what `backward` reads, of "inputs" and "blobs"; by default "inputs blobs".
+    * `elementwise`: the code does the same with every element, in any order and shape.
+    * `host_only`: the code needs NumPy arrays; on a device the net moves them there and back.
     * `capturable`: the calls of this state may be recorded and replayed without Python.
     * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself, by the names
-      under which they are offered: "nacre:ReLU", or "ReLU" for the kernel's own distribution's, else nacre's.
-    * `on_plain` (kernels): the code works on plain arrays, also where the backend has own blobs of these shapes.
-    * `deterministic=False` (kernels): it gives other bits from run to run, so a deterministic net passes it over.
+      under which they are offered: "nacre:ReLU", or "ReLU" for that of the kernel's own distribution, else nacre's.
+    * `on_plain` (kernels): the code works on plain arrays, even if the backend has own blobs of these shapes.
+    * `deterministic=False` (kernels): its bits differ from run to run, so a deterministic net does not use it.
     """
 
     reads: str = "inputs blobs"
@@ -74,7 +74,7 @@ class LayerState:
             if value is not None:
                 setattr(cls, name, value)
         if not set(cls.reads.split()) <= {"inputs", "blobs"}:
-            raise ContractError(f"{cls.__name__}: reads={cls.reads!r}, but it names only 'inputs' and 'blobs'")
+            raise ContractError(f"{cls.__name__}: reads={cls.reads!r}, but only 'inputs' and 'blobs' are allowed")
         if of is not None:
             of.works_as(cls)
 
@@ -90,16 +90,16 @@ class LayerState:
 
     @classmethod
     def supports(cls, layer: Any, inputs: list[Blob]) -> str | None:
-        """Return None, or the reason why this kernel does not serve `layer` on inputs of these shapes and types."""
+        """Return None, or the reason why this kernel cannot be used for `layer` on inputs of these shapes and types."""
         return None
 
     def fuses_neuron(self, neuron: Neuron) -> bool:
-        """Return whether a kernel applies this neuron to its tops itself; those named in `fuses` unless overridden."""
+        """Return whether a kernel applies this neuron to its tops itself; by default those named in `fuses`."""
         from ..discovery.registry import registry
 
         here, fuses = registry(), type(self).fuses
         owner = here.owner(type(self)) if fuses else None
-        # a bare name is that of the kernel's own distribution, else nacre's; never another stranger's
+        # a bare name means that of the kernel's own distribution, else nacre's; never another one's
         for name in fuses:
             own = here.offers("neuron", f"{owner.distribution}:{name}") if owner else []
             meant = own or here.offers("neuron", name if ":" in name else f"{FIRST_PARTY}:{name}")
@@ -109,55 +109,55 @@ class LayerState:
 
     @property
     def phase(self) -> str:
-        """The net's phase: train, validation, test or predict (or one of an algorithm's own)."""
+        """The net's phase: train, validation, test or predict (or one that an algorithm defines)."""
         return self.backend.phase
 
     def ready(self) -> None:
-        """Take addresses or views: called when the memory stands, and again whenever it has moved."""
+        """Take addresses or views: called when the arrays have memory, and again whenever it has moved."""
 
     def forward(self, inputs: list[Array]) -> None:
         """Compute `blobs` from `inputs`."""
         raise ContractError(f"{type(self).__name__} does not define forward")
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """Write the gradients of the parameters, and those of the inputs into the entries of `diffs` that are there.
+        """Write the gradients of the parameters, and those of the inputs into the entries of `diffs` that are not None.
 
         Gradients are written, not added. `blobs_diff` holds the gradients of the tops.
         """
         raise ContractError(f"{type(self).__name__} does not define backward")
 
     def shutdown(self) -> None:
-        """Release what was taken from the outside world, if anything was; may be called twice."""
+        """Release files and other things from outside, if there are any; may be called twice."""
 
     def memory(self) -> Mapping[str, Any]:
-        """Return what must survive a restart beside the parameters, as arrays and numbers."""
+        """Return what must survive a restart besides the parameters, as arrays and numbers."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take back what `memory` gave."""
+        """Restore what `memory` returned."""
 
     def dump_statistics(self) -> dict[str, float]:
         """Return the statistics since the last reset, by name (`has_stats`)."""
         raise ContractError(f"{type(self).__name__} does not define dump_statistics")
 
     def reset_statistics(self) -> None:
-        """Start the statistics anew (`has_stats`)."""
+        """Reset the statistics (`has_stats`)."""
         raise ContractError(f"{type(self).__name__} does not define reset_statistics")
 
 
 class SourceState(LayerState):
-    """The state of a source: it also says how many rows of its batch are real, and when a pass over its data ends.
+    """The state of a source: it also knows how many rows of its batch are real, and when a pass over its data ends.
 
     Batches are always full. In phase `train` the next pass begins inside a batch; in the others the last batch of a
-    pass is filled up with its last record, and `rows` says how many are real.
+    pass is filled up with its last record, and `rows` is the number of real ones.
     """
 
     rows: int = 0
-    """Real rows of the batch that `forward` gave last."""
+    """Real rows of the batch that `forward` wrote last."""
     epoch: int = 0
-    """How many passes over the data `forward` has ended."""
+    """How many passes over the data are complete."""
     endless: ClassVar[bool] = False
-    """Whether there are no passes: what it gives has no end."""
+    """Whether there are no passes, because the data have no end."""
 
     def rewind(self) -> None:
         """Begin a pass with the next batch."""

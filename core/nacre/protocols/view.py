@@ -25,26 +25,26 @@ class Scalars:
     """
 
     def __init__(self) -> None:
-        self._places: dict[str, int] = {}
+        self._indices: dict[str, int] = {}
         self.values: list[float] = []
         for name in ("step", "rows", "rate", "momentum"):
             self.declare(name)
 
     def declare(self, name: str, value: float = 0.0) -> None:
         """Add a scalar; nothing happens if it is there."""
-        if name not in self._places:
-            self._places[name] = len(self.values)
+        if name not in self._indices:
+            self._indices[name] = len(self.values)
             self.values.append(value)
 
     def __getitem__(self, name: str) -> float:
-        return self.values[self._places[name]]
+        return self.values[self._indices[name]]
 
     def __setitem__(self, name: str, value: float) -> None:
-        self.values[self._places[name]] = value
+        self.values[self._indices[name]] = value
 
     def place(self, name: str) -> int:
         """Return the index of a scalar in `values`."""
-        return self._places[name]
+        return self._indices[name]
 
 
 class View:
@@ -97,7 +97,7 @@ class View:
         return self.backend.to_host(array)
 
     def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
-        """Declare a top; the net's floating type unless said."""
+        """Declare a top; by default of the net's floating type."""
         if not isinstance(dtype, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] (such as np.float32)
             import numpy as np
 
@@ -107,7 +107,7 @@ class View:
     def alias(self, blob: Blob, shape: Sequence[int] | None = None) -> Blob:
         """Declare a top that is an input under another shape or name: no memory of its own, no copy."""
         if not isinstance(blob, Blob):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise BlobError(f"alias() wants an entry of inputs, not a {type(blob).__name__}")
+            raise BlobError(f"alias() takes an entry of inputs, not a {type(blob).__name__}")
         return Blob(tuple(blob.shape if shape is None else shape), blob.dtype, blob)
 
     def empty(self, shape: Sequence[int], dtype: str | None = None) -> Array:
@@ -115,7 +115,7 @@ class View:
         return self.backend.empty(tuple(shape), dtype or self.dtype)
 
     def scratch(self, shape: Sequence[int], dtype: str | None = None, slot: int = 0) -> Array:
-        """Return a plain array that holds anything, good until the end of the call: states share it.
+        """Return a plain array with any content, for use until the end of the call: states share it.
 
         Several arrays at once need different `slot`s.
         """

@@ -1,4 +1,4 @@
-"""What is not the same when a training is taken up from a snapshot: machine, code, plan, and fields."""
+"""What has changed since a snapshot when a training is resumed: machine, code, plan and fields."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .environment import flat_environment
 from .provenance import part_differences
 
 FREE = ("callbacks", "max_iter", "check_finite")
-"""Fields of a solver that change no number of an iteration."""
+"""Fields of a solver that do not change the numbers of an iteration."""
 
 CHOSEN = ("backend", "seed", "dtype", "compute")
 
 
 def bit_differences(then: Mapping[str, Any], now: Mapping[str, Any], given_plan: Mapping[str, Any]) -> list[str]:
-    """Return sentences on all that decides the bits and was different: two snapshots' states are compared.
+    """Return sentences on everything that decides the bits and has changed between two states of snapshots.
 
-    `given_plan` is the plan that the net of today was told to follow.
+    `given_plan` is the plan that today's net was made with.
     """
     was = {**flat_environment(then.get("environment", {})), **{key: then[key] for key in CHOSEN if key in then}}
     here = {**flat_environment(now["environment"]), **{key: now[key] for key in CHOSEN}}
@@ -32,14 +32,14 @@ def bit_differences(then: Mapping[str, Any], now: Mapping[str, Any], given_plan:
     different += part_differences(then.get("parts", {}), now["parts"])
     if _decided(plan := then.get("plan", now["plan"])) != _decided(now["plan"]):
         if _decided(plan) == _decided(given_plan):
-            different.append("the backend could not follow the plan of the snapshot, and made another")
+            different.append("the backend could not follow the plan of the snapshot, and made a new one")
         else:
-            different.append("the plan is another: the net was not made with plan=snapshot.state['plan']")
+            different.append("the plan is different: the net was not made with plan=snapshot.state['plan']")
     return list(dict.fromkeys(different))
 
 
 def _decided(plan: Mapping[str, Any]) -> str:
-    """Return what a plan decides; of many a run of steps it has nothing to say."""
+    """Return the decisions in a plan; for many runs of steps there is none."""
     return _text({run: decisions for run, decisions in plan.items() if decisions})
 
 
@@ -50,14 +50,14 @@ def _text(value: Any) -> str:
 def field_differences(
     state: Mapping[str, Any], layers: Iterable[Layer], frozen: Collection[str], solver: Configured, phase: str
 ) -> Iterator[str]:
-    """Return sentences on the layers that were not the same in a snapshot, and on their fields and the solver's."""
+    """Yield sentences on the layers, their fields and the solver's fields that have changed since a snapshot."""
     saved = {table["name"]: table for table in state.get("layers", ()) if phase not in table.get("exclude", ())}
     here = {layer.name: layer for layer in layers if phase not in layer.exclude}
     for name, layer in here.items():
         if name in saved:
             yield from _of_thing(f" of layer '{name}'", saved[name], layer)
         elif saved:
-            yield f"layer '{name}' was not there"
+            yield f"layer '{name}' is new"
     yield from (f"layer '{name}' is no longer there" for name in saved if name not in here)
     if (then := state.get("freeze", (now := sorted(frozen)))) != now:
         yield f"trained with freeze={_short(then)}, now {_short(now)}"
@@ -74,7 +74,7 @@ def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterato
         if field.name in FREE or field.name == "exclude":
             continue
         value = getattr(thing, field.name)
-        if isinstance(value, Place):  # what is trained does not depend on where it is written
+        if isinstance(value, Place):  # where files are written does not change the training
             continue
         was = then[field.name] if field.name in then else _default(field, value)
         # a folder that was moved holds the same files
@@ -92,7 +92,7 @@ def _file_names(paths: Any) -> Any:
 
 
 def _without_addresses(value: Any) -> str:
-    """Return a value's text without the addresses of objects, which no two processes share."""
+    """Return the text of a value without addresses of objects, which differ from process to process."""
     return re.sub(r" at 0x[0-9a-f]+", "", _text(value))
 
 

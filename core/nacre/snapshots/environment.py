@@ -1,4 +1,4 @@
-"""On what a net computes: what its bits depend on, beside its own fields and parameters."""
+"""The environment of a net: what its bits depend on besides its own fields and parameters."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 FOR_PEOPLE = ("platform", "cpu_count", "thread_variables")
-"""What an environment tells beside what the bits depend on."""
+"""Entries for people, on which the bits do not depend."""
 
 
 def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:
-    """Return what this process computes on, by these backends: bit-for-bit resume is promised for the same."""
+    """Return the environment of this process and these backends; resuming is bit for bit the same in an equal one."""
     import numpy as np
 
     threads = ("NACRE_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    deciding = ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")  # which of their kernels the libraries take
+    deciding = ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")  # which of their kernels the libraries use
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -41,7 +41,7 @@ def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:
 
 
 def flat_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the bits depend on, of an environment: {"numpy": version, "backend numpy: threads": 4, ...}."""
+    """Return the entries on which the bits depend: {"numpy": version, "backend numpy: threads": 4, ...}."""
     backends = cast("dict[str, dict[str, Any]]", environment.get("backends", {}))
     flat = {key: value for key, value in environment.items() if key not in (*FOR_PEOPLE, "backends")}
     for name, entries in backends.items():

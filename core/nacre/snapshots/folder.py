@@ -1,8 +1,8 @@
-"""What a snapshot holds, and the folder that never loses one.
+"""The folder of a training's snapshots: SnapshotFolder, which never loses one; reading and opening stores.
 
-A file is written beside its name, made durable, given its name, and the name made durable, in this order. So at every
-moment, whether the process is killed or the power fails, the newest snapshot in the folder is a whole one. The bytes
-come from a `store`, whose digest tells a damaged file from a whole one.
+A file is written under a temporary name, made durable, renamed, and the folder made durable, in this order. So at any
+moment, even if the process is killed or the power fails, the newest snapshot in the folder is complete. The bytes come
+from a `store`, whose digest shows whether a file is damaged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..discovery.offers import FIRST_PARTY
 from ..errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
 from ..fields.outputs import MARK, claim_folder, output_place
-from ..files.durable import FULL, FolderLock, atomic_write, make_folder, move, remove, told
+from ..files.durable import FULL, FolderLock, atomic_write, make_folder, move, os_errors, remove
 from .snapshot import check_state
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ BEST, RUN = "best.json", "run.json"
 
 
 class SnapshotFolder:
-    """The snapshots of one training: the `keep` newest, the best, and `run.json`, which says how they were made.
+    """The snapshots of one training: the `keep` newest, the best, and `run.json`, which describes the run.
 
     Reading needs no lock. Writing is for `with folder:` (or between `lock` and `unlock`), one process at a time.
     """
@@ -51,12 +51,12 @@ class SnapshotFolder:
         return self._lock is not None and self._lock.held
 
     def lock(self) -> SnapshotFolder:
-        """Make the folder if need be, take it for this process alone, and remove what a killed one left half-written.
+        """Make the folder if needed, lock it for this process, and remove half-written files of a killed one.
 
-        The system ends the lock with the process, however it ends. Raises `SnapshotError` naming who has it.
+        The system releases the lock when the process ends. Raises `SnapshotError` naming the process that has it.
         """
         if not self.locked:
-            with told(self.path, "cannot be used for snapshots"):
+            with os_errors(self.path, "cannot be used for snapshots"):
                 claim_folder(self.place, self._is_ours, SnapshotError)
             self._lock = FolderLock(self.path)
             try:
@@ -68,7 +68,7 @@ class SnapshotFolder:
         return self
 
     def unlock(self) -> None:
-        """Unlock the folder; twice does no harm."""
+        """Unlock the folder; calling it twice is harmless."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -86,18 +86,18 @@ class SnapshotFolder:
     ) -> Path:
         """Write a snapshot, durable on return, then remove those no longer kept.
 
-        Nothing is removed before, unless the disk is full: then those that are no longer kept go first, as many as it
-        takes, the oldest first, once the `keep` newest before this one were found to be whole.
-        `best` marks it as the one to keep for good, until a better one comes; `value` is what it is best in. `run` is
-        for `write_run`. Snapshots of later iterations, of a training that was taken up again before them, stay.
+        Nothing is removed before, unless the disk is full: then those no longer kept are removed first, the oldest
+        first and only as many as needed, once the `keep` newest before this one were found to be complete. `best` marks
+        it as the one to keep until a better one comes; `value` is the value of its statistic. `run` is for `write_run`.
+        Snapshots of later iterations, of a training that was resumed before them, stay.
         """
         self._demand_lock()
         path = self.path / f"snapshot-{snapshot.iteration:06d}{self.store.suffix}"
         data = self.store.encode(snapshot)
-        if best:  # before the snapshot: a training killed in between would go on from it and never mark it
+        if best:  # before the snapshot: else a training killed in between would resume from it and never mark it
             previous = self._best()
             if previous is not None:
-                previous["previous"] = None  # two are enough: this one is there
+                previous["previous"] = None  # two are enough: the file of this one exists
             marker = {"file": path.name, "iteration": snapshot.iteration, "value": value, "previous": previous}
             self._write(self.path / BEST, _json(BEST, marker), snapshot.iteration)
         self._write(path, data, snapshot.iteration)
@@ -107,24 +107,24 @@ class SnapshotFolder:
         return path
 
     def put_aside(self, after: int) -> list[Path]:
-        """Move the snapshots of iterations above `after` into a folder of their own; give where they are now.
+        """Move the snapshots of iterations above `after` into another folder; return their new paths.
 
-        For a training that begins, or is taken up again, at `after`: what an earlier one saved later is not of this
-        one, and must neither be gone on with nor be taken for its best.
+        For a training that begins or is resumed at `after`: later snapshots are those of an earlier training; they must
+        neither be resumed nor count as the best of this one.
         """
         self._demand_lock()
         late = [path for path in self.files() if (self._number(path.name) or 0) > after]
         if not late:
             return []
         aside = next(path for number in count(1) if not (path := self.path / f"aside-{number}").exists())
-        with told(aside, "cannot be made"):
+        with os_errors(aside, "cannot be made"):
             make_folder(aside)
-        moved = [move(path, aside) for path in reversed(late)]  # whatever kills it, the newest left has all before it
+        moved = [move(path, aside) for path in reversed(late)]  # newest first: a kill in between leaves no gap
         self._settle_best()
         return moved[::-1]
 
     def write_run(self, run: dict[str, Any]) -> None:
-        """Note how this training is run (command, net, plugins and kernels, versions, processor) in `run.json`."""
+        """Write into `run.json` how this training runs (command, net, plugins and kernels, versions, processor)."""
         self._demand_lock()
         self._write_json(RUN, run)
 
@@ -139,26 +139,26 @@ class SnapshotFolder:
 
     def files(self) -> list[Path]:
         """Return the snapshot files, by iteration, oldest first."""
-        with told(self.path, "cannot be read"):
+        with os_errors(self.path, "cannot be read"):
             names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
         numbered = [(number, name) for name in names if (number := self._number(name)) is not None]
         return [self.path / name for _, name in sorted(numbered)]
 
     def newest(self, warn: Callable[[str], object]) -> Snapshot | None:
-        """Read the newest snapshot that is whole, or give None if there is no file.
+        """Return the newest snapshot that is not damaged, or None if there is no file.
 
-        `warn` is told of every damaged one on the way. Raises `SnapshotError` if there are files and all are damaged.
+        `warn` gets a message for each damaged one before it. Raises `SnapshotError` if all files are damaged.
         """
         files = self.files()
         for path in reversed(files):
             try:
                 return self.load(path)
             except SnapshotError as error:
-                warn(f"{error}\n  it is passed over for the snapshot before it")
+                warn(f"{error}\n  it is skipped; the snapshot before it is used")
         if files:
             raise SnapshotError(
-                f"{self.path}: not one of {len(files)} snapshots can be read",
-                "start afresh in another folder, or bring back a whole snapshot",
+                f"{self.path}: none of the {len(files)} snapshots can be read",
+                "begin anew in another folder, or restore an undamaged snapshot",
             )
         return None
 
@@ -167,7 +167,7 @@ class SnapshotFolder:
         return _load_file(Path(path), self.store)
 
     def _is_ours(self, path: Path) -> bool:
-        """Return whether there are snapshots in a folder, or at least nothing but what a training leaves there."""
+        """Return whether a folder has snapshots in it, or only other files of a training."""
         names = [one.name for one in path.iterdir()]
         own = re.compile(r"aside-[0-9]+|\.lock|(best|run)\.json|\..*\.tmp")
         return any(self._number(name) is not None for name in names) or all(map(own.fullmatch, names))
@@ -178,20 +178,20 @@ class SnapshotFolder:
         output_place(self.place)
 
     def _best(self) -> dict[str, Any] | None:
-        """Return the marker of the best snapshot, or the one before where that snapshot was never written."""
+        """Return the marker of the best snapshot, or the one before if that snapshot was never written."""
         marker: Any = _read_json(self.path / BEST)
         while isinstance(marker, dict):
             table = cast("dict[str, Any]", marker)
             name = table.get("file")
             if not isinstance(name, str) or self._number(name) is None:
-                raise SnapshotError(f"{self.path / BEST}: damaged: it marks no snapshot", "remove this file")
+                raise SnapshotError(f"{self.path / BEST}: damaged: it names no snapshot", "remove this file")
             if (self.path / name).exists():
                 return table
             marker = table.get("previous")
         return None
 
     def _settle_best(self) -> None:
-        """Forget the mark of a snapshot that was never written: another training may write one of its name."""
+        """Remove the mark of a snapshot that was never written: another training may write one of this name."""
         best = self._best()
         if best is None:
             remove(self.path / BEST)
@@ -223,7 +223,7 @@ class SnapshotFolder:
             remove(path)
 
     def _surplus(self, iteration: int, *, whole: bool = False) -> list[Path]:
-        """Return the files that are no longer kept; with `whole` none if one of those that are kept cannot be read."""
+        """Return the files that are no longer kept; with `whole`, none if one of those that are kept is damaged."""
         best = self.best()
         past = [path for path in self.files() if (self._number(path.name) or 0) <= iteration]
         surplus = [path for path in past[: -self.keep] if path != best]
@@ -243,31 +243,30 @@ class SnapshotFolder:
 
 
 def load_snapshot(path: str | Path, store: Store | str = "", warn: Callable[[str], object] | None = None) -> Snapshot:
-    """Read one snapshot file, or the newest whole one of a folder.
+    """Read one snapshot file, or the newest one in a folder that is not damaged.
 
-    `store` reads it; where it is only the name of one, or nothing, any installed store that writes files of this ending
-    may, that one first. `warn` is told of the damaged files of a folder that were passed over; a Python warning unless
-    given.
+    `store` reads it. If it is a name or "", any installed store for this ending may read it, the named one first.
+    `warn` gets a message for each damaged file that is skipped; by default there is a Python warning.
 
     Raises:
         SnapshotError: naming file and reason.
         RegistryError, PluginError: the named store cannot be opened.
     """
-    path, told = Path(path), warn or _python_warning
+    path, warn = Path(path), warn or _python_warning
     stores = open_stores(store) if isinstance(store, str) else [store]
     if path.is_dir():
-        return _load_folder(path, stores, told)
+        return _load_folder(path, stores, warn)
     fitting = [one for one in stores if path.name.endswith(one.suffix)] if isinstance(store, str) else stores
     if path.is_file() and not fitting:
         known = ", ".join(dict.fromkeys(one.suffix for one in stores)) or "none"
-        raise SnapshotError(f"{path}: no installed store reads files of this name; the known endings are {known}")
+        raise SnapshotError(f"{path}: no installed store reads files with this ending; known endings: {known}")
     problems: list[SnapshotError] = []
     for one in fitting or stores[:1]:
         try:
             return _load_file(path, one)
         except SnapshotError as error:
             problems.append(error)
-    raise problems[0] if problems else SnapshotError(f"{path}: no store is installed that could read it")
+    raise problems[0] if problems else SnapshotError(f"{path}: no store is installed, so it cannot be read")
 
 
 def _load_folder(path: Path, stores: Iterable[Store], warn: Callable[[str], object]) -> Snapshot:
@@ -278,14 +277,14 @@ def _load_folder(path: Path, stores: Iterable[Store], warn: Callable[[str], obje
             return snapshot
         suffixes[store.suffix] = None
     names = " or ".join(f"snapshot-*{suffix}" for suffix in suffixes)
-    raise SnapshotError(f"{path}: no {names} in this folder", told_aside(path))
+    raise SnapshotError(f"{path}: no {names} in this folder", where_aside(path))
 
 
-def told_aside(folder: str | Path) -> str:
-    """Return where the snapshots are that `put_aside` moved out of a folder, or "" where there are none."""
+def where_aside(folder: str | Path) -> str:
+    """Return a hint where `put_aside` moved the snapshots of a folder, or "" if there are none."""
     found = [path for path in Path(folder).glob("aside-*") if re.fullmatch(r"aside-[0-9]+", path.name)]
     found.sort(key=lambda path: int(path.name.removeprefix("aside-")))
-    return f"those of earlier trainings were put into {', '.join(map(str, found))}" if found else ""
+    return f"those of earlier trainings were moved to {', '.join(map(str, found))}" if found else ""
 
 
 def _python_warning(message: str) -> None:
@@ -302,7 +301,7 @@ def open_store(name: str, pins: Mapping[str, str] | None = None) -> Store:
 
 
 def open_stores(first: str = "") -> list[Store]:
-    """Open every installed store that can be used here, `first` before all others if it is given.
+    """Open every installed store that can be used here, the store named `first` before all others.
 
     Raises:
         RegistryError, PluginError: `first` cannot be opened.
@@ -310,7 +309,7 @@ def open_stores(first: str = "") -> list[Store]:
     from ..discovery.registry import registry
 
     stores: list[Store] = [open_store(first)] if first else []
-    # nacre's before others', so that a package which got installed reads no file that nacre can read
+    # nacre's come before others, so that no installed package reads a file that nacre can read
     for offer in sorted(registry().offers("store"), key=lambda offer: offer.distribution != FIRST_PARTY):
         with suppress(PluginError):
             stores.append(registry().make(offer))
@@ -345,5 +344,5 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError) as error:
         raise SnapshotError(f"{path}: cannot be read: {error}", "remove this file") from error
     if not isinstance(content, dict):
-        raise SnapshotError(f"{path}: damaged: it holds no table", "remove this file")
+        raise SnapshotError(f"{path}: damaged: it is not a JSON object", "remove this file")
     return cast("dict[str, Any]", content)

@@ -1,4 +1,4 @@
-"""Snapshot: arrays and state, the names they have, and the protocol of what writes them."""
+"""Snapshot: arrays and state of a training, their names, and the protocol of a file format (Store)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PARAMETERS, HISTORY, MEMORY = "parameters/", "history/", "memory/"
 
 
 def below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a snapshot whose names begin so, by the rest of their names."""
+    """Return the arrays of a snapshot whose names begin with `start`, by the rest of their names."""
     return {key[len(start) :]: value for key, value in snapshot.arrays.items() if key.startswith(start)}
 
 
-MOST = 10**18  # iterations: what a file's name can say
+MOST = 10**18  # iterations: the file's name has room for no more
 
 NAMED: dict[Any, Any] = {str: {str: (str, int)}}
 TABLES: list[Any] = [{"name": str, "type": str, "exclude": [str]}]
@@ -41,17 +41,17 @@ FORMS: dict[str, Any] = {
     "origins": NAMED,
     "environment": dict,
 }
-"""What there is of these in a state is of this form: a list or a table of so many of one form, or of these keys."""
+"""The form of each entry of a state: [form] is a list of it, {type: form} a table of it, {key: form} these keys."""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """All that a training needs to go on, bit for bit.
+    """Everything that a training needs to continue, bit for bit.
 
     `iteration` is the number of batches trained. `arrays` are numbers or booleans under names like
-    "history/momentum/ip1/weight": parts joined by "/", and no name may be a folder of another. `state` is what JSON
-    can say: numbers, text, None, lists and dicts whose keys are text. `path` is the file that it was read from, or "".
-    Raises `SnapshotError` where this does not hold.
+    "history/momentum/ip1/weight": words joined by "/", and no name may be a folder of another. `state` is what JSON can
+    hold: numbers, strings, None, lists and dicts whose keys are strings. `path` is the file that it was read from, or
+    "". Raises `SnapshotError` if this is not so.
     """
 
     iteration: int
@@ -61,13 +61,13 @@ class Snapshot:
 
     def __post_init__(self) -> None:
         if type(self.iteration) is not int or not 0 <= self.iteration < MOST:
-            raise SnapshotError(f"iteration={self.iteration!r:.40}, but it must be a whole number from 0")
+            raise SnapshotError(f"iteration={self.iteration!r:.40}, but it must be a whole number, 0 or more")
         _check_names(self.arrays)
         for name, array in self.arrays.items():
             if array.dtype.kind not in "biufc":
-                raise SnapshotError(f"array {name!r} holds {array.dtype}, but a snapshot holds numbers and booleans")
+                raise SnapshotError(f"array {name!r} is of type {array.dtype}, but it must hold numbers or booleans")
             if name.startswith(("parameters/", "history/")) and array.dtype.kind == "c":
-                raise SnapshotError(f"array {name!r} holds {array.dtype}, but a parameter and its history are real")
+                raise SnapshotError(f"array {name!r} is of type {array.dtype}, but parameters and histories are real")
         check_state(self.state, "state")
         for key, form in FORMS.items():
             if key in self.state:
@@ -86,11 +86,11 @@ class Store(Protocol):
     suffix: str
 
     def encode(self, snapshot: Snapshot) -> bytes:
-        """Return the whole file; the same snapshot gives the same bytes."""
+        """Return the bytes of the whole file; they are the same for the same snapshot."""
         ...
 
     def decode(self, data: bytes | memoryview, where: str) -> Snapshot:
-        """Read a whole file; raise `SnapshotError` beginning with `where` if a single bit of it is wrong."""
+        """Return the snapshot in a file; raise SnapshotError, beginning with `where`, if one bit of it is wrong."""
         ...
 
 
@@ -99,28 +99,30 @@ def _check_names(names: Iterable[str]) -> None:
     for name in known:
         parts = name.split("/")
         if "\0" in name or not {"", ".", ".."}.isdisjoint(parts) or not name.isprintable():
-            raise SnapshotError(f"array name {name!r} must be printable parts joined by '/'")
+            raise SnapshotError(f"array name {name!r} must consist of printable words joined by '/'")
         for end in range(1, len(parts)):
             if (folder := "/".join(parts[:end])) in known:
-                raise SnapshotError(f"array {folder!r} is in the way of array {name!r}", "rename one of the two")
+                message = f"array {folder!r} has the name of a folder of array {name!r}"
+                raise SnapshotError(message, "rename one of the two")
 
 
 def check_state(value: object, where: str) -> None:
-    """Refuse what JSON would refuse, and what it would silently bring back as something else."""
+    """Raise SnapshotError for a value that JSON cannot hold, or that it would return as something else."""
     if isinstance(value, dict):
         for key, entry in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
-                raise SnapshotError(f"{where}: key {key!r} is no text", "JSON would bring it back as text")
+                remedy = "use a string: JSON would turn the key into one"
+                raise SnapshotError(f"{where}: key {key!r} is not a string", remedy)
             check_state(entry, f"{where}/{key}")
     elif isinstance(value, list | tuple):
         for position, entry in enumerate(cast("list[object]", value)):
             check_state(entry, f"{where}/{position}")
     elif not (value is None or isinstance(value, str | int | float)):
-        raise SnapshotError(f"{where}: {type(value).__name__} cannot be said in JSON", "make it an array or a number")
+        raise SnapshotError(f"{where}: JSON cannot hold a {type(value).__name__}", "make it an array or a number")
 
 
 def _check_form(value: Any, form: Any, where: str) -> None:
-    """Raise a SnapshotError where a value is not of a form of `FORMS`: anybody may write a snapshot."""
+    """Raise a SnapshotError if a value is not of its form in `FORMS`: anybody may write a snapshot."""
     if isinstance(form, list):
         _check_form(value, list, where)
         for position, entry in enumerate(value):
@@ -134,7 +136,7 @@ def _check_form(value: Any, form: Any, where: str) -> None:
     elif not isinstance(value, form) or (isinstance(value, bool) and form is int):
         kinds = cast("tuple[type, ...]", form if isinstance(form, tuple) else (form,))
         names = " or ".join(WORDS[kind] for kind in kinds)
-        raise SnapshotError(f"{where} is {value!r:.60}, but a snapshot says {names} there")
+        raise SnapshotError(f"{where} is {value!r:.60}, but in a snapshot it must be {names}")
 
 
-WORDS = {str: "a text", int: "a whole number", float: "a number", dict: "a table", list: "a list"}
+WORDS = {str: "a string", int: "a whole number", float: "a number", dict: "a table", list: "a list"}

@@ -1,4 +1,4 @@
-"""Parameters of trained nets put into another one, by the names of layers and parameters: where fine-tuning begins."""
+"""Matches values in snapshots with the parameters of a net, by name: how fine-tuning begins."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass
 class Loaded:
-    """What `Net.load` did; printed, it is a table.
+    """The result of `Net.load`; printed, it is a table.
 
-    `loaded` gives, by the names that parameters have in the net, where their values come from; `unfit` why the value
-    that was found was not taken; `missing` are parameters for which there was none, `left_over` values nobody took.
+    `loaded` is {parameter of the net: where its value comes from}, `unfit` {parameter: why the value that was found
+    could not be loaded}; `missing` are parameters without a value, `left_over` values without a parameter.
     """
 
     loaded: dict[str, str] = field(default_factory=dict[str, str])
@@ -34,15 +34,15 @@ class Loaded:
 
     @property
     def complete(self) -> bool:
-        """Whether every parameter was loaded, and every value taken."""
+        """Whether every parameter was loaded, and every value used."""
         return not (self.unfit or self.missing or self.left_over)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return (parameter, what became of it) for each."""
+        """Return (parameter, result) for each parameter and value."""
         return [
             *((name, f"loaded from {source}") for name, source in self.loaded.items()),
             *self.unfit.items(),
-            *((name, "missing: keeps its first values") for name in self.missing),
+            *((name, "missing: it keeps its first values") for name in self.missing),
             *((name, "left over: the net has no such parameter") for name in self.left_over),
         ]
 
@@ -64,9 +64,9 @@ def match_weights(
     strict: bool = True,
     rename: Mapping[str, str] | None = None,
 ) -> tuple[Loaded, Arrays]:
-    """Return which values from snapshots a net's parameters and buffers take, and the values; see `Net.load`.
+    """Return the result of matching values in snapshots with a net's parameters, and the values; see `Net.load`.
 
-    `shapes` are those of the net's parameters, by name; `sharers` gives for each all names by which it goes.
+    `shapes` are those of the net's parameters and buffers, by name; `sharers` are all names of each of them.
     """
     from .folder import load_snapshot
 
@@ -74,8 +74,8 @@ def match_weights(
         files = [Path(one) for one in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
         rename = dict(rename or {})
     except (TypeError, ValueError) as error:
-        told = "a path must be a snapshot's file or folder, or a list of them, and rename must be {there: here}"
-        raise ConfigError(f"net.load: path={paths!r}, rename={rename!r}: {told}") from error
+        wanted = "a path must be a snapshot's file or folder, or a list of them, and rename must be {there: here}"
+        raise ConfigError(f"net.load: path={paths!r}, rename={rename!r}: {wanted}") from error
     _check_names(net, sharers, rename)
     done, values = Loaded(), Arrays()
     for file in files:
@@ -94,13 +94,13 @@ def match_weights(
     if not done.loaded or (strict and not done.complete):
         raise SnapshotError(
             f"{', '.join(map(str, files))} does not fit net '{net}':\n{done}",
-            "rename layers or parameters (rename={'there': 'here'}), or take what fits (strict=False)",
+            "rename layers or parameters (rename={'there': 'here'}), or load only what fits (strict=False)",
         )
     return done, values
 
 
 def _check_names(net: str, sharers: Mapping[str, Sequence[str]], rename: Mapping[str, str]) -> None:
-    """Check that what is renamed gets names that the net has."""
+    """Raise SnapshotError if `rename` gives a name that the net does not have."""
     known = {one for names in sharers.values() for one in names}
     known |= {name.rpartition("/")[0] for name in known}
     for there, here in rename.items():
@@ -108,7 +108,7 @@ def _check_names(net: str, sharers: Mapping[str, Sequence[str]], rename: Mapping
             raise SnapshotError(
                 f"rename: '{there}' cannot become '{here}': net '{net}' has no such layer or parameter"
                 f"{nearest(here, known)}",
-                f"those with values to load are {', '.join(sorted(known)) or 'none'}",
+                f"names that can be loaded: {', '.join(sorted(known)) or 'none'}",
             )
 
 
@@ -121,16 +121,16 @@ def _take(
     shape: tuple[int, ...],
     found: Sequence[str],
 ) -> None:
-    """Take what one file has for a parameter; `found` are the names under which it may be there."""
+    """Use the value in one file for a parameter, if it fits; `found` are its names in the file."""
     if not found:
         return
     if len(found) > 1:
         reason = f"shared here, but not in {file}: {', '.join(found)}"
     elif not fits(there := saved[found[0]].shape, shape):
-        reason = f"of the shape {there} in {file}, but {shape} here"
+        reason = f"its shape is {there} in {file}, but {shape} here"
     else:
         values[name] = saved[found[0]]
-        done.loaded[name] = str(file) if found[0] == name else f"{file}, where it is {found[0]}"
+        done.loaded[name] = str(file) if found[0] == name else f"{file}, where its name is {found[0]}"
         done.unfit.pop(name, None)
         return
     if name not in done.loaded:
@@ -138,7 +138,7 @@ def _take(
 
 
 def _renamed(known: Mapping[str, str], rename: Mapping[str, str], file: Path) -> dict[str, str]:
-    """Return {name in the net: name in the file}; what is renamed to nothing is not there."""
+    """Return {name in the net: name in the file}, without the names that are renamed to ""."""
     layers = {name.rpartition("/")[0] for name in known}
     for name in rename:
         if name not in known and name not in layers:
@@ -154,7 +154,7 @@ def _renamed(known: Mapping[str, str], rename: Mapping[str, str], file: Path) ->
             new = name
         if new in found and found[new] != source:
             raise SnapshotError(
-                f"{file}: both '{found[new]}' and '{source}' would be '{new}'", "rename only one of them"
+                f"{file}: both '{found[new]}' and '{source}' would be renamed to '{new}'", "rename only one of them"
             )
         if new:
             found[new] = source

@@ -1,4 +1,4 @@
-"""Comparing arrays, with errors that say where they differ and by how much."""
+"""Comparing arrays, with errors that show where they differ and by how much."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5}
-"""By how much a result may differ from its reference, as a share of the number and of the largest in the array."""
+"""How much a result may differ from its reference, relative to the number and to the largest in the array."""
 
 GRADIENT_TOLERANCES = {"float64": 1e-6, "float32": 1e-4}
 """The same for gradients: those of float64 against central differences, those of float32 against those of float64."""
 
 KERNEL_TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
-"""By how much a kernel may differ from the layer's own state: the norm of the difference, as a share of the norm."""
+"""How much a kernel may differ from the layer's own state: norm of the difference, relative to the norm."""
 
 
 def assert_close(actual: Any, expected: Any, what: str = "array", tolerance: float | None = None) -> None:
     """Check every number of an array; NaN equals NaN, and infinities equal those of their sign.
 
-    A difference of `tolerance` times (the number + the largest finite number of the array) is allowed; `tolerance` is
-    that of the actual array's type in `TOLERANCES` unless given.
+    A difference of `tolerance` times (the number + the largest finite number of the array) is allowed; by default
+    `tolerance` is that of the actual array's type in `TOLERANCES`.
 
     Raises:
-        AssertionError: names the shape, or the place of the worst number, both numbers, and what is allowed.
+        AssertionError: names the shape, or the index of the worst number, both numbers, and what is allowed.
     """
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"{what}: the shape is {actual.shape} instead of {expected.shape}"
@@ -41,21 +41,21 @@ def assert_close(actual: Any, expected: Any, what: str = "array", tolerance: flo
     wrong = off > allowed
     if not wrong.any():
         return
-    place = np.unravel_index(int(np.argmax(np.where(wrong, off, -1))), off.shape)
-    where = tuple(int(index) for index in place)
+    worst = np.unravel_index(int(np.argmax(np.where(wrong, off, -1))), off.shape)
+    where = tuple(int(index) for index in worst)
     raise AssertionError(
         f"{what}: {int(wrong.sum())} of {off.size} numbers differ, most at {where}: "
-        f"{one[place]:.9g} instead of {other[place]:.9g}, off by {off[place]:.3g}, allowed {allowed[place]:.3g}"
+        f"{one[worst]:.9g} instead of {other[worst]:.9g}, off by {off[worst]:.3g}, allowed {allowed[worst]:.3g}"
     )
 
 
 def assert_near(actual: Any, expected: Any, what: str = "array", tolerance: float | None = None) -> None:
     """Check an array as a whole: the norm of the difference is at most `tolerance` times the norm of `expected`.
 
-    `tolerance` is that of the actual array's type in `KERNEL_TOLERANCES` unless given.
+    By default `tolerance` is that of the actual array's type in `KERNEL_TOLERANCES`.
 
     Raises:
-        AssertionError: names the shape, or the relative error, and the place of the worst number.
+        AssertionError: names the shape, or the relative error, and the index of the worst number.
     """
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"{what}: the shape is {actual.shape} instead of {expected.shape}"
@@ -69,9 +69,9 @@ def assert_near(actual: Any, expected: Any, what: str = "array", tolerance: floa
     error = np.inf if unlike.any() else float(np.sqrt(np.sum(off**2))) / (norm or 1.0)
     if error <= tolerance:
         return
-    place = np.unravel_index(int(np.argmax(np.where(unlike, np.inf, np.abs(off)))), off.shape)
-    where = tuple(int(index) for index in place)
+    worst = np.unravel_index(int(np.argmax(np.where(unlike, np.inf, np.abs(off)))), off.shape)
+    where = tuple(int(index) for index in worst)
     raise AssertionError(
         f"{what}: off by {error:.3g} of its norm, allowed {tolerance:.3g}; "
-        f"most at {where}: {one[place]:.9g} instead of {other[place]:.9g}"
+        f"most at {where}: {one[worst]:.9g} instead of {other[worst]:.9g}"
     )

@@ -1,4 +1,4 @@
-"""Numerical gradients: central differences in float64, the judge of every `backward`."""
+"""Numerical gradients by central differences in float64, to check every `backward`."""
 
 from __future__ import annotations
 
@@ -30,65 +30,65 @@ def numerical_gradient(
 
     Args:
         function: takes an array of the shape of `array`, gives a number.
-        array: where the gradient is wanted; it is not changed.
-        entries: how many numbers are taken: all of an array of up to so many, else random ones.
-        epsilon: half the step, for numbers up to 1; that share of larger ones.
+        array: the point at which to differentiate; it is not changed.
+        entries: how many numbers are used: all of a smaller array, else random ones.
+        epsilon: half the step, for numbers up to 1; for larger ones relative to the number.
         seed: of the random choice.
 
     Returns:
-        The flat indices of the numbers taken, and the slopes there.
+        The flat indices of these numbers, and the slopes there.
     """
-    places = np.arange(array.size)
+    indices = np.arange(array.size)
     if array.size > entries:
-        places = np.sort(np.random.default_rng(seed).choice(array.size, entries, replace=False))
-    slopes = np.empty(len(places))
+        indices = np.sort(np.random.default_rng(seed).choice(array.size, entries, replace=False))
+    slopes = np.empty(len(indices))
     moved = np.array(array, np.float64).reshape(-1)
-    for number, place in enumerate(places):
-        value = moved[place]
+    for number, index in enumerate(indices):
+        value = moved[index]
         step = epsilon * max(1.0, abs(value))
-        moved[place] = value + step
-        high, above = function(moved.reshape(array.shape)), moved[place]
-        moved[place] = value - step
-        low, below = function(moved.reshape(array.shape)), moved[place]
+        moved[index] = value + step
+        high, above = function(moved.reshape(array.shape)), moved[index]
+        moved[index] = value - step
+        low, below = function(moved.reshape(array.shape)), moved[index]
         slopes[number] = (high - low) / (above - below)
-        moved[place] = value
-    return places, slopes
+        moved[index] = value
+    return indices, slopes
 
 
-def worst_error(gradient: np.ndarray, places: np.ndarray, slopes: np.ndarray, loss: float = 1.0) -> tuple[float, int]:
+def worst_error(gradient: np.ndarray, indices: np.ndarray, slopes: np.ndarray, loss: float = 1.0) -> tuple[float, int]:
     """Return the largest relative error of a gradient against numerical slopes, and the flat index where it is.
 
-    Errors are shares of the larger of both numbers, and at least of a thousandth of the array's largest slope and of
+    Errors are relative to the larger of both numbers, and at least to a thousandth of the array's largest slope and to
     1e-4 times the loss: below that, central differences in float64 have no digits left.
     """
-    if not places.size:
+    if not indices.size:
         return 0.0, 0
-    computed = np.asarray(gradient, np.float64).reshape(-1)[places]
+    computed = np.asarray(gradient, np.float64).reshape(-1)[indices]
     floor = max(1e-3 * float(np.abs(slopes).max()), 1e-4 * max(1.0, abs(loss)))
     size = np.maximum(np.maximum(np.abs(computed), np.abs(slopes)), floor)
     errors = np.abs(computed - slopes) / size
     errors = np.where(np.isfinite(errors), errors, np.inf)
     worst = int(np.argmax(errors))
-    return float(errors[worst]), int(places[worst])
+    return float(errors[worst]), int(indices[worst])
 
 
 def check_net_gradients(
     net: Net, *, entries: int = ENTRIES, epsilon: float = EPSILON, begun: Callable[[str], object] | None = None
 ) -> list[tuple[str, float]]:
-    """Compare the gradients of a whole net with numerical ones, on the batch that its sources give next.
+    """Compare the gradients of a whole net with numerical ones, on the next batch of its sources.
 
-    Blobs of `Input` layers that nobody has written hold random numbers. The step stands still, so masks stay what they
-    are. Parameters and buffers are as before afterwards; statistics have counted every pass.
+    Blobs of `Input` layers that were not written hold random numbers. The step does not change, so masks stay the same.
+    Parameters and buffers are restored afterwards; statistics have counted every pass.
 
     Args:
         net: of type float64, in phase train.
-        entries: how many numbers of each parameter are moved.
+        entries: how many numbers of each parameter are changed.
         epsilon: by how much.
-        begun: told the name of each parameter before its check.
+        begun: called with the name of each parameter before its check.
 
     Returns:
-        (name of the parameter, worst relative error), in the net's order. Errors below 1e-6 are as good as none, but at
-        the kinks of a net (two equal numbers in a maximum, a ReLU at 0).
+        (name of the parameter, worst relative error), in the net's order. Errors below 1e-6 are
+        negligible, except at the kinks of a net (two equal numbers in a maximum, a ReLU at 0).
 
     Raises:
         ConfigError: the net is not of type float64.
@@ -126,9 +126,9 @@ def check_net_gradients(
             forward()
             return net.loss()
 
-        places, slopes = numerical_gradient(objective, value, entries=entries, epsilon=epsilon)
+        indices, slopes = numerical_gradient(objective, value, entries=entries, epsilon=epsilon)
         handle.value = value
-        errors.append((name, worst_error(gradient, places, slopes, loss)[0]))
+        errors.append((name, worst_error(gradient, indices, slopes, loss)[0]))
     for name, value in buffers.items():
         net.parameters[name].value = value
     return errors

@@ -42,7 +42,7 @@ class Suite:
         for name in tests:
             if not callable(getattr(cls, name)):
                 raise ContractError(
-                    f"{cls.__name__}.{name} is switched off; say why: expected_failures = {{'{name}': 'the reason'}}"
+                    f"{cls.__name__}.{name} is switched off; write why: expected_failures = {{'{name}': 'the reason'}}"
                 )
         cls._absent = frozenset(tests - set(cls.applicable(tests)))
         for name in cls._absent:
@@ -186,7 +186,7 @@ class LayerTests(Suite):
     )
 
     def reference(self, layer: Any, inputs: list[np.ndarray], parameters: dict[str, np.ndarray]) -> Any:
-        """Compute naively what the layer should give: list of tops, loss, dict of statistics, or a tuple of these.
+        """Compute the layer's results naively: a list of tops, a loss, a dict of statistics, or a tuple of these.
 
         Args:
             layer: the layer.
@@ -223,11 +223,11 @@ class LayerTests(Suite):
                 if trial.differentiates:
                     trial.forward()
                     numbers += sum(one.size for one in trial.gradients().values())
-        assert parameters or not self.layer.has_param, "the class says has_param, but no example has a parameter"
-        assert numbers or not self.layer.can_do_bp, "the class says can_do_bp, but no example has a gradient to check"
+        assert parameters or not self.layer.has_param, "has_param is declared, but no example has a parameter"
+        assert numbers or not self.layer.can_do_bp, "can_do_bp is declared, but no example has a gradient to check"
 
     def test_traits(self, backend: str, dtype: str, example: Example) -> None:
-        """The state does what the class line says."""
+        """The state does what the class line declares."""
         with self.trial(example, backend, dtype) as trial:
             loss, state, layer = trial.forward(), trial.op.state, trial.layer
             assert np.isfinite(loss), f"the loss of the net is {loss}"
@@ -273,7 +273,7 @@ class LayerTests(Suite):
                     self._check_forward(trial, f"phase {phase}")
 
     def test_forward_twice(self, backend: str, dtype: str, example: Example) -> None:
-        """The same inputs give the same, bit for bit, though the tops held something else before."""
+        """The same inputs give the same results, bit for bit, whatever the tops held before."""
         with self.trial(example, backend, dtype) as trial:
             first = trial.forward(), trial.results()
             if not trial.layer.is_inplace:
@@ -297,7 +297,7 @@ class LayerTests(Suite):
                         assert_close(trial.net.gradient(top), weights, f"gradient of top '{top}' after backward", 0.0)
 
     def test_memory_is_shared(self, backend: str, dtype: str, example: Example) -> None:
-        """A net that shares memory between blobs gives what a net gives that shares none: in place is no difference."""
+        """A net that shares memory between blobs has the same results as one that does not, also in place."""
         with (
             self.trial(example, backend, dtype, above=True) as sharing,
             self.trial(example, backend, dtype, above=True, keep="all") as keeping,
@@ -330,14 +330,14 @@ class LayerTests(Suite):
 
     def test_unwanted_gradients(self, backend: str, dtype: str, example: Example) -> None:
         """An entry of `diffs` that is None is left alone, and the other gradients are the same."""
-        places = example.differentiable()
+        indices = example.differentiable()
         with self.trial(example, backend, dtype) as whole:
             if not whole.differentiates:
                 return
             whole.forward()
             expected = whole.gradients()
-        subsets = itertools.chain.from_iterable(itertools.combinations(places, size) for size in range(len(places)))
-        for wanted in subsets if len(places) <= 4 else [places[:1], places[1:], ()]:
+        subsets = itertools.chain.from_iterable(itertools.combinations(indices, size) for size in range(len(indices)))
+        for wanted in subsets if len(indices) <= 4 else [indices[:1], indices[1:], ()]:
             with self.trial(example, backend, dtype, wanted=wanted) as trial:
                 trial.forward()
                 if not trial.differentiates:
@@ -347,7 +347,7 @@ class LayerTests(Suite):
                 self._compare(given, expected, f"where only the gradients of inputs {list(wanted)} are wanted")
 
     def test_reads(self, backend: str, dtype: str, example: Example) -> None:
-        """`backward` reads no more than `reads` says: the rest is overwritten before it runs."""
+        """`backward` reads no more than `reads` declares: the rest is overwritten before it runs."""
         with self.trial(example, backend, dtype, keep="all") as clean:
             if not clean.differentiates:
                 return
@@ -400,12 +400,12 @@ class LayerTests(Suite):
     def test_plans_without_memory(self, backend: str, dtype: str, example: Example) -> None:
         """`setup` only declares: no array is made before `ready`."""
         opened = open_backend(backend)
-        place = vars(opened)
+        attributes = vars(opened)
 
         def refuse(*_: Any) -> Any:
             raise AssertionError("setup makes an array: do it in ready()")
 
-        place["empty"] = refuse
+        attributes["empty"] = refuse
         try:
             with self.trial(example, backend, dtype, allocate=False) as trial:
                 state = trial.op.state
@@ -413,7 +413,7 @@ class LayerTests(Suite):
                 assert self.layer.is_source or not made, f"setup gives {made} instead of backend.blob(shape)"
                 assert all(parameter.blob is None for parameter in state.parameters), "a parameter has memory"
         finally:
-            del place["empty"]
+            del attributes["empty"]
 
     def test_memory(self, backend: str, dtype: str, example: Example) -> None:
         """`remember` takes back what `memory` gives, arrays, numbers and texts: the next pass is the same."""
@@ -436,7 +436,7 @@ class LayerTests(Suite):
                 assert_close(there, here, f"top '{name}' after remember()", 0.0)
 
     def test_random_numbers(self, backend: str, dtype: str, example: Example) -> None:
-        """The same seed and step give the same; others give others if, and only if, `is_random`."""
+        """The same seed and step give the same results; others give different ones if, and only if, `is_random`."""
 
         def tops(seed: int, step: int) -> list[np.ndarray]:
             with self.trial(example, backend, dtype, seed=seed) as trial:
@@ -451,7 +451,7 @@ class LayerTests(Suite):
             if (seed, step) == (3, 0) or not self.is_random:
                 assert same, f"{where}: other numbers"
             else:
-                assert not same, f"{where}: the same numbers, though the class says is_random"
+                assert not same, f"{where}: the same numbers, though the class declares is_random"
 
     def test_shutdown(self, backend: str, dtype: str, example: Example) -> None:
         """A state can be shut down twice, before and after it has run."""
@@ -536,11 +536,11 @@ class LayerTests(Suite):
             loss = trial.forward()
             for name, gradient in trial.gradients().items():
                 value, objective = self._objective(trial, name)
-                places, slopes = numerical_gradient(objective, value, entries=entries)
-                error, place = worst_error(gradient, places, slopes, loss)
+                indices, slopes = numerical_gradient(objective, value, entries=entries)
+                error, index = worst_error(gradient, indices, slopes, loss)
                 if error > GRADIENT_TOLERANCES["float64"]:
-                    where = tuple(int(index) for index in np.unravel_index(place, gradient.shape))
-                    slope = slopes[int(np.searchsorted(places, place))]
+                    where = tuple(int(one) for one in np.unravel_index(index, gradient.shape))
+                    slope = slopes[int(np.searchsorted(indices, index))]
                     raise AssertionError(
                         f"gradient of {name} of shape {gradient.shape}: worst at {where}, where backward gives "
                         f"{gradient[where]:.9g} and central differences {slope:.9g}; relative error {error:.2g}, "
@@ -550,14 +550,14 @@ class LayerTests(Suite):
     @staticmethod
     def _objective(trial: Trial, name: str) -> tuple[np.ndarray, Callable[[np.ndarray], float]]:
         if name.startswith("input "):
-            place = int(name[6:])
+            index = int(name[6:])
             arrays = list(trial.arrays)
 
             def move_input(moved: np.ndarray) -> float:
-                arrays[place] = moved
+                arrays[index] = moved
                 return trial.forward(arrays)
 
-            return trial.arrays[place], move_input
+            return trial.arrays[index], move_input
         value = trial.parameters()[name]
 
         def move_parameter(moved: np.ndarray) -> float:
@@ -572,7 +572,7 @@ class LayerTests(Suite):
 def check_kernel(
     suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example, *, variants: bool = True
 ) -> str | None:
-    """Compare a kernel with the layer's own state; give the reason if the kernel declines, or None.
+    """Compare a kernel with the layer's own state; return the reason if the kernel declines, or None.
 
     Compared are tops, loss, statistics, the gradients of inputs and parameters, and the buffers after the pass; with
     `variants` also for a batch of one, with a row less, in phase validation, and where some gradients are unwanted.
@@ -588,7 +588,7 @@ def check_kernel(
         runs += [
             ("batch of one", example.cut(1), {}, 0),
             ("phase validation", example, {"phase": "validation"}, 0),
-            *((f"only input {place} wanted", example, {"wanted": (place,)}, 0) for place in example.differentiable()),
+            *((f"only input {index} wanted", example, {"wanted": (index,)}, 0) for index in example.differentiable()),
             ("no input wanted", example, {"wanted": ()}, 0),
             ("with a row less", example, {}, 1),
         ]

@@ -1,4 +1,4 @@
-"""One layer at work in a small real net: sources, the layer, and a probe that makes a loss of its tops."""
+"""Trial: one layer in a small real net, with sources for its inputs and a probe that computes a loss from its tops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "tested"
 
 
 def backends() -> list[str]:
-    """Return the names of the backends that can be used on this machine, whoever offers them."""
+    """Return the names of the backends that can be used on this machine, from any plugin."""
     usable: list[str] = []
     for name in registry().names("backend"):
         try:
@@ -49,8 +49,8 @@ class Example:
         inputs: for each bottom a shape, as a tuple of whole numbers with the batch first, or an array. Shapes are
             filled with numbers between -2 and 2 of which no two are equal and none is 0. Floating arrays become blobs
             of the net's type, others keep theirs.
-        tops: how many tops; as many as inputs unless given.
-        wanted: which inputs have a gradient, by place; all floating ones unless given.
+        tops: number of tops; by default as many as inputs.
+        wanted: which inputs have a gradient, by index; by default all floating ones.
         label: for the test's name.
     """
 
@@ -68,10 +68,10 @@ class Example:
         ]
 
     def differentiable(self) -> tuple[int, ...]:
-        """Return the places of the inputs that have a gradient."""
+        """Return the indices of the inputs that have a gradient."""
         if self.wanted is not None:
             return tuple(self.wanted)
-        return tuple(place for place, one in enumerate(self.arrays()) if one.dtype.kind == "f")
+        return tuple(index for index, one in enumerate(self.arrays()) if one.dtype.kind == "f")
 
     def cut(self, rows: int) -> Example:
         """Return the same example with the first rows of every input only."""
@@ -145,21 +145,21 @@ class ProbeState(LayerState, of=ProbeLayer, reads=""):
 
 @contextmanager
 def _choosing(choose: Callable[..., Choice]) -> Generator[None]:
-    """Let `choose(usual, cls, kind, lineage, accept, *settled)` answer for the registry."""
-    place = vars(registry())
-    before, usual = place.get("choose"), registry().choose
+    """Use `choose(usual, cls, kind, lineage, accept, *settled)` instead of the registry's, in the block."""
+    attributes = vars(registry())
+    before, usual = attributes.get("choose"), registry().choose
 
     def answer(cls: type, kind: str, lineage: Sequence[str], accept: Any = None, *settled: Any) -> Choice:
         return choose(usual, cls, kind, lineage, accept, *settled)
 
-    place["choose"] = answer
+    attributes["choose"] = answer
     try:
         yield
     finally:
         if before is None:
-            del place["choose"]
+            del attributes["choose"]
         else:
-            place["choose"] = before
+            attributes["choose"] = before
 
 
 def _decline(kernel: object, offer: object) -> str:
@@ -168,7 +168,7 @@ def _decline(kernel: object, offer: object) -> str:
 
 @contextmanager
 def without_kernels(*classes: type) -> Generator[None]:
-    """Let nets made inside run layers or components of these classes (of all, if none is named) by their own code."""
+    """Make nets in the block without kernels for these classes of layers and components; without classes, for all."""
 
     def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, *settled: Any) -> Choice:
         if classes and cls not in classes:
@@ -181,7 +181,7 @@ def without_kernels(*classes: type) -> Generator[None]:
 
 @contextmanager
 def with_kernel(tested: type, kernel: type, backend: str) -> Generator[None]:
-    """Let nets made inside run `tested` by this kernel of `backend`, offered or not, unless the kernel declines."""
+    """Make nets in the block with this kernel of `backend` for `tested`, offered or not, unless the kernel declines."""
 
     def choose(usual: Any, cls: type, kind: str, lineage: Any, accept: Any, *settled: Any) -> Choice:
         if cls is not tested or backend not in lineage:
@@ -190,7 +190,7 @@ def with_kernel(tested: type, kernel: type, backend: str) -> Generator[None]:
         offer = make_offer("kernel", f"{layer_type(cls)}@{backend}", kernel, provenance)
         if reason := accept(kernel, offer) if accept else None:
             return Choice(layer_type(cls), backend, "the kernel declines", declined=[(offer, reason)])
-        return Choice(layer_type(cls), backend, "a test wants it", kernel, offer)
+        return Choice(layer_type(cls), backend, "a test chose it", kernel, offer)
 
     with _choosing(choose):
         yield
@@ -202,7 +202,7 @@ def offered_kernels(tested: type, kind: str, backend: str) -> list[tuple[type, s
 
     def note(kernel: type, offer: Offer) -> str:
         found.append((kernel, offer.name.rpartition("@")[2]))
-        return "only looking"
+        return "only listed"
 
     every = {offer.distribution for offer in registry().offers("kernel")}
     registry().choose(tested, kind, open_backend(backend).lineage or (backend,), note, kernels=every)
@@ -213,18 +213,18 @@ def offered_kernels(tested: type, kind: str, backend: str) -> list[tuple[type, s
 
 
 class Trial:
-    """A layer in a net of its own: `source0 -> bottom0 -> tested -> top0 -> probe`, with `parameters` put in.
+    """A layer in a net of its own: `source0 -> bottom0 -> tested -> top0 -> probe`, with the values of `parameters`.
 
     Args:
-        make: gives a new layer.
+        make: returns a new layer.
         example: the inputs.
         backend, dtype, phase, seed, keep, allocate: of the net.
-        wanted: places of the inputs whose gradients are wanted; the example's unless given.
-        parameters: gives a parameter's value, from its name in the layer and the parameter.
-        probe: whether a loss is made of the tops.
+        wanted: indices of the inputs whose gradients are computed; by default the example's.
+        parameters: returns a parameter's value, from its name in the layer and the parameter.
+        probe: whether a loss is computed from the tops.
         above: whether layers stand between the tops and the probe, so that the net has memory to share.
-        beside: other layers of the net, such as one whose parameter the tested layer reads.
-        kernel: (kernel, its backend); the layer's own state unless given.
+        beside: other layers of the net, such as one whose parameter the tested layer uses.
+        kernel: (kernel, its backend); by default the layer's own state.
     """
 
     def __init__(
@@ -250,18 +250,18 @@ class Trial:
         self.wanted = tuple(example.differentiable() if wanted is None else wanted)
         cls = type(self.layer)
         layers: list[Layer] = [*beside]
-        for place, array in enumerate(self.arrays):
-            source, bottom = f"source{place}", self.layer.bottoms[place]
+        for index, array in enumerate(self.arrays):
+            source, bottom = f"source{index}", self.layer.bottoms[index]
             kind = "" if array.dtype.kind == "f" else str(array.dtype)
             layers += [
                 InputLayer(name=source, tops=[source], shape=array.shape[1:], batch_size=array.shape[0], dtype=kind),
-                ThroughLayer(name=f"through{place}", bottoms=[source], tops=[bottom]),
+                ThroughLayer(name=f"through{index}", bottoms=[source], tops=[bottom]),
             ]
         layers.append(self.layer)
         self.tops = tops_of(self.layer)
         seen = self.tops
         for storey in range(2 if above and self.tops else 0):
-            higher = tuple(f"above{storey}-{place}" for place in range(len(seen)))
+            higher = tuple(f"above{storey}-{index}" for index in range(len(seen)))
             layers += [ThroughLayer(bottoms=below, tops=top) for below, top in zip(seen, higher, strict=True)]
             seen = higher
         if probe and seen:
@@ -275,7 +275,7 @@ class Trial:
                 phase=phase,
                 seed=seed,
                 keep=keep if keep == "all" else (*keep, *self.tops),
-                input_gradients=[f"source{place}" for place in self.wanted],
+                input_gradients=[f"source{index}" for index in self.wanted],
                 allocate=allocate,
             )
         self.op = self.net.node_ops[self.layer.name]
@@ -300,9 +300,9 @@ class Trial:
         return Random(self.net.seed, self.layer.name, lambda: int(self.net.scalars["step"]))
 
     def forward(self, arrays: Sequence[np.ndarray] | None = None) -> float:
-        """Write the inputs, which may have fewer rows, and run forward; give the loss."""
-        for place, array in enumerate(self.arrays if arrays is None else arrays):
-            self.net.write(f"source{place}", array)
+        """Write the inputs, which may have fewer rows, and run forward; return the loss."""
+        for index, array in enumerate(self.arrays if arrays is None else arrays):
+            self.net.write(f"source{index}", array)
         return self.net.forward()
 
     def results(self) -> list[np.ndarray]:
@@ -320,9 +320,9 @@ class Trial:
         return [self.net.backend.to_host(weight) for weight in state.weights]
 
     def gradients(self) -> dict[str, np.ndarray]:
-        """Run backward; give the gradients of the wanted inputs ("input 0") and of the parameters, by name."""
+        """Run backward; return the gradients of the wanted inputs ("input 0") and of the parameters, by name."""
         self.net.backward()
-        inputs = {f"input {place}": self.net.gradient(f"source{place}") for place in self.wanted}
+        inputs = {f"input {index}": self.net.gradient(f"source{index}") for index in self.wanted}
         return {**inputs, **self._parameter_gradients()}
 
     def _parameter_gradients(self) -> dict[str, np.ndarray]:
@@ -335,7 +335,7 @@ class Trial:
         return self.op.backward and (bool(self.wanted) or trainable)
 
     def spoil(self, *lists: list[Any]) -> None:
-        """Fill arrays of the layer with NaN (whole ones with 77): whoever reads or adds to them is found out."""
+        """Fill arrays of the layer with NaN (whole numbers with 77), so that reading or adding to them shows."""
         for values in lists:
             for array in values:
                 if array is not None:
@@ -348,7 +348,7 @@ class Trial:
                 plain = backend.empty(array.shape, array.dtype)
                 self._spoil(plain)
                 pack = Step("copy", NAME, lambda: backend.pack(plain, array), backend, None, "pack")
-                backend.compile([pack])()  # a backend may only note what it is asked for, and run it later
+                backend.compile([pack])()  # a backend may record the step and run it later
                 return
             array = array.memory
         kind = str(array.dtype)
@@ -361,12 +361,12 @@ class Trial:
 
 
 def layer_of(cls: type[Layer], example: Example) -> Layer:
-    """Make the layer of an example, with names for what the example does not name."""
+    """Return the layer of an example, with names for blobs that the example does not name."""
     given: dict[str, Any] = {"name": NAME}
     if not cls.is_source:
-        given["bottoms"] = [f"bottom{place}" for place in range(len(example.inputs))]
+        given["bottoms"] = [f"bottom{index}" for index in range(len(example.inputs))]
     elif example.inputs:
-        raise ContractError(f"{cls.__name__} is a source, so an example of it has no inputs")
+        raise ContractError(f"{cls.__name__} is a source, so an example of it must not have inputs")
     if not (cls.is_sink or cls.is_inplace):
-        given["tops"] = [f"top{place}" for place in range(example.tops or max(1, len(example.inputs)))]
+        given["tops"] = [f"top{index}" for index in range(example.tops or max(1, len(example.inputs)))]
     return cls(**{**given, **example.fields})

@@ -1,1 +1,1 @@
-"""Iterations until it is done."""
+"""The training of a net, iteration by iteration."""

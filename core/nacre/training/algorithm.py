@@ -1,4 +1,4 @@
-"""Algorithm: which passes of a net train one batch."""
+"""Algorithm: the passes of a net that train one batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Algorithm(Component, kind="algorithm"):
-    """Trains one batch: says which passes of a net an iteration is made of."""
+    """Trains one batch: defines the passes of a net in an iteration."""
 
     def train_one_batch(self, net: Net) -> list[Step]:
         """Return the steps that compute the gradients of one batch: `net.steps("feed")`, `"forward"`, `"backward"`.

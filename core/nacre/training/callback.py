@@ -1,4 +1,4 @@
-"""Callbacks: what is done between the iterations of a training."""
+"""Callbacks: code that runs between the iterations of a training."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 class Callback(Component, kind="callback"):
     """Does something every n iterations, or every n passes over the data (Mocha's coffee break).
 
-    Callbacks run in the order of their list; those that say `runs_last = True` come after all others, because they keep
+    Callbacks run in the order of their list; those with `runs_last = True` come after all others, because they save
     what the others did.
     """
 
     runs_last: ClassVar[bool] = False
     validates: ClassVar[bool] = False
-    """Whether it reports "validation", with a loss and statistics, of the phase that its field `phase` names."""
+    """Whether it reports "validation", with a loss and statistics, for the phase in its field `phase`."""
     outputs: ClassVar[tuple[str, ...]] = ()
-    """Fields of type `OutputPath` that a command may set, where the net file does not, to write into another folder."""
+    """Fields of type `OutputPath` that a command may set, if the net file does not, to write into another folder."""
 
-    every_n_iter: Annotated[int, non_negative, "do it every so many iterations; 0 never"] = 0
-    every_n_epoch: Annotated[int, non_negative, "do it every so many passes over the data; 0 never"] = 0
+    every_n_iter: Annotated[int, non_negative, "iterations from one run to the next; 0 for never"] = 0
+    every_n_epoch: Annotated[int, non_negative, "passes over the data from one run to the next; 0 for never"] = 0
 
     def start(self, training: Training) -> CallbackState:
         """Make the state of this callback for one training."""
         raise NotImplementedError
 
     def snapshots(self) -> tuple[str, str] | None:
-        """Return the folder that it saves snapshots in and the name of their store, or None if it saves none.
+        """Return the folder where it saves snapshots and the name of their store, or None if it saves none.
 
-        So `--resume auto` finds them: a `SnapshotFolder` of that store reads the folder.
+        `--resume auto` finds them by it: a `SnapshotFolder` of that store reads the folder.
         """
         return None
 
@@ -51,10 +51,10 @@ class CallbackState:
         self.training = training
 
     def begin(self) -> None:
-        """The training begins at `training.iteration`; it may have been taken up from a snapshot before."""
+        """Called when the training begins, at `training.iteration`, which is above 0 if it is resumed."""
 
     def due(self, epochs: int) -> bool:
-        """Return whether to run after this iteration; `epochs` passes over the data had ended before it."""
+        """Return whether to run after this iteration; `epochs` passes over the data were complete before it."""
         training, callback = self.training, self.callback
         n_iter, n_epoch = callback.every_n_iter, callback.every_n_epoch
         return bool(
@@ -63,21 +63,21 @@ class CallbackState:
         )
 
     def run(self) -> None:
-        """Do it, after an iteration."""
+        """Do the work of this callback, after an iteration."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """The training has ended, or was stopped, after a whole iteration."""
+        """Called when the training has ended, or was stopped, after a whole iteration."""
 
     def shutdown(self) -> None:
-        """Release what `start` took: called whatever happened, and maybe twice."""
+        """Release what `start` took; always called, perhaps twice."""
 
     def memory(self) -> Mapping[str, Any]:
-        """Return what must survive a restart, as arrays, numbers and texts; numbers must be finite."""
+        """Return what must survive a restart, as arrays, numbers and strings; numbers must be finite."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take back what `memory` gave."""
+        """Restore what `memory` returned."""
 
 
 class Callbacks(Converted[Sequence[Callback | Written], tuple[Callback, ...]]):
@@ -94,7 +94,7 @@ class Callbacks(Converted[Sequence[Callback | Written], tuple[Callback, ...]]):
 
 @dataclass(frozen=True)
 class Score:
-    """How good a training was found to be after an iteration: what decides which snapshot is the best."""
+    """How good a training was after an iteration: it decides which snapshot is the best."""
 
     iteration: int
     value: float

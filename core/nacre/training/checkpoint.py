@@ -1,4 +1,4 @@
-"""From a training to a snapshot, and from a snapshot to a training that goes on bit for bit."""
+"""Makes a snapshot of a training, and restores a training from one, bit for bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
-    """Return all that a restart needs, as of the last batch consumed."""
+    """Return everything that a restart needs, as it is after the last batch."""
     import numpy as np
 
     from ..snapshots.snapshot import Snapshot
@@ -47,7 +47,7 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
 
 
 def _state(members: Members) -> dict[str, Any]:
-    """Return what a snapshot says of its training, but for what changes from iteration to iteration."""
+    """Return the part of a snapshot's state that does not change from iteration to iteration."""
     net = members.net
     return {
         "net": net.name,
@@ -65,57 +65,60 @@ def _state(members: Members) -> dict[str, Any]:
 
 
 def first_not_finite(snapshot: Snapshot) -> str:
-    """Return where a snapshot holds a number that is not finite, or "": going on from it would help nobody."""
+    """Return where a snapshot holds a number that is not finite, or "": such a snapshot is of no use."""
     import numpy as np
 
     for name, array in snapshot.arrays.items():
         if array.dtype.kind in "fc" and not np.isfinite(array).all():
-            return f"what a snapshot would hold as '{name}'"
+            return f"the snapshot's entry '{name}'"
     for owner, values in snapshot.state["memory"].items():
         for key, value in values.items():
             if isinstance(value, float) and not isfinite(value):
-                return f"what a snapshot would hold as '{MEMORY}{owner}/{key}'"
+                return f"the snapshot's entry '{MEMORY}{owner}/{key}'"
     return ""
 
 
 def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False) -> list[str]:
-    """Put a training where a snapshot left it; all is checked before anything is changed, but what owners remember.
+    """Restore a training from a snapshot. All but the memory of owners is checked before anything is changed.
 
-    With `reset_solver` method and policies stay as they are. Returns warnings: what is different from then.
+    With `reset_solver` method and policies stay as they are. Returns warnings about what has changed since then.
 
     Raises:
         SnapshotError: the snapshot belongs to another net or to another solver, or nothing can be resumed from it.
     """
     state, net, method = snapshot.state, members.net, members.solver
     if "solver" not in state:
-        raise SnapshotError("the snapshot holds parameters, but no training that could be gone on with")
+        raise SnapshotError(
+            "the snapshot holds parameters, but no training to resume",
+            "begin a new training with its parameters: --weights (net.load)",
+        )
     if state["solver"] != method and not reset_solver:
         raise SnapshotError(
             f"the snapshot was made by the solver {state['solver']}, but this training uses {method}",
-            f"train with {state['solver']}, or give the new one a fresh start: --reset-solver (reset_solver=True)",
+            f"train with {state['solver']}, or let the new solver begin anew: --reset-solver (reset_solver=True)",
         )
     if reset_solver:
-        state = {key: value for key, value in state.items() if key != "settings"}  # that they are others is wanted
+        state = {key: value for key, value in state.items() if key != "settings"}  # they are meant to be different
     try:
         different = bit_differences(state, _state(members), net.given_plan)
         fields = list(field_differences(state, net.layers, net.frozen, members.settings, net.phase))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise SnapshotError(f"the snapshot describes its training in no form that is known here: {error!r}") from error
+        raise SnapshotError(f"the snapshot's description of its training cannot be read: {error!r}") from error
     net.parameters.check(snapshot)
     if not reset_solver:
         _load_history(members, snapshot)
     net.parameters.load(snapshot)
     passed_over = SOLVERS_OWN if reset_solver else ()
-    different += [f"it remembers nothing of {name}" for name in _load_memory(members, snapshot, passed_over)]
+    different += [f"the snapshot has no memory of {name}" for name in _load_memory(members, snapshot, passed_over)]
     warnings = {
-        "resuming may not be bit for bit the same": different,
-        "the training is not the one that was begun": fields,
+        "the resumed training may not be the same bit for bit": different,
+        "the training has changed since the snapshot": fields,
     }
     return [f"{warning}: {'; '.join(reasons)}" for warning, reasons in warnings.items() if reasons]
 
 
 class _Piece(NamedTuple):
-    """One parameter's part of a history; `host` is a copy of the whole span's `array`."""
+    """One parameter's share of a history; `host` is a copy of the whole span's `array`."""
 
     history: str
     parameter: str
@@ -135,8 +138,8 @@ def _history(members: Members) -> Iterator[_Piece]:
     for name, arrays in members.method.histories.items():
         for span, array in zip(members.spans, arrays, strict=True):
             host = net.backend.to_host(array)
-            for part, start, size in span.parts:
-                yield _Piece(name, part, array, host, start, start + size, net.parameters[part].shape)
+            for parameter, start, size in span.parts:
+                yield _Piece(name, parameter, array, host, start, start + size, net.parameters[parameter].shape)
 
 
 def _load_history(members: Members, snapshot: Snapshot) -> None:
@@ -163,7 +166,7 @@ SOLVERS_OWN = ("solver", "lr_policy", "momentum_policy")
 
 
 def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[str]) -> list[str]:
-    """Let every owner remember; return those that have something to remember and find nothing."""
+    """Restore the memory of every owner; return the names of those that have a memory but none in the snapshot."""
     forgotten: list[str] = []
     for name, owner in members.owners.items():
         if name in passed_over:
@@ -174,10 +177,10 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
                 owner.remember(saved)
             except NacreError:
                 raise
-            except Exception as error:  # whatever a plugin's code does with what a file says
+            except Exception as error:  # a plugin's code may raise anything for a file's values
                 raise SnapshotError(
-                    f"{name} cannot take up what the snapshot remembers of it: {error!r}",
-                    "was it of another type, or of another version?",
+                    f"{name} cannot restore its memory from the snapshot: {error!r}",
+                    "use the type and version that made the snapshot",
                 ) from error
         elif owner.memory() and not name.startswith("callback."):
             forgotten.append(name)

@@ -27,7 +27,7 @@ def iteration_steps(
 
 
 class Accumulator:
-    """Adds up the gradients of several batches; the last one's makes room for the mean."""
+    """Adds up the gradients of several batches; after the last one, the mean replaces its gradients."""
 
     def __init__(self, view: View, spans: Sequence[Span], count: int) -> None:
         self.xp = view.xp
@@ -56,7 +56,7 @@ def clip_steps(view: View, spans: Sequence[Span], value: float, norm: float) -> 
 
 
 def clip_value(view: View, gradients: Sequence[Array], limit: float) -> None:
-    """Bring every number of the gradients between -limit and limit; one that is not finite becomes NaN."""
+    """Clip every number of the gradients to -limit .. limit; one that is not finite becomes NaN."""
     xp = view.xp
     for gradient in gradients:
         bad = view.scratch(gradient.shape)

@@ -1,4 +1,4 @@
-"""Members: what works in a training, as its snapshots and its provenance see it."""
+"""Members: the objects at work in a training, as its snapshots and its provenance need them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .spans import Span
 
 
 class Remembers(Protocol):
-    """Whatever has something that must survive a restart."""
+    """An object with a memory that must survive a restart."""
 
     def memory(self) -> Mapping[str, Any]:
-        """Return it, as arrays, numbers and texts."""
+        """Return it, as arrays, numbers and strings."""
         ...
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take back what `memory` gave."""
+        """Restore what `memory` returned."""
         ...
 
 
 @dataclass(frozen=True)
 class Members:
-    """What works in a training.
+    """The objects at work in a training.
 
-    `settings` are the solver's fields, `method` is at work on `spans`; `owners` have a memory, by the names that a
-    restart gives them again; `working` is all whose code and kernels a snapshot records.
+    `settings` are the solver's fields, `method` works on `spans`; `owners` have a memory, under names that are the same
+    after a restart; `working` are the objects whose code and kernels a snapshot records.
     """
 
     net: Net
@@ -47,7 +47,7 @@ class Members:
         return type(self.working["solver"][0]).__name__
 
     def provenance(self) -> dict[str, Any]:
-        """Return whose code this training is, and on what it runs: `parts`, `origins` and `environment`."""
+        """Return the code that this training uses, and what it runs on: `parts`, `origins` and `environment`."""
         return {
             "parts": parts_of(self.working),
             "origins": origins_of([*self.net.layers, self.settings]),

@@ -1,4 +1,4 @@
-"""What an iteration is made of: the algorithm of a batch, the method that updates parameters, and their policies."""
+"""Method: the rule that updates parameters, and its state in one training."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Method(Component, kind="solver"):
     """A rule that updates parameters: SGD, Adam, ...
 
-    On the class: `has_momentum = False` says that it has no use for a momentum policy; `decoupled = True` that a
-    regulariser moves the parameters themselves, by the learning rate, and leaves their gradients alone.
+    On the class: `has_momentum = False` means that it does not use a momentum policy; `decoupled = True` that a
+    regulariser changes the parameters directly, by the learning rate, and not their gradients.
     """
 
     has_momentum: ClassVar[bool] = True
@@ -31,7 +31,7 @@ class Method(Component, kind="solver"):
 class MethodState:
     """A method at work. A kernel for ("solver/SGD", backend) is made in the same way: `Kernel(method, backend, spans)`.
 
-    `histories` names the arrays that the method keeps, one of each span's size for each span; they are saved by
+    `histories` are the arrays that the method keeps, by name, one of each span's size for each span; they are saved by
     parameter. The rate of the iteration is `backend.scalars["rate"]`, its momentum `backend.scalars["momentum"]`.
     """
 
@@ -45,7 +45,7 @@ class MethodState:
 
     @classmethod
     def supports(cls, method: Any, spans: Sequence[Span]) -> str | None:
-        """Return None, or the reason why this kernel does not serve `method`."""
+        """Return None, or the reason why this kernel cannot be used for `method`."""
         return None
 
     def history(self, name: str) -> list[Array]:
@@ -54,7 +54,7 @@ class MethodState:
         return self.histories[name]
 
     def advance(self) -> None:
-        """Write into `backend.scalars` what differs in the next update beside rate and momentum: called before it."""
+        """Write into `backend.scalars` what changes in the next update besides rate and momentum; called before it."""
 
     def update(self) -> None:
         """Change the values of all spans by their gradients."""
@@ -63,13 +63,13 @@ class MethodState:
     def product(self) -> float:
         """Return the product of all values and gradients after an update: not finite if any number of the two is not.
 
-        A kernel that has them in cache gives it for nothing.
+        A kernel that has them in the cache gets it almost for free.
         """
         return sum(float(self.backend.xp.dot(span.value, span.gradient)) for span in self.spans)
 
     def memory(self) -> Mapping[str, Any]:
-        """Return what must survive a restart beside the histories, as arrays, numbers and texts."""
+        """Return what must survive a restart besides the histories, as arrays, numbers and strings."""
         return {}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take back what `memory` gave."""
+        """Restore what `memory` returned."""

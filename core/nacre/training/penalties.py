@@ -15,13 +15,13 @@ from ..protocols.backend import Backend, Step, open_backend
 from ..protocols.view import View
 
 Choices = dict[str, tuple[Component, Choice]]
-"""Regularisers and constraints at work, with the choice of their kernels: {"regularizer.ip1/weight": (it, choice)}."""
+"""Regularisers and constraints, each with the choice of its kernel: {"regularizer.ip1/weight": (it, choice)}."""
 
 
 def choose_penalties(net: Net, slots: Iterable[Slot], regu_coef: float, *, decoupled: bool) -> Choices:
     """Choose the kernels of the parameters' regularisers and constraints.
 
-    A regulariser whose coefficient is zero does not work, so it is left out.
+    A regulariser whose coefficient is zero is left out.
     """
     chosen: Choices = {}
     for slot in slots:
@@ -29,7 +29,7 @@ def choose_penalties(net: Net, slots: Iterable[Slot], regu_coef: float, *, decou
         if regularizer is not None and regu_coef * regularizer.coef != 0:
             choice = net.target.choose_kernel(regularizer, [slot.storage])
             if decoupled:
-                choice = Choice(choice.thing, net.backend.name, "its coefficient is another in every iteration")
+                choice = Choice(choice.thing, net.backend.name, "its coefficient changes in every iteration")
             chosen[f"regularizer.{slot.name}"] = (regularizer, choice)
         if constraint is not None:
             choice = net.target.choose_kernel(constraint, [slot.storage])
@@ -42,7 +42,7 @@ def choose_penalties(net: Net, slots: Iterable[Slot], regu_coef: float, *, decou
 def regularise_steps(
     net: Net, slots: Sequence[Slot], choices: Choices, regu_coef: float, *, decoupled: bool
 ) -> Iterator[Step]:
-    """Return the steps that add the penalties' gradients; a `decoupled` method goes down these by themselves."""
+    """Yield the steps that add the penalties' gradients, or for a `decoupled` method change the parameters by them."""
     for slot, component, view, own in _workers(net, slots, choices, "regularizer"):
         parameter = slot.parameters[0]
         assert parameter.regu is not None
@@ -56,15 +56,15 @@ def regularise_steps(
 
 
 def _shrink(component: Any, view: View, value: Array, coefficient: float) -> None:
-    """Go down the penalty's own gradient, by the learning rate: what a decoupled method does."""
-    part = view.scratch(value.shape, slot=-1)  # regularisers count theirs from 0
-    part[...] = 0
-    component.add_gradient(view, value, part, -view.scalars["rate"] * coefficient)
-    view.xp.add(value, part, out=value)
+    """Change a parameter by the penalty's own gradient times the learning rate, for a decoupled method."""
+    change = view.scratch(value.shape, slot=-1)  # regularisers count their slots from 0
+    change[...] = 0
+    component.add_gradient(view, value, change, -view.scalars["rate"] * coefficient)
+    view.xp.add(value, change, out=value)
 
 
 def constrain_steps(net: Net, slots: Sequence[Slot], choices: Choices, iteration: Callable[[], int]) -> Iterator[Step]:
-    """Return the steps that move parameters back to where they may be; `iteration` tells how many are done."""
+    """Yield the steps that apply constraints; `iteration` returns how many iterations are done."""
     for slot, component, view, own in _workers(net, slots, choices, "constraint"):
         call = partial(component.constrain, view, slot.storage.array)
         constraint = slot.parameters[0].cons
@@ -82,7 +82,7 @@ def _now_and_then(iteration: Callable[[], int], every: int, call: Callable[[], N
 def _workers(
     net: Net, slots: Sequence[Slot], choices: Mapping[str, tuple[Component, Choice]], kind: str
 ) -> Iterator[tuple[Slot, Any, View, Backend | None]]:
-    """Return the parameters with a regulariser or constraint: its kernel or itself, its view, and whose step it is."""
+    """Yield each parameter with a component of a kind: its kernel or itself, its view, and the step's backend."""
     for slot in slots:
         if (name := f"{kind}.{slot.name}") in choices:
             component, choice = choices[name]

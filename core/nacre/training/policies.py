@@ -19,11 +19,11 @@ class LrState(Protocol):
         ...
 
     def memory(self) -> Mapping[str, Any]:
-        """Return what must survive a restart, as arrays, numbers and texts."""
+        """Return what must survive a restart, as arrays, numbers and strings."""
         ...
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take back what `memory` gave."""
+        """Restore what `memory` returned."""
         ...
 
 
@@ -35,7 +35,7 @@ class LrPolicy(Component, kind="lr_policy"):
         def __set__(self, thing: object, value: LrPolicy | Written | float) -> None: ...
 
     def start(self, training: Training) -> LrState:
-        """Make what gives the rates of one training: this policy itself, unless it has to remember something."""
+        """Return what computes the rates of one training: this policy itself, unless it has a memory."""
         return self
 
     def rate(self, iteration: int) -> float:
@@ -51,11 +51,11 @@ class MomentumState(Protocol):
         ...
 
     def memory(self) -> Mapping[str, Any]:
-        """Return what must survive a restart, as arrays, numbers and texts."""
+        """Return what must survive a restart, as arrays, numbers and strings."""
         ...
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Take back what `memory` gave."""
+        """Restore what `memory` returned."""
         ...
 
 
@@ -67,7 +67,7 @@ class MomentumPolicy(Component, kind="momentum_policy"):
         def __set__(self, thing: object, value: MomentumPolicy | Written | float) -> None: ...
 
     def start(self, training: Training) -> MomentumState:
-        """Make what gives the momenta of one training: this policy itself, unless it has to remember something."""
+        """Return what computes the momenta of one training: this policy itself, unless it has a memory."""
         return self
 
     def momentum(self, iteration: int) -> float:

@@ -1,4 +1,4 @@
-"""Signals end a training after its iteration."""
+"""Signals (SIGINT, SIGTERM, SIGHUP) that end a training after the current iteration."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 @contextmanager
 def on_signals(interrupt: Callable[[str], None]) -> Generator[None]:
-    """Call `interrupt` with the name of the first SIGINT, SIGTERM or SIGHUP; a second one ends what is being done.
+    """Call `interrupt` with the name of the first SIGINT, SIGTERM or SIGHUP; a second one raises KeyboardInterrupt.
 
-    SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so its second does not,
-    and where it is ignored (nohup) it stays so.
+    SIGHUP comes when the terminal is closed, often twice, from the system and from the shell: so a second one does
+    nothing, and if it is ignored (nohup), it stays ignored.
     """
     interrupted = False
 

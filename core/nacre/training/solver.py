@@ -1,4 +1,4 @@
-"""Solver: how a net is trained; it makes trainings."""
+"""Solver: the configuration of a training."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Solver(Configured):
 
     `Solver(SGD(), max_iter=1000, lr_policy=0.01, momentum_policy=0.9).solve(net)`.
 
-    An iteration is one update: the gradients of `n_accumulate` batches, and of these their mean, as of one larger batch
-    whose loss is a mean; every number of it clipped to `clip_value`; all of it multiplied by clip_norm / norm where its
-    norm is above `clip_norm` (Caffe, which clips before it divides by the number of batches; PyTorch divides by
-    norm + 1e-6); regularisation; the update; constraints.
+    An iteration is one update. It takes the mean gradient of `n_accumulate` batches, as of one larger batch whose loss
+    is a mean; clips every number of it to `clip_value`; multiplies it by clip_norm / norm if its norm is above
+    `clip_norm` (Caffe, which clips before it divides by the number of batches; PyTorch divides by norm + 1e-6);
+    regularisation; the update; constraints.
     """
 
     method: Annotated[Method, "the rule that updates parameters"]
-    algorithm: Annotated[Algorithm, "how a batch is trained"] = default("")
-    max_iter: Annotated[int, positive, "iterations to train"] = 1000
+    algorithm: Annotated[Algorithm, "the passes that train a batch"] = default("")
+    max_iter: Annotated[int, positive, "number of iterations"] = 1000
     lr_policy: Annotated[LrPolicy, "learning rate of an iteration"] = default(0.01)
     momentum_policy: Annotated[MomentumPolicy, "momentum of an iteration"] = default(0.0)
     regu_coef: Annotated[float, non_negative, "multiplies every regulariser's own coefficient"] = 0.0
-    n_accumulate: Annotated[int, positive, "batches of an iteration: one update, by their mean gradient"] = 1
-    clip_value: Annotated[float, non_negative, "largest number that a gradient may hold, up or down; 0 any"] = 0.0
-    clip_norm: Annotated[float, non_negative, "largest L2 norm that all gradients may have together; 0 any"] = 0.0
-    callbacks: Annotated[Callbacks, "what is done between iterations"] = default(())
-    check_finite: Annotated[bool, "stop where a loss, a gradient, a parameter or a buffer is not finite"] = True
+    n_accumulate: Annotated[int, positive, "number of batches in an iteration; the update uses their mean gradient"] = 1
+    clip_value: Annotated[float, non_negative, "clip gradients to this absolute value; 0 for no clipping"] = 0.0
+    clip_norm: Annotated[float, non_negative, "scale gradients down to this joint L2 norm; 0 for no scaling"] = 0.0
+    callbacks: Annotated[Callbacks, "what runs between iterations"] = default(())
+    check_finite: Annotated[bool, "stop if a loss, a gradient, a parameter or a buffer is not finite"] = True
 
     if TYPE_CHECKING:  # what the fields say, and `method` may stand without its name
 
@@ -73,14 +73,14 @@ class Solver(Configured):
     def complaints(self) -> Iterator[str]:
         if not self.method.has_momentum and "momentum_policy" in self.given():
             method = type(self.method).__name__
-            yield f"momentum_policy={self.momentum_policy!r}, but {method} has no momentum that a policy could give"
+            yield f"momentum_policy={self.momentum_policy!r}, but {method} does not use momentum"
 
         folders = [os.path.realpath(place[0]) for one in self.callbacks if (place := one.snapshots())]
         if twice := next((one for one in folders if folders.count(one) > 1), ""):
-            yield f"callbacks: two of them save snapshots in one folder, {twice}; give each a folder of its own"
+            yield f"callbacks: two of them save snapshots in the folder {twice}; each needs a folder of its own"
 
     def start(self, net: Net, reports: Sequence[Report] = ()) -> Training:
-        """Make a training of `net`: `run` runs it to the end, `step` one iteration. To be shut down (`with` does it).
+        """Return a training of `net`: `run` runs it to the end, `step` one iteration. Shut it down, or use `with`.
 
         Raises:
             TopologyError: back-propagation cannot go through the net.
@@ -89,7 +89,7 @@ class Solver(Configured):
         from ..net.net import Net
 
         if not isinstance(net, Net):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"net={net!r}, but a solver trains a Net")
+            raise ConfigError(f"net={net!r}, but a solver trains a Net", "for a file use load(path).net()")
         return Training(self, net, reports)
 
     def solve(
@@ -100,12 +100,11 @@ class Solver(Configured):
         reset_solver: bool = False,
         reports: Sequence[Report] = (),
     ) -> Training:
-        """Train a net to the end, or until SIGINT, SIGTERM or SIGHUP; give the training, whose fields tell how it went.
+        """Train a net to the end, or until SIGINT, SIGTERM or SIGHUP; return the training, with the results.
 
-        A signal lets the iteration and the callbacks finish, and then gives a warning where nobody listens to reports.
-        For `resume`, a snapshot or its file, or a folder for the newest in it, and `reset_solver` see
-        `Training.restore`. What the backend had decided is followed only by a net made with
-        `plan=snapshot.state["plan"]`.
+        After a signal the iteration and the callbacks are finished, and there is a warning unless `reports` are given.
+        `resume` is a snapshot, its file, or a folder for the newest in it; see `Training.restore`, also for
+        `reset_solver`. Only a net made with `plan=snapshot.state["plan"]` follows the decisions of the backend then.
 
         Raises:
             TopologyError: back-propagation cannot go through the net.
@@ -117,7 +116,7 @@ class Solver(Configured):
         from ..snapshots.snapshot import Snapshot
 
         if resume is None and reset_solver:
-            raise ConfigError("reset_solver=True is for a training that is taken up", "give resume, or leave it out")
+            raise ConfigError("reset_solver=True is only for a resumed training", "pass resume too, or remove it")
         if isinstance(resume, str | os.PathLike):
             store = next((place[1] for one in self.callbacks if (place := one.snapshots())), "")
             resume = load_snapshot(os.fspath(resume), store)
@@ -127,7 +126,7 @@ class Solver(Configured):
             if resume is not None:
                 training.restore(resume, reset_solver=reset_solver)
             training.run()
-        if training.interrupted and not reports:  # else whoever listens was told
+        if training.interrupted and not reports:  # else the reports have it
             saved = f"; the snapshot is {training.snapshot_path}" if training.snapshot_path else ""
             warnings.warn(
                 f"{training.stopped} ended the training after {training.iteration} iterations{saved}", stacklevel=2

@@ -1,4 +1,4 @@
-"""Spans: neighbouring parameters that an update treats as one flat array."""
+"""Spans: neighbouring parameters that an update handles as one flat array."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Span:
     """A stretch of contiguous memory that a method updates in one pass: values and gradients, flat.
 
-    `rate` multiplies the learning rate. `parts` tells where each parameter lies: (name, offset, size), and `storages`
-    whose memory it is. Padding between parameters is zero, and stays zero.
+    `rate` multiplies the learning rate. `parts` are the parameters in it: (name, offset, size), and `storages` their
+    memory. Padding between parameters is zero, and stays zero.
     """
 
     value: Array
@@ -31,7 +31,7 @@ class Span:
 
 
 def make_spans(slots: Sequence[Slot]) -> list[Span]:
-    """Join parameters that lie one behind the other, in value and in gradient, and learn at one rate."""
+    """Return spans of parameters that follow each other in memory, in value and gradient, and have the same rate."""
     runs: list[list[Slot]] = []
     for slot in slots:
         if runs and _follows(runs[-1][-1], slot):
@@ -42,7 +42,7 @@ def make_spans(slots: Sequence[Slot]) -> list[Span]:
 
 
 def _follows(one: Slot, other: Slot) -> bool:
-    """Return whether `other` begins where `one` ends, but for padding: a frozen parameter between them is larger."""
+    """Return whether `other` begins where `one` ends, with only padding between them, not a frozen parameter."""
     step = ALIGNMENT // (8 if one.storage.dtype == "float64" else 4)
     pairs = list(zip(_places(one), _places(other), strict=True))
     gaps = {after.offset - before.offset - one.storage.size for before, after in pairs}

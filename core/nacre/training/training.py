@@ -1,4 +1,4 @@
-"""The training loop, and the protocols of what it is made of: method, policies, callbacks, algorithm."""
+"""Training: the loop over iterations, with its events, its snapshots and the checks for finite numbers."""
 
 from __future__ import annotations
 
@@ -29,34 +29,33 @@ if TYPE_CHECKING:
 
 
 Report = Callable[[str, dict[str, Any]], None]
-"""Told of each event: its name, and what there is to say. The names are start, step, summary, validation, snapshot,
-warning and end."""
+"""Called with the name and the data of each event: start, step, summary, validation, snapshot, warning and end."""
 
 
 class Training:
-    """One training: where it stands, and what it can tell callbacks.
+    """One training: its state and results, also for callbacks.
 
     Attributes:
-        iteration: how many iterations are done.
-        epochs: how many passes over the data are done.
-        resumed_from: the iteration of the snapshot from which it was taken up, or None.
+        iteration: number of completed iterations.
+        epochs: number of completed passes over the data.
+        resumed_from: the iteration of the snapshot from which it was resumed, or None.
         seconds, step_seconds: since `run` began: in all, and in iterations alone.
         images: how many were trained on since then.
         loss_total, loss_count: sum and number of the losses fetched since then: every one, unless `check_finite=False`.
         stopped: why it stopped before `max_iter`: a signal's name, or what a callback said; else "".
-        interrupted: whether that was a signal, so that time is short.
+        interrupted: whether it was stopped by a signal, so that callbacks must be quick.
         statistics: of each phase: {phase: {layer: {statistic: value}}}: of the last validation in it; of "train", over
             the iterations between the last two calls of `take_statistics` (a callback may call it, and `run` does at
             the end), which are not saved in snapshots.
-        judged: what there is to judge by: the layers and statistics that a validation of each phase will report, as far
-            as the callbacks that validate said so when they were started: {phase: {layer: {statistic: any value}}}.
+        judged: statistics that validation callbacks will report, by phase and layer; values are placeholders:
+            {phase: {layer: {statistic: any value}}}.
         history: of all validations in each phase: {phase: [(iteration, loss, {layer: {statistic: value}})]}.
-        score: how good the net was found to be; decides which snapshot is the best.
+        score: how good the net is; decides which snapshot is the best.
         snapshot_path: the file saved last, or "".
-        info: what whoever runs the training wants to be known: `command`; and what callbacks tell it: `curve`.
-        listeners: policies and callbacks that are told of each event, before those who only report it. An event
-            "validation" with `final=True` comes at the end alone: nothing of the training may hang on it, or one that
-            goes on from there would not be the same.
+        info: notes of the program that runs the training (`command`) and of callbacks (`curve`).
+        listeners: policies and callbacks that get each event, before the reports. An event "validation" with
+            `final=True` comes only at the end: nothing in the training may depend on it, or a training that continues
+            from there would not be the same.
     """
 
     def __init__(self, solver: Solver, net: Net, reports: Sequence[Report] = ()) -> None:
@@ -84,14 +83,15 @@ class Training:
         self._epoch = net.epoch
         self._taken = 0
         if not net.allocated:
-            raise ConfigError(f"net '{net.name}' was made with allocate=False: it can be looked at, not trained")
+            message = f"net '{net.name}' was made with allocate=False, so it cannot be trained"
+            raise ConfigError(message, "make the net without allocate=False")
         self._refuse_closed()
         check_places(solver)
         batch = solver.algorithm.train_one_batch(net)
         self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
-            told = f"net '{net.name}': every layer that could learn is frozen: {', '.join(idle)}"
-            raise ConfigError(told, "leave one of them out of freeze, or unfreeze it")
+            message = f"net '{net.name}': every layer that could learn is frozen: {', '.join(idle)}"
+            raise ConfigError(message, "remove one of them from freeze, or unfreeze it")
         self.spans = make_spans(self.slots)
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)
@@ -134,7 +134,7 @@ class Training:
     def loss(self) -> float:
         """The loss of the last iteration, before its update: the mean of its batches'.
 
-        With `check_finite=False` that of its last batch, fetched when it is asked for.
+        With `check_finite=False` it is that of the last batch, computed when it is read.
         """
         if self._loss is None:
             self._loss = self.net.count_losses()
@@ -142,16 +142,16 @@ class Training:
 
     @property
     def images_per_second(self) -> float:
-        """Images trained on in a second of iterations, since `run` began; callbacks do not count."""
+        """Images per second of iterations since `run` began; time in callbacks does not count."""
         return self.images / self.step_seconds if self.step_seconds else 0.0
 
     def report(self, event: str, **data: Any) -> None:
-        """Tell whoever listens (screen, log file) what happened."""
+        """Send an event to all listeners and reports (screen, log file)."""
         for listen in (*self.listeners, *self._reports):
             listen(event, {"iteration": self.iteration, **data})
 
     def warn(self, message: str) -> None:
-        """Report a warning; where nobody listens it becomes one of Python's."""
+        """Report a warning; without listeners and reports it becomes a Python warning."""
         self.report("warning", message=message)
         if not self._reports:
             warnings.warn(message, stacklevel=3)
@@ -175,7 +175,7 @@ class Training:
 
     @in_turn("training")
     def step(self) -> None:
-        """Train one batch, or with `n_accumulate` so many, and update the parameters once.
+        """Train one batch, or `n_accumulate` of them, and update the parameters once.
 
         Raises:
             NotFiniteError: names the layer and the blob; `iteration` is still that of the batch.
@@ -198,7 +198,7 @@ class Training:
             except DataError as error:
                 net.tell(error, f"iteration {iteration}, the batch")
                 raise
-            finally:  # where it fails, too: nobody knows how far the update came
+            finally:  # also after an error: it is not known how far the update came
                 if number + 1 == count:
                     for storage in self._changed:
                         storage.version += 1
@@ -226,14 +226,14 @@ class Training:
         self._refuse_closed()
         self.net.refuse_unwritten()
         begin, max_iter, states = time.perf_counter(), self.solver.max_iter, self.callbacks
-        # NumPy's warnings say less than our own check, and earlier
+        # NumPy's warnings come before our own check, and say less
         quiet = np.errstate(all="ignore" if self.solver.check_finite else None)
         try:
             with on_signals(self._interrupt), quiet:
                 self.report("start", max_iter=max_iter)
                 self.net.reset_statistics()
                 self._taken = self.iteration
-                # what saves snapshots moves old ones out of its way: not before all others found that all is well
+                # callbacks that save snapshots move old ones away: only after all others have begun without an error
                 for state in sorted(states, key=lambda state: state.callback.snapshots() is not None):
                     state.begin()
                 while self.iteration < max_iter and not self.stopped:
@@ -245,7 +245,7 @@ class Training:
                         if self._back is None and state.due(epochs):
                             self._run_callback(state)
                     self._turn_back()
-                with ExitStack() as stack:  # one that fails keeps no other from its end, least of all the last snapshot
+                with ExitStack() as stack:  # an error in one must not keep the others from finishing
                     for state in reversed(states):
                         stack.callback(state.finish)
             self.take_statistics()
@@ -258,13 +258,13 @@ class Training:
         self.interrupted, self.stopped = True, name
 
     def _run_callback(self, state: CallbackState) -> None:
-        """Run a callback; where it fails, the iteration before it was well: let the others save that."""
+        """Run a callback; if it fails, let the others save snapshots of the iteration, which was all right."""
         try:
             state.run()
         except NotFiniteError:
             raise
         except Exception:
-            with suppress(NacreError):  # the first error is the one to be told
+            with suppress(NacreError):  # the first error is the one to report
                 for other in self.callbacks:
                     if other is not state and other.callback.snapshots() is not None:
                         other.finish()
@@ -272,10 +272,10 @@ class Training:
 
     def _refuse_closed(self) -> None:
         if self.net.closed:
-            raise NacreError(f"net '{self.net.name}' is shut down: it cannot be trained", "make it anew")
+            raise NacreError(f"net '{self.net.name}' is shut down: it cannot be trained", "make a new net")
 
     def shutdown(self) -> None:
-        """Let the callbacks give back what they hold; twice does no harm."""
+        """Let the callbacks release what they hold; calling it twice is harmless."""
         self.net.trainings.discard(self)
         with ExitStack() as stack:
             for state in reversed(self.callbacks):
@@ -309,28 +309,28 @@ class Training:
             raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)
 
     def first_bad_number(self) -> str:
-        """Return where the first parameter, buffer, gradient or history is that is not finite; "" if all are."""
+        """Return where a parameter, buffer, gradient or history is not finite, the first of them; "" if all are."""
         memory = self.net.memory
         histories = (
-            (f"the history '{name}' of parameter '{part}'", array[start : start + size])
+            (f"the history '{name}' of parameter '{parameter}'", array[start : start + size])
             for name, arrays in self.method.histories.items()
             for span, array in zip(self.spans, arrays, strict=True)
-            for part, start, size in span.parts
+            for parameter, start, size in span.parts
         )
         return first_bad_parameter(memory, self.net.slots) or first_bad_array(memory, histories)
 
     def not_finite(self, what: str, where: str) -> NotFiniteError:
-        """Make the error that says what was found, and where."""
-        advice = "try a smaller learning rate, or look at the data"
+        """Return the error for a number that is not finite: what was found, and where."""
+        advice = "try a smaller learning rate, or check the data"
         if self.snapshot_path:
-            advice += f"; {self.snapshot_path} is from before"
+            advice += f"; the last snapshot before it is {self.snapshot_path}"
         return NotFiniteError(f"{what}; first seen in {where}", advice)
 
     # Snapshots
 
     @in_turn("whole")
     def snapshot(self) -> Snapshot:
-        """Return all that a restart needs, as of the last batch consumed."""
+        """Return everything that a restart needs, as it is after the last batch."""
         snapshot = make_snapshot(self.members(), self.iteration, self.epochs)
         if where := first_not_finite(snapshot):
             what = f"after {self.iteration} iterations: a number is not finite, so no snapshot is saved"
@@ -338,7 +338,7 @@ class Training:
         return snapshot
 
     def members(self) -> Members:
-        """Return what works in this training, as snapshots see it."""
+        """Return the objects at work in this training, as snapshots need them."""
         solver = self.solver
         configured = {name: getattr(solver, name) for name in ("algorithm", "lr_policy", "momentum_policy")}
         owners: dict[str, Remembers] = self.net.owners()
@@ -360,10 +360,10 @@ class Training:
 
     @in_turn("training")
     def restore(self, snapshot: Snapshot, *, reset_solver: bool = False) -> None:
-        """Take up a training where `snapshot` left it. What may change the bits is reported as a warning.
+        """Resume a training from `snapshot`. Differences that may change the bits are reported as warnings.
 
-        With `reset_solver` the method and the policies remember nothing of it, so that they may be others; parameters,
-        data, iteration and callbacks go on.
+        With `reset_solver` the method and the policies begin anew, so that they may be different; parameters, data,
+        iteration and callbacks continue.
 
         Raises:
             SnapshotError: it belongs to another net, or to another solver.
@@ -374,13 +374,13 @@ class Training:
         self.epochs = snapshot.state.get("epochs", 0)
         self._epoch = self.net.epoch
         if self.iteration >= self.solver.max_iter:
-            told = f"nothing is left to train: max_iter={self.solver.max_iter} is reached"
-            self.report("warning", message=f"{told}; a larger one goes on (--set solver.max_iter=...)")
+            message = f"nothing is left to train: max_iter={self.solver.max_iter} is already reached"
+            self.report("warning", message=f"{message}; a larger one continues (--set solver.max_iter=...)")
 
     def go_back(self, snapshot: Snapshot) -> None:
-        """Let `run` take up an earlier snapshot of this training when the callback that runs now has done its work.
+        """Make `run` continue from an earlier snapshot of this training once the current callback has returned.
 
-        The callbacks behind it are passed over: what they would look at is gone.
+        The callbacks after it are skipped, because the state that they would use is gone.
         """
         self._back = snapshot
 

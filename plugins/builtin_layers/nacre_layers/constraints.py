@@ -1,4 +1,4 @@
-"""Constraints: where a parameter may be, after an update."""
+"""Constraints: limits for the values of a parameter after an update."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from nacre import Array, ConfigError, Constraint, non_negative, positive
 
 
 class L2Norm(Constraint):
-    """No output has weights of a larger L2 norm than `threshold`: a longer vector is shortened to that.
+    """Limits the L2 norm of the weights of each output to `threshold`: a longer vector is shortened.
 
-    A vector holds the weights of one output, a slice of axis 0 (for a weight that lies transposed, of `axis` 1); a
-    parameter of one axis, such as a bias, is one vector. After Mocha.jl's `L2Cons`.
+    A vector holds the weights of one output, a slice of axis 0 (for a transposed weight, of `axis` 1); a parameter with
+    one axis, such as a bias, is one vector. After Mocha.jl's `L2Cons`.
     """
 
     threshold: Annotated[float, positive, "the largest norm"]
@@ -32,5 +32,5 @@ class L2Norm(Constraint):
         xp.sum(squares, axis=others, keepdims=True, out=factor)
         xp.sqrt(factor, out=factor)
         xp.maximum(factor, self.threshold, out=factor)
-        xp.divide(self.threshold, factor, out=factor)  # 1, exactly, where nothing is too long
+        xp.divide(self.threshold, factor, out=factor)  # exactly 1 where nothing is too long
         xp.multiply(value, factor, out=value)

@@ -1,4 +1,4 @@
-"""NumberLists: numbers in lists of lists, as a field."""
+"""Fields that many layers have: lists of numbers, and the fields of weights, scales and biases."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .regularizers import L2
 
 
 class NumberLists(Converted[Sequence[Any], tuple[Any, ...]]):
-    """Finite numbers in a list, in lists of one length in a list, and so on; an array is taken too."""
+    """Finite numbers in a list, in a list of lists of equal length, and so on; or an array."""
 
-    wants = "a list of finite numbers, or of such lists of one length"
+    wants = "a list of finite numbers, or of such lists of equal length"
 
     @staticmethod
     def convert(value: Any) -> tuple[Any, ...]:
@@ -34,7 +34,7 @@ def _tuples(value: Any) -> Any:
 class Learning(Layer):
     """A layer with parameters."""
 
-    param_key: Annotated[str, "layers of one key share their parameters"] = ""
+    param_key: Annotated[str, "layers with the same key share their parameters"] = ""
 
 
 class BiasFields(Learning):

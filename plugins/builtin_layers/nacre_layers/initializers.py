@@ -52,12 +52,12 @@ class Uniform(Initializer):
 class Gaussian(Initializer):
     """Normal with `mean` and standard deviation `std`.
 
-    With `sparse` all but so many outputs of each input, on average, are 0. After Caffe's `gaussian`.
+    With `sparse` each input goes on average to only so many outputs; the other weights are 0. After Caffe's `gaussian`.
     """
 
     mean: Annotated[float, finite, "the mean"] = 0.0
     std: Annotated[float, non_negative, "the standard deviation"] = 1.0
-    sparse: Annotated[int | None, positive, "outputs that an input goes to, on average; all unless given"] = None
+    sparse: Annotated[int | None, positive, "outputs that an input goes to, on average; by default all"] = None
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         values = self.mean + self.std * random.generator().standard_normal(shape)
@@ -72,22 +72,22 @@ Fan = Literal["in", "out", "average"]
 
 
 def fan(shape: tuple[int, ...], which: Fan) -> float:
-    """Count the numbers that go "in" to an output, or "out" of an input, or the "average" of both.
+    """Return how many numbers go "in" to an output, or "out" of an input, or the "average" of both.
 
-    Axis 0 counts the outputs, axis 1 the inputs, and the others are those of a window, whose cells count for both.
+    Axis 0 counts the outputs, axis 1 the inputs, and the others are those of a window, whose cells count in both.
     """
     fan_in, fan_out = prod(shape[1:]), prod(shape[:1] + shape[2:])
     return {"in": fan_in, "out": fan_out, "average": (fan_in + fan_out) / 2}[which]
 
 
 class Scaled(Initializer):
-    """Normal, or uniform, with mean 0 and the variance that keeps the size of what flows through a layer."""
+    """Normal, or uniform, with mean 0 and the variance that keeps the variance of blobs and gradients."""
 
-    fan: Annotated[Fan, "which numbers are counted: those that go in, out, or their average"] = "in"
+    fan: Annotated[Fan, "the fan: numbers that go in, out, or their average"] = "in"
     normal: Annotated[bool, "normal, or uniform with the same variance"] = False
 
     def variance(self) -> float:
-        """Return the variance that an initialiser with a fan of 1 has."""
+        """Return the variance for a fan of 1."""
         raise NotImplementedError
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
@@ -100,13 +100,13 @@ class Scaled(Initializer):
 class Xavier(Scaled):
     """Uniform in ±sqrt(3 gain² / fan), or normal with the standard deviation gain / sqrt(fan).
 
-    The fan is the average of fan-in and fan-out, unless said, so the ends are ±sqrt(6 / (fan_in + fan_out)). For a
+    By default the fan is the average of fan-in and fan-out, so the ends are ±sqrt(6 / (fan_in + fan_out)). For a
     convolution both count the cells of the window too. Glorot and Bengio, "Understanding the difficulty of training
     deep feedforward neural networks", 2010. `fan="in"` is what Mocha.jl and Caffe call Xavier.
     """
 
-    fan: Annotated[Fan, "which numbers are counted: those that go in, out, or their average"] = "average"
-    gain: Annotated[float, positive, "multiplies every value, such as 5/3 below a tanh"] = 1.0
+    fan: Annotated[Fan, "the fan: numbers that go in, out, or their average"] = "average"
+    gain: Annotated[float, positive, "multiplies every value; 5/3 before a tanh, for example"] = 1.0
 
     def variance(self) -> float:
         return self.gain**2
@@ -122,12 +122,12 @@ class XavierFanIn(Initializer):
 class He(Scaled):
     """Normal with the standard deviation sqrt(2 / ((1 + slope²) fan)), or uniform with the same.
 
-    For layers below a ReLU, or with `slope` below a leaky one. He, Zhang, Ren and Sun, "Delving deep into rectifiers",
-    2015; Caffe's `msra` and PyTorch's `kaiming_normal_`, with `normal=False` its `kaiming_uniform_`.
+    For layers before a ReLU, or with `slope` before a leaky one. He, Zhang, Ren and Sun, "Delving deep into
+    rectifiers", 2015; Caffe's `msra` and PyTorch's `kaiming_normal_`, with `normal=False` its `kaiming_uniform_`.
     """
 
     normal: Annotated[bool, "normal, or uniform with the same variance"] = True
-    slope: Annotated[float, finite, "of the leaky ReLU above, below 0"] = 0.0
+    slope: Annotated[float, finite, "slope of the leaky ReLU for numbers below 0"] = 0.0
 
     def variance(self) -> float:
         return 2 / (1 + self.slope**2)
@@ -158,7 +158,7 @@ class UniformSqrtFanIn(Uniform):
 class UniformSqrtFanInOut(Uniform):
     """`value` times a uniform number, divided by sqrt(fan_in + outputs).
 
-    After the code of Apache SINGA's `kUniformSqrtFanInOut`, whose texts say otherwise: there is no sqrt(6) in it. With
+    After the code of Apache SINGA's `kUniformSqrtFanInOut`, whose documentation differs: the code has no sqrt(6). With
     `value` 6 ** 0.5 it is `Xavier`. The outputs are those of axis 0, without the window of a convolution.
     """
 
@@ -172,13 +172,13 @@ class UniformSqrtFanInOut(Uniform):
 
 
 class Orthogonal(Initializer):
-    """Rows at right angles to each other, each of the length `gain`; columns, where there are more rows than columns.
+    """Orthogonal rows of the length `gain`, or columns if there are more rows than columns.
 
-    The rows are those of axis 0, read as vectors of all that is behind it. Drawn evenly from all such matrices. Saxe,
-    McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning", 2014; PyTorch's `orthogonal_`.
+    A row is a slice of axis 0, read as a vector. Drawn uniformly from all such matrices. Saxe, McClelland and Ganguli,
+    "Exact solutions to the nonlinear dynamics of learning", 2014; PyTorch's `orthogonal_`.
     """
 
-    gain: Annotated[float, finite, "the length of a row, such as sqrt(2) below a ReLU"] = 1.0
+    gain: Annotated[float, finite, "the length of a row; sqrt(2) before a ReLU, for example"] = 1.0
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         import numpy as np
@@ -187,15 +187,15 @@ class Orthogonal(Initializer):
         rows, columns = shape[0], prod(shape[1:])
         long, short = max(rows, columns), min(rows, columns)
         columns_of, triangle = np.linalg.qr(random.generator().standard_normal((long, short)))
-        matrix = columns_of * np.where(np.diagonal(triangle) < 0, -1, 1)  # or its signs would not be even
+        matrix = columns_of * np.where(np.diagonal(triangle) < 0, -1, 1)  # else its signs would not be uniform
         return self.gain * (matrix.T if rows < columns else matrix).reshape(shape)
 
 
 class Bilinear(Initializer):
-    """Every filter is a pyramid: what a deconvolution needs to make pictures grow smoothly.
+    """Every filter is a pyramid, with which a deconvolution enlarges pictures smoothly.
 
     Along an axis of length K a cell x is 1 - |x / f - c| with f = ceil(K / 2) and c = (K - 1) / (2 f); a filter is the
-    product of its axes'. After Caffe's `bilinear`.
+    product over its axes. After Caffe's `bilinear`.
     """
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
@@ -211,7 +211,7 @@ class Bilinear(Initializer):
 
 
 class PositiveUnitball(Initializer):
-    """Uniform in [0, 1), and then divided so that the numbers of an output add up to 1. After Caffe's."""
+    """Uniform in [0, 1), then scaled so that each output's numbers add up to 1. After Caffe's `positive_unitball`."""
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         values = 1 - random.generator().random(shape)  # in (0, 1]: no sum is 0
@@ -219,15 +219,15 @@ class PositiveUnitball(Initializer):
 
 
 class Pretrained(Initializer):
-    """The value that a parameter has in a snapshot.
+    """The value of a parameter in a snapshot.
 
     Raises:
         SnapshotError: the snapshot cannot be read, or has no such parameter.
-        ConfigError: the parameter there has another shape.
+        ConfigError: the parameter in the snapshot has another shape.
     """
 
     snapshot: Annotated[Paths, exactly(1), "file of a snapshot, or its folder for the newest one"]
-    parameter: Annotated[str, "name of the parameter there, such as ip1/weight"]
+    parameter: Annotated[str, "name of the parameter in the snapshot, such as ip1/weight"]
 
     def values(self, random: Any, shape: tuple[int, ...]) -> Array:
         import numpy as np
@@ -238,7 +238,7 @@ class Pretrained(Initializer):
         if name not in saved:
             raise SnapshotError(
                 f"{self.snapshot[0]} has no parameter '{name}'{nearest(name, saved)}",
-                f"it has {', '.join(sorted(saved)) or 'none'}",
+                f"its parameters are {', '.join(sorted(saved)) or 'none'}",
             )
         if saved[name].shape != shape:
             raise ConfigError(
@@ -249,10 +249,10 @@ class Pretrained(Initializer):
 
 
 def demand_axes(initializer: Initializer, shape: tuple[int, ...], count: int) -> None:
-    """Refuse a shape of fewer axes."""
+    """Raise ConfigError for a shape of fewer than `count` axes."""
     if len(shape) < count:
         raise ConfigError(
-            f"{type(initializer).__name__}: a parameter of shape {shape} has too few axes, {count} are needed"
+            f"{type(initializer).__name__}: a parameter of shape {shape} has too few axes: {count} are needed"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from nacre import Array
 
 FAR = {"float64": 40.0, "float32": 16.0}
-"""Where φ is 0 in the type."""
+"""The a from which on φ is 0 in the type."""
 
 
 P = {

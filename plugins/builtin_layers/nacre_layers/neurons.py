@@ -30,7 +30,7 @@ class ReLU(Neuron):
 
 
 def is_relu(neuron: Neuron) -> bool:
-    """Return whether a neuron is max(0, x) and nothing else: what a kernel means by ReLU."""
+    """Return whether a neuron is exactly max(0, x), as kernels compute ReLU."""
     return type(neuron) is ReLU and neuron.epsilon == 0
 
 
@@ -114,7 +114,7 @@ class ELU(Neuron):
     Clevert et al., "Fast and accurate deep network learning by exponential linear units", 2016.
     """
 
-    alpha: Annotated[float, positive, finite, "the output far below 0 is -alpha"] = 1.0
+    alpha: Annotated[float, positive, finite, "the output goes to -alpha far below 0"] = 1.0
 
     def forward(self, backend: Any, x: Array, y: Array) -> None:
         xp = backend.xp
@@ -133,12 +133,12 @@ class ELU(Neuron):
 
 
 def _pass_above_zero(backend: Any, y: Array, dy: Array, slope: Array, dx: Array) -> None:
-    """Write dy into dx where y > 0, and dy · slope elsewhere; the slope, which is finite, is used up."""
+    """Write dy into dx where y > 0, and dy · slope elsewhere; the slope array is overwritten."""
     xp = backend.xp
     above, below = (backend.scratch(y.shape, "bool", slot=slot) for slot in (0, 1))
     xp.greater(y, 0, out=above)
     xp.logical_not(above, out=below)
-    xp.multiply(slope, below, out=slope)  # a copy with `where` takes five times as long
+    xp.multiply(slope, below, out=slope)  # a copy with `where` is five times slower
     xp.add(slope, above, out=slope)
     xp.multiply(dy, slope, out=dx)
 
@@ -182,7 +182,7 @@ class Exponential(Neuron):
 
 
 class Gate(Neuron):
-    """y = x · s(x), where the gate s rises from 0 to 1, and s(x) + s(-x) = 1: what SiLU and GELU have in common.
+    """y = x · s(x), where the gate s rises from 0 to 1, and s(x) + s(-x) = 1: the common code of SiLU and GELU.
 
     With a = |x| and the tail q = s(-a), y = max(0, x) - a q; and y' is q (1 - a v) below 0 and 1 - q (1 - a v) above,
     where v = -q'(a) / q(a). So no digits are lost far below 0, where q is small. A gate that falls from 1 to 0 is

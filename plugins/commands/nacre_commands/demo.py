@@ -58,12 +58,12 @@ def copy_files() -> None:
         DataError: the folder or a file cannot be made; what was there is untouched.
     """
     from nacre import DataError
-    from nacre.files import atomic_write, make_folder, told
+    from nacre.files import atomic_write, make_folder, os_errors
 
     source = demo_folder()
     if FOLDER.exists() and not FOLDER.is_dir():
         raise DataError(f"{FOLDER}: not a folder", "give that file another name, or run the demo in another folder")
-    with told(FOLDER, "cannot be made", DataError):
+    with os_errors(FOLDER, "cannot be made", DataError):
         make_folder(FOLDER)
     for name in FILES:
         content, copy = (source / name).read_bytes(), FOLDER / name

@@ -19,19 +19,19 @@ from nacre import Paths, at_least, positive
 from .hdf5_data import HDF5Records
 from .source import ArrayRecords, Passes, Records, RecordSourceLayer, RecordSourceState
 
-AHEAD = 3  # batches: one that is taken, one that is ready, one that is being read
+AHEAD = 3  # batches: one that is used, one that is ready, one that is being read
 
 
 class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
-    """Feed the records of HDF5 files as HDF5Data does, but let a thread read them chunk by chunk, ahead of their use.
+    """Feed the records of HDF5 files as HDF5Data does, but read them ahead, chunk by chunk, in a thread.
 
-    y[n] = record[order[position + n]], where the position goes on by batch_size with every batch.
+    y[n] = record[order[position + n]], where position grows by batch_size with every batch.
 
-    A chunk is `chunk_size` records one behind the other in a file; at no time is more than one in memory. With
-    `shuffle` the files of each pass are in a new random order, the chunks of each file are, and the records of each
-    chunk: a function of the seed, the layer's name and the pass. For data that do not fit into memory, in compressed
-    files above all, where single records are slow to reach. Transformers are applied when a batch is used. After
-    Mocha.jl's `AsyncHDF5DataLayer`.
+    A chunk is `chunk_size` consecutive records of a file; only one chunk is in memory at a time. With `shuffle`, each
+    pass has a new random order of the files, of the chunks of each file, and of the records of each chunk: a function
+    of the seed, the layer's name and the pass. For data that do not fit into memory, mainly in compressed files, where
+    single records are slow to read. Transformers are applied when a batch is used. After Mocha.jl's
+    `AsyncHDF5DataLayer`.
 
     Example:
         [[layer]]
@@ -43,20 +43,20 @@ class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
     """
 
     source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]
-    chunk_size: Annotated[int, positive, "records that are read at a time"] = 1024
+    chunk_size: Annotated[int, positive, "number of records that are read at a time"] = 1024
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AsyncState:
-        """Look into the files for shapes and types; the thread starts with the first batch.
+        """Read shapes and types from the files; the thread starts with the first batch.
 
         Raises:
-            DataError: a file cannot be read, does not fit the others, or there are fewer records than in a batch.
+            DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         records = ChunkRecords(self.name, self.tops, self.source, self.chunk_size)
         return AsyncState(self, backend, records, ChunkPasses(self, backend, records))
 
 
 class ChunkRecords(HDF5Records):
-    """The records of HDF5 files, in chunks of which one is in memory.
+    """The records of HDF5 files, in chunks, one of which is in memory.
 
     `chunks` are the numbers of the first records of all chunks, and of the end; a chunk lies in one file.
     """
@@ -77,15 +77,15 @@ class ChunkRecords(HDF5Records):
             held.read(records[first:last] - self.chunks[chunk], [array[first:last] for array in arrays])
 
     def _held(self, chunk: int) -> ArrayRecords:
-        """Return the records of a chunk; read it if it is another than before."""
+        """Return the records of a chunk; read it unless it is the one in memory."""
         if self.held is None or self.number != chunk:
             self.held = None
             self.memory = self.memory or self._empty(int(np.diff(self.chunks).max()))
             first, last = self.chunks[chunk : chunk + 2].tolist()
             file = int(np.searchsorted(self.starts, first, "right")) - 1
-            part = slice(0, last - first)
-            self._read_part(file, np.arange(first, last) - self.starts[file], self.memory, part)
-            self.held, self.number = ArrayRecords(self.where, self.tops, [array[part] for array in self.memory]), chunk
+            used = slice(0, last - first)
+            self._read_part(file, np.arange(first, last) - self.starts[file], self.memory, used)
+            self.held, self.number = ArrayRecords(self.where, self.tops, [array[used] for array in self.memory]), chunk
         return self.held
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class ChunkRecords(HDF5Records):
 
 
 class ChunkPasses(Passes):
-    """Passes whose random order keeps the records of a chunk together, and the chunks of a file."""
+    """Passes in a random order that keeps the records of a chunk together, and the chunks of a file."""
 
     def __init__(self, layer: Any, backend: Any, records: ChunkRecords) -> None:
         super().__init__(layer, backend, records.count)
@@ -103,19 +103,19 @@ class ChunkPasses(Passes):
         self.files = [[chunk for chunk in chunks if start <= chunk[0] < end] for start, end in files]
 
     def arrange(self, order: np.ndarray, generator: np.random.Generator) -> None:
-        place = 0
+        begin = 0
         for file in generator.permutation(len(self.files)):
             for chunk in generator.permutation(len(self.files[file])):
                 first, last = self.files[file][chunk]
-                part = order[place : place + last - first]
-                part[:] = np.arange(first, last)
-                generator.shuffle(part)
-                place += last - first
+                records = order[begin : begin + last - first]
+                records[:] = np.arange(first, last)
+                generator.shuffle(records)
+                begin += last - first
 
 
 @dataclass
 class Batch:
-    """A batch that was read ahead, and where the pass stands behind it."""
+    """A batch that was read ahead, with the position and the pass after it."""
 
     records: np.ndarray
     arrays: list[np.ndarray]
@@ -132,10 +132,10 @@ def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
 
 
 class ReadAhead:
-    """A thread that fills batches before they are asked for, in the order in which they are given back.
+    """A thread that fills batches before they are needed, in the order in which they become free.
 
-    It ends with `stop`, with an error, which `take` then raises, or when nobody holds the object any more. Nobody waits
-    for the end then: it may be the thread itself that lets go, or one that holds a lock of HDF5's.
+    It ends with `stop`, with an error, which `take` then raises, or when there is no reference to this object. In that
+    case nothing waits for its end: the last reference may go in the thread itself, or under a lock of HDF5.
     """
 
     def __init__(self, fill: Callable[[Batch], None], batches: Sequence[Batch]) -> None:
@@ -171,7 +171,7 @@ def _fill(
     full: SimpleQueue[Batch | BaseException],
     stopped: threading.Event,
 ) -> None:
-    """Run in the thread; without the `ReadAhead`, which would live as long as it."""
+    """Run in the thread; it has no reference to the `ReadAhead`, which would then never be freed."""
     try:
         while (batch := free.get()) is not None and not stopped.is_set():
             fill(batch)
@@ -190,16 +190,16 @@ _running: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """Else a thread might be in the midst of HDF5 when that is taken down."""
+    """Stop all threads at exit: one might be using HDF5 when that is shut down."""
     for ahead in list(_running):
         ahead.stop()
 
 
 class AsyncState(RecordSourceState, host_only=True):
-    """`AsyncHDF5DataLayer` on any backend: `passes` and `records` are the thread's while it runs.
+    """`AsyncHDF5DataLayer` on any backend: `passes` and `records` belong to the thread while it runs.
 
-    `position` and `epoch` are those behind the batch that was used last, so a snapshot knows nothing of the batches
-    that are only read.
+    `position` and `epoch` are those after the batch that was used last, so that a snapshot does not contain the batches
+    that are only read ahead.
     """
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes) -> None:
@@ -220,7 +220,7 @@ class AsyncState(RecordSourceState, host_only=True):
         try:
             batch = self.ahead.take()
         except BaseException:
-            self._stop()  # so that the next call begins where this one did
+            self._stop()  # so that the next call begins at the same position
             raise
         for blob, array in zip(self.blobs, batch.arrays, strict=True):
             np.copyto(blob, array)
@@ -229,7 +229,7 @@ class AsyncState(RecordSourceState, host_only=True):
         self.transform()
 
     def _stop(self) -> None:
-        """End the thread, and forget what it has read."""
+        """End the thread, and drop what it has read."""
         if self.ahead is not None:
             self.ahead.stop()
             self.ahead = None

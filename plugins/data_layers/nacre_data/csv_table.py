@@ -1,4 +1,4 @@
-"""Tables as text (.csv): one record a line, its numbers divided by commas."""
+"""Tables as text (.csv): one record per line, its numbers separated by commas."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nacre.files import atomic_write
 
 NUMBER = r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)"
 CELL = re.compile(rf"[ \t]*({NUMBER})[ \t]*(,|$)", re.IGNORECASE | re.ASCII)
-"""A number as programs write it: `float` reads 1_0, and the digits of every script, too."""
+"""A number as programs write it; Python's `float` would also accept 1_0 and digits of other scripts."""
 
 
 class CsvReader(RecordReader):
-    """Records from a table without a head (.csv), one a line; the net tells their shape."""
+    """Records from a table without a header (.csv), one per line; their shape comes from the net."""
 
     needs_shape = True
 
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray:
-        numbers = number_array("d")  # a list of them would take several times as much
+        numbers = number_array("d")  # a list would need several times as much memory
         count = width = 0
         try:
             with path.open(encoding="utf-8-sig") as lines:
@@ -51,11 +51,11 @@ def _cells(line: str, where: str) -> Iterator[float]:
         end = cell.end()
         if not cell[2]:
             return
-    raise DataError(f"{where}: not all of {line[:40]!r} are numbers, divided by commas")
+    raise DataError(f"{where}: {line[:40]!r} must be numbers separated by commas")
 
 
 class CsvWriter(OutputWriter):
-    """One blob as a table (.csv), one record a line."""
+    """One blob as a table (.csv), one record per line."""
 
     several = False
 

@@ -1,8 +1,8 @@
-"""HDF5 files that somebody else wrote: nothing outside the file is read, nothing huge is allocated.
+"""Checked reading of HDF5 files from anybody: nothing outside the file is read, nothing huge is allocated.
 
 HDF5 can point to other files in four ways (external storage, virtual datasets, external links, soft links through
-them), and a file of 1,400 bytes can declare 4 TiB. After CVE-2026-1669 (Keras), where a file of weights gave the bytes
-of any other file.
+them), and a file of 1,400 bytes can declare 4 TiB. See CVE-2026-1669 (Keras), where a file of weights could read any
+other file.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MAX_BYTES = 1 << 20  # of numbers that were never written, and so are not stored
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
 EXPANSION = {DEFLATE: 1032, LZF: 88, SHUFFLE: 1, FLETCHER32: 1}  # bytes that one byte can stand for, at most
 HARD_LINK = 0  # HDF5's H5L_TYPE_HARD
-NUMBERS_AND_TEXT = "biufcS"  # kinds of fixed size: a text of variable length could be of any
-REMEDY = "copy it with h5repack, or write it again, so that the file holds its own numbers"
-REPACK = "h5repack -f GZIP=4 writes it again"
+NUMBERS_AND_TEXT = "biufcS"  # kinds of fixed size: a string of variable length may have any
+REMEDY = "copy it with h5repack, or write it again, so that the file contains its own numbers"
+REPACK = "write it again: h5repack -f GZIP=4 OLD NEW"
 
 
 class CheckedFile:
-    """An open HDF5 file that hands out checked datasets only."""
+    """An open HDF5 file that gives only checked datasets."""
 
     def __init__(self, file: h5py.File, where: str, max_bytes: int, watched: Watched | None) -> None:
         self.file = file
@@ -50,7 +50,7 @@ class CheckedFile:
         return found
 
     def attribute(self, name: str) -> bytes | None:
-        """Return an attribute of the file, if it is a short text; else None."""
+        """Return an attribute of the file if it is a short string; else None."""
         with readable(self.where):
             if name not in self.file.attrs:
                 return None
@@ -61,16 +61,16 @@ class CheckedFile:
 
     @contextmanager
     def reading(self, where: str, what: str = "") -> Generator[None]:
-        """Read numbers in here; raise `DataError`, which begins with `where`, if they cannot be read.
+        """Raise a DataError that begins with `where` if numbers cannot be read in the block.
 
-        And one that names `what` is read if somebody changed or cut the file meanwhile: HDF5 reads what is cut off as
+        Also raise one that names `what` if the file was changed or cut meanwhile: HDF5 reads a part that was cut off as
         zeros.
         """
         with self.watched.reading(what) if self.watched else nullcontext(), readable(where):
             yield
 
     def close(self) -> None:
-        """Close the file; twice does no harm."""
+        """Close the file; calling it twice is harmless."""
         self.file.close()
 
     def __enter__(self) -> CheckedFile:
@@ -86,7 +86,7 @@ def open_hdf5(source: str | Path | BinaryIO, max_bytes: int = MAX_BYTES, where: 
     """Open an HDF5 file for reading.
 
     `source` is a path, or a file object, which `where` then names. A dataset may declare `max_bytes`, or more if the
-    file is large enough to hold it. Raises `DataError` for a missing, truncated or other file.
+    file is large enough for it. Raises `DataError` if the file is missing, truncated or not HDF5.
     """
     where = where or str(source)
     named = isinstance(source, str | Path)
@@ -98,21 +98,21 @@ def open_hdf5(source: str | Path | BinaryIO, max_bytes: int = MAX_BYTES, where: 
 
 
 def check_dataset(dataset: Any, where: str, max_bytes: int = MAX_BYTES) -> None:
-    """Refuse a dataset that is stored elsewhere, or that declares more than `max_bytes` and than what is stored can be.
+    """Refuse a dataset that is stored elsewhere, or that declares more than `max_bytes` and than the file can hold.
 
-    Whoever opened it by a name may already have left the file: `CheckedFile.dataset` checks every link on the way.
+    Opening it by name may already have left the file: `CheckedFile.dataset` checks every link on the way.
     """
     if not isinstance(dataset, h5py.Dataset):
-        raise DataError(f"{where}: this is no dataset but a {type(dataset).__name__.lower()}")
+        raise DataError(f"{where}: this is not a dataset but a {type(dataset).__name__.lower()}")
     with readable(where):
         if dataset.external:
             raise DataError(f"{where}: its numbers are in another file ({dataset.external[0][0]!r})", REMEDY)
         if dataset.is_virtual:
-            raise DataError(f"{where}: it is virtual, its numbers are in other datasets", REMEDY)
+            raise DataError(f"{where}: it is a virtual dataset: its numbers are in other datasets", REMEDY)
         if dataset.shape is None:
             raise DataError(f"{where}: it has no shape (a null dataspace)")
         if dataset.dtype.kind not in NUMBERS_AND_TEXT or dataset.dtype.hasobject:
-            raise DataError(f"{where}: it holds {dataset.dtype}, but only plain numbers are read")
+            raise DataError(f"{where}: its type is {dataset.dtype}, but only plain numbers are read")
         # Python's own integers: the product may exceed 64 bits. A chunk is read whole, even for one element.
         elements = max(math.prod(map(int, dataset.shape)), math.prod(map(int, dataset.chunks or (0,))))
         declared = elements * int(dataset.dtype.itemsize)
@@ -120,22 +120,22 @@ def check_dataset(dataset: Any, where: str, max_bytes: int = MAX_BYTES) -> None:
         held = stored * _expansion(dataset, where)
     if declared > max(held, max_bytes):
         raise DataError(
-            f"{where}: it declares {declared:,} bytes, but the file can hold {held:,} of it at most",
-            "write its numbers, so that they are stored",
+            f"{where}: it declares {declared:,} bytes, but the file can hold at most {held:,} of them",
+            "write all of its numbers, so that they are stored",
         )
 
 
 @contextmanager
 def readable(where: str) -> Generator[None]:
-    """Turn whatever the HDF5 library makes of bad bytes into a `DataError` that begins with `where`."""
+    """Turn any error of the HDF5 library into a `DataError` that begins with `where`."""
     try:
         yield
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
         reason = str(error.args[-1] if error.args else error)
         if "truncated file" in reason:
             sizes = re.search(r"eof = (\d+).*stored_eof = (\d+)", reason)
-            told = f"truncated: it has {int(sizes[1]):,} of {int(sizes[2]):,} bytes" if sizes else "truncated"
-            raise DataError(f"{where}: {told}", "copy or convert it again") from error
+            message = f"truncated: it has {int(sizes[1]):,} of {int(sizes[2]):,} bytes" if sizes else "truncated"
+            raise DataError(f"{where}: {message}", "copy or convert it again") from error
         if isinstance(error, OSError) and error.errno:
             raise DataError(f"{where}: cannot be read: {os.strerror(error.errno)}") from error
         inner = re.fullmatch(r"[^(]*\((.*)\)", reason)  # h5py: "Unable to synchronously open file (reason)"
@@ -152,32 +152,33 @@ def _check_file(path: Path) -> None:
         raise DataError(f"{path}: this file is empty")
     with readable(str(path)):
         if not h5py.is_hdf5(os.fspath(path)):
-            with path.open("rb"):  # raises what keeps it from being read, if that is the reason
+            with path.open("rb"):  # raises the reason if it cannot be read at all
                 raise DataError(f"{path}: this is not an HDF5 file")
 
 
 def _follow(group: Any, part: str, where: str) -> Any:
-    """Open one entry of a group, by a hard link only: opening any other kind would already leave the file."""
+    """Open one entry of a group, only by a hard link: opening another kind of link could leave the file."""
     if not isinstance(group, h5py.Group):
-        raise DataError(f"{where}: there is none: {group.name!r} is no group")
+        raise DataError(f"{where}: it does not exist: {group.name!r} is not a group")
     name = part.encode()
     if not group.id.links.exists(name):
         known = [str(entry) for entry in group]
         listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-        told = f"{where}: there is none in {group.name!r}{nearest(part, known)}; it has: {listed or 'nothing'}"
-        raise DataError(told, "call a top of the source as a dataset is called, or take another file")
+        message = f"{where}: it does not exist in {group.name!r}{nearest(part, known)}; that has: {listed or 'nothing'}"
+        raise DataError(message, "give the top the name of a dataset, or use another file")
     if group.id.links.get_info(name).type != HARD_LINK:
-        raise DataError(f"{where}: {part!r} is a link by name, which may lead out of the file", REMEDY)
+        raise DataError(f"{where}: {part!r} is a soft or external link, which may lead out of the file", REMEDY)
     return group[part]
 
 
 def _expansion(dataset: h5py.Dataset, where: str) -> int:
-    """Return how many bytes one stored byte can stand for, at most; refuse filters that we do not know."""
+    """Return the most bytes that one stored byte can expand to; refuse unknown filters."""
     plan = dataset.id.get_create_plist()
     filters = [plan.get_filter(position)[0] for position in range(plan.get_nfilters())]
     for number in filters:
         if number not in EXPANSION:
-            raise DataError(f"{where}: it needs HDF5 filter {number}; read are gzip, lzf, shuffle, fletcher32", REPACK)
+            readable = "only gzip, lzf, shuffle and fletcher32 can be read"
+            raise DataError(f"{where}: it needs HDF5 filter {number}, but {readable}", REPACK)
     packed = [number for number in filters if EXPANSION[number] > 1]
     if len(packed) > 1:
         raise DataError(f"{where}: it is compressed {len(packed)} times over", REPACK)

@@ -16,20 +16,20 @@ from nacre.files import unchanged
 
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries
 
-OPEN_FILES = 64  # at a time: systems allow a process no more than some hundreds
+OPEN_FILES = 64  # at a time: a process may have only some hundreds
 LIST_BYTES = 1 << 24  # of a list of files
 
 
 class HDF5DataLayer(RecordSourceLayer, is_source=True):
-    """Feed the records of HDF5 files, as if they were one: each top is a batch of the dataset of its name.
+    """Feed the records of HDF5 files, as if they were one file: each top is a batch of the dataset of its name.
 
-    y[n] = dataset[order[position + n]], where the position goes on by batch_size with every batch.
+    y[n] = dataset[order[position + n]], where position grows by batch_size with every batch.
 
-    Axis 0 of every dataset counts the records. A file named `.txt` is a list of files, one a line, relative to itself.
-    Data of at most `cache_bytes` are read once, with the first batch; larger ones batch by batch. In phase `train`
-    batches go on into the next pass over the records; in the others the last batch of a pass is filled up, and only its
-    real rows count. Labels (one whole number a record) become int64 blobs, all else is of the net's type. Raises
-    DataError where a file cannot be read or does not fit the others. After Mocha.jl's `HDF5DataLayer`.
+    Axis 0 of every dataset counts the records. A `.txt` file is a list of files, one per line, relative to it. Data of
+    at most `cache_bytes` are read once, with the first batch; larger ones batch by batch. In phase `train` batches
+    continue into the next pass over the records; in the others the last batch of a pass is filled up, and only its real
+    rows count. Labels (one whole number per record) become int64 blobs, the others have the net's type. Raises
+    DataError if a file cannot be read or does not match the others. After Mocha.jl's `HDF5DataLayer`.
 
     Example:
         [[layer]]
@@ -41,19 +41,19 @@ class HDF5DataLayer(RecordSourceLayer, is_source=True):
     """
 
     source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]
-    cache_bytes: Annotated[int, non_negative, "keep the data in memory up to this size"] = 1 << 28
+    cache_bytes: Annotated[int, non_negative, "keep the data in memory if they have no more bytes than this"] = 1 << 28
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
-        """Look into the files for shapes and types; the data are not read yet.
+        """Read shapes and types from the files; the data are not read yet.
 
         Raises:
-            DataError: a file cannot be read, does not fit the others, or there are fewer records than in a batch.
+            DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         return RecordSourceState(self, backend, HDF5Records(self.name, self.tops, self.source, self.cache_bytes))
 
 
 class HDF5Records(Records):
-    """The records of HDF5 files, one file after the other; a file is open only from its first batch on."""
+    """The records of HDF5 files, one file after the other; a file is opened for its first batch."""
 
     def __init__(self, where: str, tops: Sequence[str], source: Sequence[str], cache_bytes: int) -> None:
         self.where = where
@@ -67,13 +67,13 @@ class HDF5Records(Records):
         self.starts = list(accumulate(self.counts, initial=0))
         self.count = self.starts[-1]
         if not self.count:
-            raise DataError(f"{where}: there is no record in {', '.join(map(str, self.files))}")
+            raise DataError(f"{where}: there are no records in {', '.join(map(str, self.files))}")
         size = sum(prod(shape) * kind.itemsize for shape, kind in zip(self.shapes, self.dtypes, strict=True))
         self.cached = self.count * size <= cache_bytes
 
     @contextmanager
     def _named(self) -> Generator[None]:
-        """Let errors begin with the layer's name."""
+        """Make errors in the block begin with the layer's name."""
         try:
             yield
         except DataError as error:
@@ -82,7 +82,7 @@ class HDF5Records(Records):
             raise DataError(f"{self.where}: {error}") from error
 
     def _look_into(self, path: Path) -> int:
-        """Return how many records a file has; the first file says what the others must be like."""
+        """Return how many records a file has; all files must match the first one."""
         from .hdf5_checks import open_hdf5
 
         with open_hdf5(path) as file:
@@ -109,14 +109,14 @@ class HDF5Records(Records):
             self.whole = self.whole or self._read_all()
             self.whole.read(records, arrays)
             return
-        # HDF5 wants numbers that rise: a batch has a record twice where it is filled up, or where a new pass begins.
-        numbers, places = np.unique(records, return_inverse=True)
+        # HDF5 needs increasing numbers; a batch that is filled up, or that begins a new pass, has a record twice.
+        numbers, inverse = np.unique(records, return_inverse=True)
         if self.window is None:
             self.window = ArrayRecords(self.where, self.tops, self._empty(len(records)))
         for file, (first, last) in enumerate(pairwise(np.searchsorted(numbers, self.starts).tolist())):
             if first < last:
                 self._read_part(file, numbers[first:last] - self.starts[file], self.window.arrays, slice(first, last))
-        self.window.read(places, arrays)
+        self.window.read(inverse, arrays)
 
     def _read_all(self) -> ArrayRecords:
         arrays = self._empty(self.count)
@@ -129,8 +129,8 @@ class HDF5Records(Records):
     def _empty(self, count: int) -> list[np.ndarray]:
         return [np.empty((count, *shape), kind) for shape, kind in zip(self.shapes, self.dtypes, strict=True)]
 
-    def _read_part(self, file: int, records: np.ndarray, arrays: Sequence[np.ndarray], part: slice) -> None:
-        """Read records of one file, whose numbers rise, into a part of one array for each top."""
+    def _read_part(self, file: int, records: np.ndarray, arrays: Sequence[np.ndarray], into: slice) -> None:
+        """Read records of one file, with increasing numbers, into a slice of one array for each top."""
         first, last = int(records[0]), int(records[-1]) + 1
         chosen = slice(first, last) if last - first == len(records) else records  # a slice is much faster
         with self._named():
@@ -138,10 +138,10 @@ class HDF5Records(Records):
             what = f"record {first}" if len(records) == 1 else f"one of the records {first} to {last - 1}"
             for top, dataset, array in zip(self.tops, datasets, arrays, strict=True):
                 with checked.reading(f"{self.files[file]}: dataset '{top}'", what):
-                    dataset.read_direct(array, chosen, part)
+                    dataset.read_direct(array, chosen, into)
 
     def _open(self, number: int) -> tuple[Any, list[Any]]:
-        """Return a file and its datasets; open it if it is not, and close another where there are too many."""
+        """Return a file and its datasets; open it if needed, and close another if too many are open."""
         from .hdf5_checks import open_hdf5
 
         if number not in self.opened:
@@ -154,7 +154,7 @@ class HDF5Records(Records):
                 self._check_alike(path, datasets)
                 if any(len(dataset) != self.counts[number] for dataset in datasets):
                     raise DataError(
-                        f"{path}: it has no longer the {self.counts[number]} records of when the net was made"
+                        f"{path}: it no longer has the {self.counts[number]} records that it had when the net was made"
                     )
             except DataError:
                 file.close()
@@ -169,7 +169,7 @@ class HDF5Records(Records):
 
 
 def _listed(path: Path) -> list[Path]:
-    """Return the files that a `.txt` file lists, one a line, relative to its folder; of another file, itself."""
+    """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list."""
     if path.suffix != ".txt":
         return [path]
     if not path.is_file():
@@ -181,8 +181,8 @@ def _listed(path: Path) -> list[Path]:
         with unchanged(path):
             lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: this is no list of files: {error}") from error
+        raise DataError(f"{path}: this is not a list of files: {error}") from error
     files = [path.parent / line.strip() for line in lines if line.strip()]
     if not files:
-        raise DataError(f"{path}: this list names no file")
+        raise DataError(f"{path}: this list of files is empty")
     return files

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from nacre import DataError, Layer, LayerState, Names, OutputPath, at_least, default, output_place
-from nacre.files import make_empty, put_in_place, told
+from nacre.files import make_empty, os_errors, put_in_place
 
 from .hdf5_checks import open_hdf5
 
@@ -20,23 +20,23 @@ MARK, MARKED = "written by", b"nacre HDF5Output"
 """The attribute of a file that an `HDF5Output` wrote."""
 
 _writing: WeakValueDictionary[Path, HDF5OutputState] = WeakValueDictionary()
-"""Who writes which file now: two would mix their rows."""
+"""The state that writes each file now: two would mix their rows."""
 
 
 class HDF5OutputLayer(Layer, is_sink=True):
-    """Append every bottom to a dataset of an HDF5 file after each forward pass: the rows that count.
+    """Append the rows of every bottom that count to a dataset of an HDF5 file, after each forward pass.
 
-    dataset[written : written + rows] = x[:rows], where so many rows were written before.
+    dataset[written : written + rows] = x[:rows], where written is the number of rows before.
 
-    The file has its name when the net is shut down, and then it is complete; until then it is `.NAME.tmp` beside it,
-    which a process that is killed leaves behind, for the next run to replace. Nothing is written where there was no
-    pass, and nothing is left where an error ends the run. A file is written in one phase of a training: with
-    `ValidationPerformance`, exclude `validation` or `train`. A training that is resumed writes the rows of its own
-    passes, in place of the file of the first part where `force_overwrite` allows it: move that away if it is to stay.
+    The file gets its name when the net is shut down, and is then complete. Until then it is `.NAME.tmp` in the same
+    folder; a process that is killed leaves that behind, and the next run replaces it. There is no file if there was no
+    pass, or if the run ends with an error. A file is written in one phase of a training: with `ValidationPerformance`,
+    exclude `validation` or `train`. A resumed training writes only the rows of its own passes, and replaces the file of
+    the first part if `force_overwrite` allows it: move that file away to keep it.
 
-    Raises DataError where the file is there already, unless `force_overwrite`, where another net is writing it, and
-    where it cannot be written; ConfigError where another layer reads it, and where `force_overwrite` stands in a net
-    file, but the file is not one that an HDF5Output wrote. After Mocha.jl's `HDF5OutputLayer`.
+    Raises DataError if the file exists (unless `force_overwrite`), if another net is writing it, and if it cannot be
+    written; ConfigError if another layer reads it, and if `force_overwrite` is set in a net file, but the file was not
+    written by an HDF5Output. After Mocha.jl's `HDF5OutputLayer`.
 
     Example:
         [[layer]]
@@ -47,15 +47,15 @@ class HDF5OutputLayer(Layer, is_sink=True):
 
     bottoms: Annotated[Names, at_least(1), "what is written"]
     filename: Annotated[OutputPath, "the HDF5 file; relative to the working folder"]
-    datasets: Annotated[Names, "names of the datasets, one for each bottom; the bottoms' unless given"] = default(())
-    force_overwrite: Annotated[bool, "replace a file that is there"] = False
+    datasets: Annotated[Names, "names of the datasets, one for each bottom; by default the bottoms'"] = default(())
+    force_overwrite: Annotated[bool, "replace an existing file"] = False
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if self.datasets and len(self.datasets) != len(self.bottoms):
             yield f"datasets={self.datasets}, but there must be as many as bottoms, {len(self.bottoms)}"
         if len(set(self.datasets)) != len(self.datasets):
-            yield f"datasets={self.datasets}, but each must have a name of its own"
+            yield f"datasets={self.datasets}, but their names must be different"
 
 
 class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
@@ -71,10 +71,10 @@ class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
         self.handled: BaseException | None = None
 
     def ready(self) -> None:
-        """Refuse what could not be written in the end, before anything is computed for it.
+        """Raise an error if the file could not be written, before anything is computed.
 
         Raises:
-            DataError: the file is there already, or another net is writing it.
+            DataError: the file exists already, or another net is writing it.
         """
         self._check_free()
         other = _writing.setdefault(self.path.resolve(), self)
@@ -82,16 +82,16 @@ class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
             raise DataError(
                 f"{self.layer.name}: {self.path} is being written by layer '{other.layer.name}' of another net, "
                 f"in phase '{other.phase}'",
-                f'write it in one phase only, such as by exclude = ["{self.phase}"]'
+                f'write it in one phase only, for example with exclude = ["{self.phase}"]'
                 if self.phase != other.phase
-                else "shut that net down first, or take another name",
+                else "shut that net down first, or use another name",
             )
 
     def _check_free(self) -> None:
         if self.path.exists() and not self.layer.force_overwrite:
             raise DataError(
-                f"{self.layer.name}: {self.path} is there already",
-                "move it away, take another name, or set force_overwrite, by which it is replaced",
+                f"{self.layer.name}: {self.path} exists already",
+                "move it away, use another name, or set force_overwrite to replace it",
             )
         output_place(self.layer.filename, is_output_file)
 
@@ -107,7 +107,7 @@ class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
     def _create(self, inputs: list[Any]) -> None:
         import h5py
 
-        make_empty(self.temporary)  # tells what is wrong with the folder in a word, as h5py does not
+        make_empty(self.temporary)  # its error about the folder is clearer than that of h5py
         self.file = h5py.File(self.temporary, "w")
         self.file.attrs[MARK] = np.bytes_(MARKED)
         self.handled = sys.exception()  # of a run in an `except`, which that error does not end
@@ -119,14 +119,14 @@ class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
     @contextmanager
     def _writing(self) -> Generator[None]:
         try:
-            with told(self.path, f"cannot be written by layer '{self.layer.name}'", DataError):
+            with os_errors(self.path, f"cannot be written by layer '{self.layer.name}'", DataError):
                 yield
         except BaseException:
             self.broken = True
             raise
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
-        """What is written has no gradient."""
+        """Do nothing: written blobs have no gradient."""
 
     def shutdown(self) -> None:
         if _writing.get(self.path.resolve()) is self:
@@ -136,7 +136,7 @@ class HDF5OutputState(LayerState, of=HDF5OutputLayer, reads="", host_only=True):
         file, self.file, self.datasets = self.file, None, []
         error, handled, self.handled = sys.exception(), self.handled, None
         if self.broken or (error is not None and error is not handled):
-            with suppress(OSError):  # the error that ends the run says more
+            with suppress(OSError):  # the error that ends the run is more useful
                 file.close()
             with suppress(OSError):
                 self.temporary.unlink()

@@ -1,4 +1,4 @@
-"""HDF5 files of records, as `predict` reads them, and of the blobs that it gives."""
+"""HDF5 files for `predict`: a reader of records, and a writer of blobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .hdf5_checks import open_hdf5
 
 
 class HDF5Reader(RecordReader):
-    """Records from the dataset of the blob's name in an HDF5 file (.h5), as careful as the source for HDF5."""
+    """Records from the dataset of the blob's name in an HDF5 file (.h5), with the same checks as HDF5Data."""
 
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray:
         with open_hdf5(path) as file:

@@ -1,15 +1,15 @@
-"""Snapshots as HDF5: any HDF5 tool opens them, and no flipped bit goes unseen.
+"""Snapshots as HDF5: any HDF5 tool opens them, and every flipped bit is noticed.
 
-HDF5 alone took wrong data for right in 39 of 100 damaged files. So its user block, 512 bytes in front that HDF5 leaves
-to us, holds the digest and the length of all that follows, and is zero elsewhere:
+HDF5 alone read wrong data without an error from 39 of 100 damaged files. So its user block, 512 bytes at the beginning
+that HDF5 does not use, holds the digest and the length of everything after it, and is zero elsewhere:
 
     nacre snapshot
     format 1
     sha256 2c26b46b68ffc68ff99b453c1d304134...
     bytes 2279
 
-Reading makes the user block again from digest and length and compares all of it, before the HDF5 library sees a byte.
-Behind it are the dataset "snapshot", JSON text with the iteration, the state and the names of the arrays in their
+Reading computes the user block again from digest and length, and compares all of it before the HDF5 library sees a
+byte. After it come the dataset "snapshot", JSON text with the iteration, the state and the names of the arrays in their
 order, and one dataset "arrays/NAME" for each.
 """
 
@@ -31,7 +31,7 @@ from .hdf5_checks import CheckedFile, open_hdf5, readable
 MAGIC = b"nacre snapshot\n"
 FORMAT = 1
 USER_BLOCK = 512
-VERSION = "v110"  # the oldest of HDF5's layouts without times in it: the same snapshot gives the same bytes
+VERSION = "v110"  # HDF5's oldest layout without times: the same snapshot gives the same bytes
 
 
 class HDF5Store:
@@ -40,12 +40,12 @@ class HDF5Store:
     suffix = ".h5"
 
     def encode(self, snapshot: Snapshot) -> bytes:
-        """Return the whole file; the same snapshot gives the same bytes."""
+        """Return the bytes of the whole file; they are the same for the same snapshot."""
         header = {"iteration": snapshot.iteration, "arrays": list(snapshot.arrays), "state": snapshot.state}
         try:
             text = json.dumps(header).encode()
         except ValueError as error:
-            raise SnapshotError(f"the state of iteration {snapshot.iteration} is no JSON: {error}") from error
+            raise SnapshotError(f"iteration {snapshot.iteration} cannot be written as JSON: {error}") from error
         memory = io.BytesIO()
         try:
             with h5py.File(memory, "w", libver=(VERSION, VERSION), userblock_size=USER_BLOCK) as file:
@@ -60,7 +60,7 @@ class HDF5Store:
         return memory.getvalue()
 
     def decode(self, data: bytes | memoryview, where: str) -> Snapshot:
-        """Read a whole file; raise `SnapshotError` beginning with `where` if a single bit of it is wrong."""
+        """Return the snapshot in a file; raise SnapshotError, beginning with `where`, if one bit of it is wrong."""
         _verify(memoryview(data), where)
         try:
             with open_hdf5(io.BytesIO(data), len(data), where) as file, readable(where):
@@ -78,7 +78,7 @@ def _user_block(content: memoryview) -> bytes:
 
 
 def _verify(data: memoryview, where: str) -> None:
-    """Find out what is wrong with a file, from its user block and its length to its digest."""
+    """Raise SnapshotError if the user block, the length or the digest of a file is wrong."""
     block = bytes(data[:USER_BLOCK])
     start = block[: len(MAGIC)]
     if not data:
@@ -88,12 +88,12 @@ def _verify(data: memoryview, where: str) -> None:
     written = re.search(rb"\nformat ([0-9]{1,9})\n", block)
     if written and int(written[1]) > FORMAT:
         raise SnapshotError(
-            f"{where}: it is of snapshot format {int(written[1])}, this nacre reads up to {FORMAT}", "upgrade nacre"
+            f"{where}: snapshot format {int(written[1])}, but this nacre reads only up to {FORMAT}", "upgrade nacre"
         )
     length = re.search(rb"\nbytes ([0-9]{1,18})\n", block)
     if len(data) < USER_BLOCK or (length and len(data) - USER_BLOCK < int(length[1])):
         whole = f" of {int(length[1]) + USER_BLOCK:,}" if length else ""
-        raise SnapshotError(f"{where}: truncated: {len(data):,}{whole} bytes are there")
+        raise SnapshotError(f"{where}: truncated: it has {len(data):,}{whole} bytes")
     if block != _user_block(data[USER_BLOCK:]):
         raise SnapshotError(f"{where}: damaged: its bytes do not match its digest")
 
@@ -109,7 +109,7 @@ def _read(file: CheckedFile, size: int) -> Snapshot:
 
 
 def _numbers(dataset: h5py.Dataset, size: int) -> np.ndarray[Any, Any]:
-    """Read a dataset of at most `size` bytes: somebody hostile may name one dataset many times."""
+    """Read a dataset of at most `size` bytes: a hostile file may name one dataset many times."""
     if dataset.nbytes > size:
         raise SnapshotError("its arrays are larger than the file")
     array = np.empty(dataset.shape, dataset.dtype)

@@ -16,7 +16,7 @@ Read = tuple[np.ndarray, ...] | dict[str, np.ndarray]
 
 
 class Arrays(Converted[Given, Read]):
-    """Arrays, or whatever NumPy takes for one: a list of them, or {top: array}; a single one may stand alone."""
+    """Arrays, or values that NumPy converts to arrays: a list, {top: array}, or a single one."""
 
     wants = "a list of arrays, or {top: array}"
 
@@ -34,12 +34,12 @@ class Arrays(Converted[Given, Read]):
 class MemoryDataLayer(RecordSourceLayer, is_source=True):
     """Feed the records of arrays: axis 0 counts the records, and each top is a batch (batch_size, ...) of one array.
 
-    y[n] = array[order[position + n]], where the position goes on by batch_size with every batch.
+    y[n] = array[order[position + n]], where position grows by batch_size with every batch.
 
-    The arrays are neither copied nor changed. In phase `train` batches go on into the next pass over the records; in
-    the others the last batch of a pass is filled up, and only its real rows count. Labels (one whole number a record)
-    become int64 blobs, all else is of the net's type. Raises DataError where the arrays hold no numbers or no records,
-    or differ in how many. After Mocha.jl's `MemoryDataLayer`.
+    The arrays are neither copied nor changed. In phase `train` batches continue into the next pass over the records; in
+    the others the last batch of a pass is filled up, and only its real rows count. Labels (one whole number per record)
+    become int64 blobs, the others have the net's type. Raises DataError if the arrays hold no numbers or no records, or
+    different numbers of records. After Mocha.jl's `MemoryDataLayer`.
 
     Example:
         import numpy as np
@@ -53,7 +53,7 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
-        wanted = f"it must have one for each top: {', '.join(self.tops)}"
+        wanted = f"it needs one for each top: {', '.join(self.tops)}"
         if isinstance(self.data, dict):
             if not set(self.tops) <= set(self.data):
                 yield f"data has the arrays {', '.join(self.data) or '(none)'}, but {wanted}"
@@ -72,5 +72,5 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
             check_entries(f"{self.name}: '{top}'", array.shape, array.dtype)
         check_counts(self.name, self.tops, [len(array) for array in arrays])
         if not len(arrays[0]):
-            raise DataError(f"{self.name}: there is no record in data")
+            raise DataError(f"{self.name}: there are no records in data")
         return RecordSourceState(self, backend, ArrayRecords(self.name, self.tops, arrays))

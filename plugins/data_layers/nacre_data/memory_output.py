@@ -10,7 +10,7 @@ from nacre import Layer, LayerState, Names, at_least
 
 
 class MemoryOutputLayer(Layer, is_sink=True):
-    """Keep a copy of every bottom after each forward pass: the rows that count.
+    """Keep a copy of the rows of every bottom that count, after each forward pass.
 
     outputs[bottom][pass] = x[:rows], where `net.node_ops[name].state.outputs` has a list for each bottom,
     with one array for each pass; `reset_outputs()` empties them. They grow until then. After Mocha.jl's
@@ -35,7 +35,7 @@ class MemoryOutputState(LayerState, of=MemoryOutputLayer, reads="", host_only=Tr
         self.reset_outputs()
 
     def reset_outputs(self) -> None:
-        """Forget what was kept."""
+        """Drop all arrays that were kept."""
         self.outputs = [[] for _ in self.layer.bottoms]
 
     def forward(self, inputs: list[Any]) -> None:
@@ -43,4 +43,4 @@ class MemoryOutputState(LayerState, of=MemoryOutputLayer, reads="", host_only=Tr
             kept.append(x[: self.backend.rows].copy())
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
-        """What is kept has no gradient."""
+        """Do nothing: kept blobs have no gradient."""

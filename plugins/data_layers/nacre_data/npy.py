@@ -1,4 +1,4 @@
-"""NumPy's own files: .npy holds one array, .npz several."""
+"""NumPy's files: .npy with one array, .npz with several."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nacre import DataError, OutputWriter, RecordReader
 from nacre.files import atomic_write
 
 HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
-"""By the format's version: the third has only names of fields more, and fields are no numbers."""
+"""By the format's version. Version 3 only adds names of fields, and arrays with fields are not read."""
 
 
 class NpyReader(RecordReader):
@@ -29,7 +29,7 @@ class NpyReader(RecordReader):
         try:
             with path.open("rb") as file:
                 if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
-                    raise DataError(f"{path}: this is no array of NumPy's", "write it with numpy.save")
+                    raise DataError(f"{path}: this is not a NumPy array", "write it with numpy.save")
                 file.seek(0)
                 return _read(file, str(path))
         except OSError as error:
@@ -39,24 +39,22 @@ class NpyReader(RecordReader):
 def _read(file: BinaryIO, where: str) -> np.ndarray:
     """Read an array after its header has been checked: nothing larger than the file is allocated.
 
-    Not a map of the file: if somebody cuts that, the process ends.
+    The file is not mapped into memory: if it were cut, the process would end.
     """
     try:
-        with warnings.catch_warnings(action="ignore"):  # of headers that Python 2 wrote, which are as good
+        with warnings.catch_warnings(action="ignore"):  # for headers written by Python 2, which are valid
             shape, fortran_order, dtype = HEADERS[read_magic(file)](file)
-    except Exception as error:  # the header is a text in Python, which NumPy's parser may fail on in any way
-        raise DataError(
-            f"{where}: it is damaged: its header cannot be read", "write it again with numpy.save"
-        ) from error
-    if dtype.hasobject:  # NumPy's advice is to run whatever code is in the file
-        told = f"{where}: it holds Python objects, but only numbers are read"
-        raise DataError(told, "write it again with numpy.save")
+    except Exception as error:  # the header is Python code, on which NumPy's parser may fail in any way
+        raise DataError(f"{where}: damaged: its header cannot be read", "write it again with numpy.save") from error
+    if dtype.hasobject:  # NumPy would run any code in the file
+        message = f"{where}: it holds Python objects, but only numbers are read"
+        raise DataError(message, "write it again with numpy.save")
     shape = tuple(map(int, shape))  # the header may say True for 1
     size, stored = prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
-    beside_none = prod(number or 1 for number in shape) * dtype.itemsize  # too large even where there are no records
+    beside_none = prod(number or 1 for number in shape) * dtype.itemsize  # too large even if there are no records
     if min(shape, default=0) < 0 or size > stored or beside_none > sys.maxsize:
-        told = f"{where}: it is damaged: it declares an array of shape {shape} and type {dtype}, {size:,} bytes"
-        raise DataError(f"{told}, but {stored:,} are there", "write it again with numpy.save")
+        message = f"{where}: damaged: it declares an array of shape {shape} and type {dtype}, {size:,} bytes"
+        raise DataError(f"{message}, but has {stored:,}", "write it again with numpy.save")
     flat = np.fromfile(file, dtype, prod(shape)) if size else np.empty(shape, dtype)
     return flat.reshape(shape[::-1]).T if fortran_order else flat.reshape(shape)
 
@@ -78,7 +76,7 @@ class NpzWriter(OutputWriter):
 
     def write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         data = io.BytesIO()
-        with zipfile.ZipFile(data, "w") as archive:  # np.savez has arguments, whose names no blob could have
+        with zipfile.ZipFile(data, "w") as archive:  # np.savez has arguments, and no blob could have their names
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     write_array(member, np.asarray(array), allow_pickle=False)

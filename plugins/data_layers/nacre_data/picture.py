@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""Pillow goes by content, and would start Ghostscript for a PostScript file, whatever that is called."""
+"""Formats that are read. Pillow looks at the content, and would start Ghostscript for PostScript in any file."""
 MAX_PIXELS = 1 << 26
 PLAIN = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
-"""Pillow's modes of 8 bits a channel, or 1, which it converts rightly."""
+"""Pillow's modes with 8 bits per channel, or 1, which it converts correctly."""
 
 
 class PictureReader(RecordReader):
     """A picture as one record (channels, rows, columns) of numbers from 0 to 255, scaled to the net's size.
 
-    It becomes grey where the net takes one channel. It is turned as its EXIF data say; 16 bits of grey become 8. What
-    would be a guess is refused: pixels that one can see through, unless the net takes four channels; several pictures
-    in a file; numbers that are no colours.
+    It becomes grey if the net takes one channel. It is rotated by its EXIF data; 16 bits of grey become 8. Pictures
+    that would need a guess are refused: transparent pixels, unless the net takes four channels; several pictures in a
+    file; numbers that are not colours.
     """
 
     needs_shape = True
@@ -38,8 +38,8 @@ class PictureReader(RecordReader):
         except ImportError as error:
             raise DataError(f"{path}: pictures need Pillow", 'pip install "nacre[images]"') from error
         if shape is None or len(shape) != 3 or shape[0] not in MODES:
-            told = f"{path}: a picture cannot become a record of shape {shape}"
-            raise DataError(f"{told}; it must be (1, 3 or 4, rows, columns)")
+            message = f"{path}: a picture cannot become a record of shape {shape}"
+            raise DataError(f"{message}; the shape must be (1, 3 or 4, rows, columns)")
         try:
             with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as image:
                 picture = _plain(image, str(path), MODES[shape[0]])
@@ -48,30 +48,30 @@ class PictureReader(RecordReader):
             raise
         except Image.DecompressionBombError as error:
             raise _too_large(str(path)) from error
-        except Exception as error:  # of Pillow, whose plugins raise whatever they like on damaged files
-            told = f"{path}: this is no picture that can be read ({', '.join(FORMATS)}): {error}"
-            raise DataError(told, "write it again as PNG") from error
+        except Exception as error:  # Pillow's plugins raise anything for damaged files
+            message = f"{path}: this is not a picture that can be read ({', '.join(FORMATS)}): {error}"
+            raise DataError(message, "write it again as PNG") from error
         pixels = np.asarray(picture, np.uint8).reshape(shape[1], shape[2], shape[0])
         return np.moveaxis(pixels, -1, 0)[np.newaxis]
 
 
 def _plain(image: Image, where: str, mode: str) -> Image:
-    """Return a picture the right way up, in a mode of 8 bits; raise DataError where that would be a guess."""
+    """Return a picture the right way up, in a mode of 8 bits; raise DataError if that needs a guess."""
     from PIL import ImageOps
 
     if image.width * image.height > MAX_PIXELS:  # nothing is unpacked yet
         raise _too_large(where)
     if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:  # a camera's MPO has a preview behind the picture
         frames = image.n_frames  # pyright: ignore[reportAttributeAccessIssue] - of formats that have several
-        raise DataError(f"{where}: it holds {frames} pictures, but one is a record", "write them as files of their own")
+        raise DataError(f"{where}: it holds {frames} pictures, but a record is one", "save each in a file of its own")
     turned = ImageOps.exif_transpose(image)
     if turned.mode.startswith("I;16") or (turned.mode == "I" and image.format in ("PNG", "PPM")):
         turned = _of_16_bits(turned)
     if turned.mode not in PLAIN:
-        raise DataError(f"{where}: its pixels are no colours (Pillow's mode {turned.mode})", "write it again as PNG")
+        raise DataError(f"{where}: its pixels are not colours (Pillow's mode {turned.mode})", "write it again as PNG")
     if mode != "RGBA" and turned.has_transparency_data and np.asarray(turned.convert("RGBA"))[..., 3].min() < 255:
-        told = f"{where}: one can see through it, but the net takes {mode}, and no background is known"
-        raise DataError(told, "put it onto a background, and save it without alpha channel")
+        message = f"{where}: it is transparent, but the net takes {mode}, and the background is not known"
+        raise DataError(message, "put it on a background, and save it without an alpha channel")
     return turned.convert(mode)
 
 
@@ -86,4 +86,4 @@ def _of_16_bits(image: Image) -> Image:
 
 
 def _too_large(where: str) -> DataError:
-    return DataError(f"{where}: it has more than {MAX_PIXELS:,} pixels, the most that are read", "scale it down")
+    return DataError(f"{where}: it has more than {MAX_PIXELS:,} pixels, the limit", "scale it down")

@@ -1,4 +1,4 @@
-"""RandomNormal: noise without end."""
+"""RandomNormal: endless random numbers of the normal distribution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RandomNormalLayer(Layer, is_source=True):
 
     Tops are (batch_size, *output_dims), of the net's type. Batch number i is a function of the seed, the layer's name
     and i, in every phase: NumPy's `standard_normal` of `nacre.random` in float64, draw t for top t. It has no end, so
-    passes (epochs) are those of the other sources. After Mocha.jl's `RandomNormalLayer`.
+    passes (epochs) are those of other sources. After Mocha.jl's `RandomNormalLayer`.
 
     Example:
         [[layer]]
@@ -36,12 +36,12 @@ class RandomNormalLayer(Layer, is_source=True):
 
     tops: Annotated[Names, at_least(1), "names of the blobs"]
     output_dims: Annotated[Shape, positive, "shape of one record"] = default(())
-    batch_size: Annotated[BatchSizes, positive, "records in a batch, of all tops or of each"]
+    batch_size: Annotated[BatchSizes, positive, "records in a batch: one number for all tops, or one for each"]
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if len(self.batch_size) not in (1, len(self.tops)):
-            yield f"batch_size={self.batch_size}, but there must be one number, or as many as tops, {len(self.tops)}"
+            yield f"batch_size={self.batch_size}, but it needs one number, or one for each of the {len(self.tops)} tops"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RandomNormalState:
         return RandomNormalState(self, backend)
@@ -71,7 +71,7 @@ class RandomNormalState(SourceState, host_only=True):
         self.batches += 1
 
     def rewind(self) -> None:
-        """It has no beginning."""
+        """Do nothing: there are no passes."""
 
     def memory(self) -> dict[str, int]:
         return {"batches": self.batches}

@@ -1,4 +1,4 @@
-"""What all sources over numbered records have in common: batches, passes, orders, types and transformers."""
+"""The common code of sources over numbered records: batches, passes, orders, types and transformers."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Transformers(
 
 
 class RecordSourceLayer(Layer, is_source=True):
-    """The fields of a source over records; a subclass adds where they come from, and gives a `RecordSourceState`."""
+    """The fields of a source over records; a subclass adds the data, and returns a `RecordSourceState`."""
 
     tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data", "label"))
-    batch_size: Annotated[int, positive, "records in a batch"]
-    shuffle: Annotated[bool, "take the records of each pass in a new random order"] = False
-    transformers: Annotated[Transformers, "what changes a top's batches: a list of [top, transformer]"] = default(())
+    batch_size: Annotated[int, positive, "number of records in a batch"]
+    shuffle: Annotated[bool, "use a new random order of the records in each pass"] = False
+    transformers: Annotated[Transformers, "transformers of the batches: a list of [top, transformer]"] = default(())
 
     def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
         for name, transformer in self.transformers:
@@ -70,7 +70,7 @@ class RecordSourceLayer(Layer, is_source=True):
 
 
 class Records:
-    """Where a source reads: `count` records, numbered from 0, each with one entry for every top.
+    """The data of a source: `count` records, numbered from 0, each with one entry for every top.
 
     `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
     """
@@ -84,11 +84,11 @@ class Records:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release what was taken from the outside world; may be called twice."""
+        """Release files and other things from outside; may be called twice."""
 
 
 class ArrayRecords(Records):
-    """Records in the memory's own arrays, one for each top; these are neither copied nor changed.
+    """Records in arrays in memory, one for each top; these are neither copied nor changed.
 
     `where` begins an error, and `tops` are the arrays' names in it.
     """
@@ -106,11 +106,11 @@ class ArrayRecords(Records):
         """Copy records into arrays; raise DataError for a whole number that the array's type cannot hold."""
         for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
             given = out if array.dtype == out.dtype else self._staged(top, out.shape)
-            if array.flags.c_contiguous and array.flags.aligned:  # of any other array `take` would copy all
+            if array.flags.c_contiguous and array.flags.aligned:  # `take` would copy any other array as a whole
                 array.take(records, axis=0, out=given, mode="clip")  # "raise" would buffer
             else:
-                for place, record in enumerate(records.tolist()):
-                    given[place] = array[record]
+                for index, record in enumerate(records.tolist()):
+                    given[index] = array[record]
             if given is not out:
                 self._check(top, given, out.dtype)
                 np.copyto(out, given, casting="unsafe")
@@ -122,19 +122,19 @@ class ArrayRecords(Records):
         return staged
 
     def _check(self, top: int, given: np.ndarray, dtype: np.dtype[Any]) -> None:
-        place = misfit(given, dtype)
-        if place is not None:
-            number, record = number_text(given.reshape(-1)[place]), place // (given.size // len(given))
+        index = misfit(given, dtype)
+        if index is not None:
+            number, record = number_text(given.reshape(-1)[index]), index // (given.size // len(given))
             raise DataError(
-                f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, beyond {dtype}",
-                "write it again, with labels that count the classes from 0",
+                f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, too large for {dtype}",
+                "write the file again, with labels that count the classes from 0",
             )
 
 
 class Passes:
     """Which records come next, pass by pass; see `RecordSourceState`.
 
-    `position` is the place in the order of this pass at which the next batch begins, `epoch` how many have ended.
+    `position` is where in the order of this pass the next batch begins, `epoch` how many passes are complete.
     """
 
     def __init__(self, layer: Any, backend: Any, count: int) -> None:
@@ -149,20 +149,20 @@ class Passes:
         self.shuffled = -1
 
     def choose(self, batch: np.ndarray) -> int:
-        """Fill `batch` with the numbers of the next records; give how many of them are real."""
+        """Fill `batch` with the numbers of the next records; return how many of them are real."""
         filled = 0
         while filled < len(batch):
-            part = self._order()[self.position :: self.ranks][: len(batch) - filled]
-            batch[filled : filled + len(part)] = part
-            filled += len(part)
-            self.position += len(part) * self.ranks
+            records = self._order()[self.position :: self.ranks][: len(batch) - filled]
+            batch[filled : filled + len(records)] = records
+            filled += len(records)
+            self.position += len(records) * self.ranks
             if self.position >= self.count:
                 self.epoch += 1
                 if not self.trains:
                     self.position = self.rank
-                    batch[filled:] = part[-1]
+                    batch[filled:] = records[-1]
                     break
-                self.position -= self.count  # so that all ranks together miss none
+                self.position -= self.count  # so that the ranks together skip no record
         return filled
 
     def _order(self) -> np.ndarray:
@@ -175,7 +175,7 @@ class Passes:
         return self.order
 
     def arrange(self, order: np.ndarray, generator: np.random.Generator) -> None:
-        """Bring the records into the order of a shuffled pass: what `Generator.permutation` gives, in this memory."""
+        """Put the records into the order of a shuffled pass: as `Generator.permutation`, but in this memory."""
         order.sort()
         generator.shuffle(order)
 
@@ -184,12 +184,12 @@ class RecordSourceState(SourceState, host_only=True):
     """A source over records, on any backend.
 
     A pass is one time through all records. In phase `train` the next pass begins inside a batch. In the other phases
-    the last batch of a pass is filled up with its last record, `rows` says how many are real, and the next batch begins
-    a new pass. A batch is never larger than the data, in any phase. `epoch` rises with the batch that has the last
-    record of a pass. The order is that of the records, or with `shuffle` a permutation of all of them that is a
-    function of seed, layer name and epoch. Of several ranks, each takes every `ranks`-th place in the order.
+    the last batch of a pass is filled up with its last record, `rows` is the number of real ones, and the next batch
+    begins a new pass. A batch is never larger than the data, in any phase. `epoch` grows with the batch that has the
+    last record of a pass. The order is that of the records, or with `shuffle` a permutation of all of them that is a
+    function of seed, layer name and epoch. With several ranks, each takes every `ranks`-th record of the order.
 
-    One whole number a record (labels: record shape () or (1,)) makes an int64 blob, unless a transformer changes it.
+    One whole number per record (labels: record shape () or (1,)) makes an int64 blob, unless a transformer changes it.
     All other data become blobs of the net's floating type.
 
     Raises:
@@ -204,7 +204,7 @@ class RecordSourceState(SourceState, host_only=True):
             ranks = f" on each of {backend.ranks} ranks" if backend.ranks > 1 else ""
             raise DataError(
                 f"{layer.name}: batch_size={layer.batch_size}{ranks}, but the data have only {records.count} records",
-                f"a batch_size of {max(1, records.count // backend.ranks)} or less would do",
+                f"set batch_size to {max(1, records.count // backend.ranks)} or less",
             )
         changed = {top for top, _ in layer.transformers}
         for top, shape, kind in zip(layer.tops, records.shapes, records.dtypes, strict=True):
@@ -228,11 +228,11 @@ class RecordSourceState(SourceState, host_only=True):
 
     def transform(self) -> None:
         """Let the transformers change the batch."""
-        for place, transformer, random in self.changes:
+        for index, transformer, random in self.changes:
             try:
-                transformer.transform(self.blobs[place], random, self.phase)
+                transformer.transform(self.blobs[index], random, self.phase)
             except NacreError as error:
-                where = f"{self.layer.name}: transformers: {self.layer.tops[place]}"
+                where = f"{self.layer.name}: transformers: {self.layer.tops[index]}"
                 raise type(error)(f"{where}: {error.args[0]}", error.remedy) from error
 
     def rewind(self) -> None:
@@ -243,10 +243,10 @@ class RecordSourceState(SourceState, host_only=True):
         return {"position": self.passes.position, "epoch": self.epoch, "count": self.records.count}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        """Go on behind the batch after which `memory` was made.
+        """Continue after the batch after which `memory` was made.
 
         Raises:
-            SnapshotError: the data have another number of records by now.
+            SnapshotError: the data now have a different number of records.
         """
         if not memory:
             return
@@ -254,7 +254,7 @@ class RecordSourceState(SourceState, host_only=True):
             raise SnapshotError(
                 f"{self.layer.name}: the snapshot was made with {memory['count']} records, but now there are "
                 f"{self.records.count}",
-                "train on with the same data, or start a new training from the snapshot's parameters",
+                "continue with the same data, or start a new training from the snapshot's parameters",
             )
         self.passes.position, self.passes.epoch = int(memory["position"]), int(memory["epoch"])
         self.epoch = self.passes.epoch
@@ -267,21 +267,21 @@ def check_entries(where: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Non
     """Check that an array has records of numbers; `where` begins the error.
 
     Raises:
-        DataError: there is no axis of records, a record is empty, or its entries are no real numbers.
+        DataError: there is no axis of records, a record is empty, or its entries are not real numbers.
     """
     if not shape:
         raise DataError(f"{where} is a single value, but its first axis must count the records")
     if dtype.kind not in NUMBERS:
-        raise DataError(f"{where} holds {dtype}, but it must hold whole or floating-point numbers")
+        raise DataError(f"{where} is of type {dtype}, but it must hold whole or floating-point numbers")
     if 0 in shape[1:]:
-        raise DataError(f"{where} has records of shape {tuple(shape[1:])}, in which there is no number")
+        raise DataError(f"{where} has records of shape {tuple(shape[1:])}, which hold no number")
 
 
 def check_counts(where: str, tops: Sequence[str], counts: Sequence[int]) -> None:
     """Check that every top has as many records as the first.
 
     Raises:
-        DataError: one has not.
+        DataError: one has more or fewer.
     """
     for top, count in zip(tops, counts, strict=True):
         if count != counts[0]:

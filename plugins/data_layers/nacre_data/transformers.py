@@ -1,4 +1,4 @@
-"""Transformers: what changes a batch on its way into the net, on the host and in the net's type."""
+"""Transformers: changes of a batch on its way into the net, on the host and in the net's type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Read = tuple[float, ...] | np.ndarray
 
 
 class Means(Converted[Given, Read]):
-    """What is subtracted: numbers, or an array of the shape of a record."""
+    """A mean to subtract: numbers, or an array of the shape of a record."""
 
     wants = "a number, a list of numbers (one for each channel), or an array"
 
@@ -51,14 +51,14 @@ class SubMean(Transformer):
     """
 
     mean: Annotated[Means, "the mean: a number, one for each channel, or an array"] = default(())
-    mean_file: Annotated[Paths, "HDF5 file with the mean, relative to the net file"] = default(())
+    mean_file: Annotated[Paths, "HDF5 file with the mean; relative to the net file"] = default(())
 
     def _complete(self) -> None:
-        object.__setattr__(self, "_fitted", {})  # the mean for the last shape that was seen; nothing else is kept
+        object.__setattr__(self, "_fitted", {})  # a cache: the mean for the last shape
 
     def complaints(self) -> Iterator[str]:
         if bool(np.size(self.mean)) + len(self.mean_file) != 1:
-            yield f"mean={self.mean!r} and mean_file={self.mean_file}, but one mean must be given"
+            yield f"mean={self.mean!r} and mean_file={self.mean_file}, but exactly one of them is needed"
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
         fitted: dict[Any, np.ndarray] = vars(self)["_fitted"]
@@ -70,7 +70,7 @@ class SubMean(Transformer):
         np.subtract(batch, fitted[key], out=batch)
 
     def _fit(self, record: tuple[int, ...]) -> np.ndarray:
-        """Return the mean in a shape that is subtracted from records of this shape."""
+        """Return the mean in a shape that can be subtracted from records of this shape."""
         mean = self._read(record) if self.mean_file else np.asarray(self.mean, np.float64)
         if mean.shape == (1, *record):
             return mean[0]
@@ -105,25 +105,25 @@ class SubMean(Transformer):
 class RandomShift(Transformer):
     """In phase `train`, moves each image by whole pixels, drawn uniformly from -pixels..pixels for rows and columns.
 
-    The batch is (images, channels, height, width). What comes into view is 0. The shift of image i is a function of the
-    seed, the layer's name and the iteration: with Philox uniforms u (`nacre.random`, float32) the rows move down by
-    pixels - floor(u[0, i] n), the columns right by pixels - floor(u[1, i] n), where n = 2 pixels + 1.
+    The batch is (images, channels, height, width). Pixels from outside the image are 0. The shift of image i is a
+    function of the seed, the layer's name and the iteration: with Philox uniforms u (`nacre.random`, float32) the rows
+    move down by pixels - floor(u[0, i] n), the columns right by pixels - floor(u[1, i] n), where n = 2 pixels + 1.
     """
 
     pixels: Annotated[int, non_negative, "largest shift, in pixels"] = 1
 
     def _complete(self) -> None:
-        object.__setattr__(self, "_scratch", {})  # memory of the last shape that was seen; nothing is kept in it
+        object.__setattr__(self, "_scratch", {})  # a cache: arrays for the last shape
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
-        """Move the images; raise ConfigError if the batch has none."""
+        """Move the images; raise ConfigError if the batch does not hold images."""
         if batch.ndim != 4:
-            raise ConfigError(f"RandomShift: images are (images, channels, height, width), not of shape {batch.shape}")
+            raise ConfigError(f"RandomShift: images must be (images, channels, height, width), not {batch.shape}")
         if phase != "train" or not self.pixels:
             return
-        if self.pixels > 8 * (largest := max(batch.shape[2:])):  # no image is left, but the border costs memory
+        if self.pixels > 8 * (largest := max(batch.shape[2:])):  # all of it is outside, but needs memory
             raise ConfigError(
-                f"RandomShift: pixels={self.pixels}, but the images have {largest} rows or columns at most"
+                f"RandomShift: pixels={self.pixels}, but the images have at most {largest} rows or columns"
             )
         inner, windows, uniform, starts = self._memory(batch)
         random.uniform(uniform)
@@ -134,7 +134,7 @@ class RandomShift(Transformer):
             image[...] = window[row, column]
 
     def _memory(self, batch: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the inside of a batch with a border of zeros, its views under every shift, and room for the shifts."""
+        """Return the inside of a batch with a border of zeros, its views for every shift, and arrays for the shifts."""
         scratch: dict[Any, Any] = vars(self)["_scratch"]
         key = batch.shape, batch.dtype
         if key not in scratch:

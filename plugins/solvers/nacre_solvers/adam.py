@@ -1,4 +1,4 @@
-"""Adam and its kin: steps of a size of their own for every number, from the gradients' mean and size."""
+"""Adam, AdamW and AdaMax: the step of every number depends on the mean and the size of its gradients."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .elementwise import ElementwiseState
 
 
 class Moments(Method):
-    """A method that goes along the gradients' mean m, and divides by their size."""
+    """A method whose step is the mean m of the gradients, divided by their size."""
 
     has_momentum = False
 
-    beta1: Annotated[float, fraction, "how much of the mean stays in each update"] = 0.9
-    beta2: Annotated[float, fraction, "how much of the mean square stays in each update"] = 0.999
+    beta1: Annotated[float, fraction, "share of the mean that is kept in each update"] = 0.9
+    beta2: Annotated[float, fraction, "share of the mean square that is kept in each update"] = 0.999
     epsilon: Annotated[float, positive, "keeps the divisor above zero"] = 1e-8
-    bias_correction: Annotated[bool, "whether to make up for beginning at zero"] = True
+    bias_correction: Annotated[bool, "whether to correct for the start at zero"] = True
 
 
 class Adam(Moments):
     """m = β₁m + (1 - β₁)g; v = β₂v + (1 - β₂)g²; w = w - rate · m̂ / (√v̂ + ε).
 
-    m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ) make up for beginning at zero; t counts the updates from 1. By Kingma and Ba
-    (arXiv 1412.6980), who use a rate of 0.001. With `epsilon_place="uncorrected"` as in Caffe and Mocha.jl (whose v,
-    though, never forgot); with `epsilon_place="inside"` and `bias_correction=False` as in SINGA.
+    m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ) correct for the start at zero; t counts the updates from 1. By Kingma and
+    Ba (arXiv 1412.6980), who use a rate of 0.001. With `epsilon_place="uncorrected"` as in Caffe and Mocha.jl (where,
+    however, v kept everything); with `epsilon_place="inside"` and `bias_correction=False` as in SINGA.
     """
 
     epsilon_place: Annotated[
@@ -40,7 +40,7 @@ class Adam(Moments):
 
 
 class AdamW(Adam):
-    """Adam that regularises apart from the gradient: w = w - rate · regu_coef · penalty'(w), and then Adam's step.
+    """Adam with regularisation outside the gradient: w = w - rate · regu_coef · penalty'(w), then Adam's step.
 
     The weight decay of other frameworks is the solver's `regu_coef`, and acts on parameters that have an `L2`. By
     Loshchilov and Hutter (arXiv 1711.05101), as in PyTorch.
@@ -52,18 +52,18 @@ class AdamW(Adam):
 class AdaMax(Moments):
     """m = β₁m + (1 - β₁)g; u = max(β₂u, |g| + ε); w = w - rate · m̂ / u.
 
-    m̂ = m / (1 - β₁ᵗ) makes up for beginning at zero. By Kingma and Ba (arXiv 1412.6980), who use a rate of 0.002, as in
-    PyTorch; with `bias_correction=False` SINGA's AdamMax, which added ε to u again in each update.
+    m̂ = m / (1 - β₁ᵗ) corrects for the start at zero. By Kingma and Ba (arXiv 1412.6980), who use a rate of 0.002, as
+    in PyTorch; with `bias_correction=False` SINGA's AdamMax, which added ε to u again in each update.
     """
 
-    beta2: Annotated[float, fraction, "how much of the largest gradient stays in each update"] = 0.999
+    beta2: Annotated[float, fraction, "share of the largest gradient that is kept in each update"] = 0.999
 
     def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
         return AdaMaxState(self, backend, spans)
 
 
 class MomentsState(ElementwiseState):
-    """What the states have in common: `count` of the updates, and 1 - βᵗ, or 1 where nothing is made up for."""
+    """The common state: the `count` of updates, and 1 - βᵗ, or 1 without the correction."""
 
     scalars: ClassVar[tuple[str, ...]]
 
@@ -87,8 +87,7 @@ class MomentsState(ElementwiseState):
 class AdamState(MomentsState):
     """`Adam` and `AdamW` on any backend.
 
-    The scalars "adam_factor" and "adam_epsilon" hold √(1 - β₂ᵗ) / (1 - β₁ᵗ), and the ε that then stands beside √v, or
-    inside it.
+    The scalars "adam_factor" and "adam_epsilon" hold √(1 - β₂ᵗ) / (1 - β₁ᵗ), and the ε to add to √v, or to v.
     """
 
     names = ("mean", "square")
@@ -98,9 +97,9 @@ class AdamState(MomentsState):
         self.count += 1
         method, scalars = self.method, self.backend.scalars
         scale1, scale2 = self.scale(method.beta1), self.scale(method.beta2)
-        place = {"outside": sqrt(scale2), "uncorrected": 1.0, "inside": scale2}
+        factors = {"outside": sqrt(scale2), "uncorrected": 1.0, "inside": scale2}
         scalars["adam_factor"] = sqrt(scale2) / scale1
-        scalars["adam_epsilon"] = method.epsilon * place[method.epsilon_place]
+        scalars["adam_epsilon"] = method.epsilon * factors[method.epsilon_place]
 
     def change(self, rate: float, w: Array, g: Array, m: Array, v: Array) -> None:
         scalars = self.backend.scalars

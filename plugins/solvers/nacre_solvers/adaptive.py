@@ -42,8 +42,8 @@ class RMSProp(Rooted):
 
     has_momentum = True
 
-    rho: Annotated[float, fraction, "how much of the mean square stays in each update"] = 0.99
-    centered: Annotated[bool, "whether the square of the mean gradient is taken off h"] = False
+    rho: Annotated[float, fraction, "share of the mean square that is kept in each update"] = 0.99
+    centered: Annotated[bool, "whether to subtract the square of the mean gradient from h"] = False
 
     def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
         return RMSPropState(self, backend, spans)
@@ -63,7 +63,7 @@ class RMSPropState(ElementwiseState):
             self.average(mean[0], g, rho)
             xp.multiply(mean[0], mean[0], out=step)
             xp.subtract(h, step, out=step)
-            h = xp.maximum(step, 0, out=step)  # equal gradients leave what rounding makes of 0
+            h = xp.maximum(step, 0, out=step)  # equal gradients leave a rounding error instead of 0
         xp.divide(g, self.root(h, self.method.epsilon), out=step)
         xp.multiply(step, rate, out=step)
         xp.multiply(v, self.backend.scalars["momentum"], out=v)
@@ -79,8 +79,8 @@ class AdaDelta(Method):
 
     has_momentum = False
 
-    rho: Annotated[float, fraction, "how much of the two mean squares stays in each update"] = 0.95
-    epsilon: Annotated[float, positive, "begins the steps, and keeps the divisor above zero"] = 1e-6
+    rho: Annotated[float, fraction, "share of the two mean squares that is kept in each update"] = 0.95
+    epsilon: Annotated[float, positive, "makes the first steps possible, and keeps the divisor above zero"] = 1e-6
 
     def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:
         return AdaDeltaState(self, backend, spans)

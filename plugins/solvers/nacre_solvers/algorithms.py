@@ -1,4 +1,4 @@
-"""Algorithms: how the gradients of one batch come about."""
+"""Algorithms: how the gradients of one batch are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DecayOnValidation: the learning rate falls when the net gets no better."""
+"""DecayOnValidation: the learning rate falls when a validation is worse than the one before."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .statistic import HIGHER, STATISTIC, Judge, Judged, direction_complaints
 class DecayOnValidation(LrPolicy):
     """rate = base; at each validation that is worse than the one before, rate = gamma · rate.
 
-    The validations are those of a `ValidationPerformance` among the callbacks, but for the one that it makes only
-    because the training ends. With `go_back` the training then goes on from the last validation that was not worse, at
-    the new rate. What it goes back to is kept in memory, and in every snapshot, which makes them twice as large. After
-    Mocha.jl's policy, which went back to the newest snapshot in `load_from`.
+    The validations are those of a `ValidationPerformance` among the callbacks, except the one that runs only because
+    the training ends. With `go_back` the training then continues from the last validation that was not worse, with the
+    new rate. That state is kept in memory and in every snapshot, which makes snapshots twice as large. After Mocha.jl's
+    policy, which went back to the newest snapshot in `load_from`.
     """
 
     base: Annotated[float, non_negative, "the first rate"]
     gamma: Annotated[float, fraction, "multiplies the rate when the net got worse"] = 0.5
-    statistic: Annotated[str, STATISTIC, "what is followed: layer/statistic, or loss"] = "loss"
+    statistic: Annotated[str, STATISTIC, "the statistic to follow: layer/statistic, or loss"] = "loss"
     higher_better: Annotated[bool | None, HIGHER] = None
     phase: Annotated[Judged, "phase of the validations"] = "validation"
-    min_n_iter: Annotated[int, non_negative, "iterations that every rate is kept at least"] = 0
+    min_n_iter: Annotated[int, non_negative, "number of iterations to keep each rate, at least"] = 0
     min_rate: Annotated[float, non_negative, "the smallest rate"] = 1e-8
-    go_back: Annotated[bool, "go back to the last validation that was not worse when the rate falls"] = False
+    go_back: Annotated[bool, "when the rate falls, go back to the last validation that was not worse"] = False
 
     def complaints(self) -> Iterator[str]:
         yield from direction_complaints("statistic", self.statistic, self.higher_better)
@@ -50,7 +50,7 @@ class DecayOnValidationState:
         Judge(policy, training, self.judge)
 
     def judge(self, value: float) -> None:
-        """Let the rate fall if this value is worse than the last one; one that is not finite is."""
+        """Lower the rate if this value is worse than the last one; a value that is not finite is worse."""
         policy, last, iteration = self.policy, self.last, self.training.iteration
         finite = isfinite(value)
         self.last = value if finite else last
@@ -60,8 +60,8 @@ class DecayOnValidationState:
             rate = max(policy.gamma * self.current, min(policy.min_rate, self.current))
             if self.held is not None and rate < self.current:
                 self.falling, iteration = True, self.held.iteration
-                told = f"{policy.statistic} of {policy.phase} got worse: going back to iteration {iteration}"
-                self.training.report("warning", message=f"{told}, at the rate {rate:.6g}")
+                message = f"{policy.statistic} of {policy.phase} got worse: going back to iteration {iteration}"
+                self.training.report("warning", message=f"{message}, with the rate {rate:.6g}")
                 self.training.go_back(self.held)
             self.current, self.since = rate, iteration
         elif policy.go_back and not worse:
@@ -84,11 +84,11 @@ class DecayOnValidationState:
         self.held = _unpack(memory)
 
 
-HELD = "(held)/"  # no layer can be called so
+HELD = "(held)/"  # no layer can have this name
 
 
 def _copy(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot as if it had been saved and read, but without what policies hold."""
+    """Return a snapshot as if it had been saved and read, without the snapshots that policies hold."""
     arrays = {name: array.copy() for name, array in snapshot.arrays.items() if HELD not in name}
     state = json.loads(json.dumps(snapshot.state))
     for memory in state["memory"].values():

@@ -1,4 +1,4 @@
-"""EarlyStopping: ends a training that gets no better."""
+"""EarlyStopping: ends a training that no longer gets better."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Annotated, Any
 
 from nacre import CallbackState, Training, non_negative, positive
 
+from .listener import Listener
 from .statistic import HIGHER, STATISTIC, Judge, Judged, direction_complaints
-from .told import Listener
 
 
 class EarlyStopping(Listener):
     """Ends the training after `patience` validations of which none was better than the best by more than `min_delta`.
 
     The validations are those of a `ValidationPerformance` among the callbacks. The training ends as at `max_iter`: all
-    callbacks finish, and the last snapshot is saved. Taken up from there it ends again at once, unless `patience` has
-    grown.
+    callbacks finish, and the last snapshot is saved. If it is resumed from there, it ends again at once, unless
+    `patience` is larger.
     """
 
-    statistic: Annotated[str, STATISTIC, "what is followed: layer/statistic, or loss"] = "loss"
+    statistic: Annotated[str, STATISTIC, "the statistic to follow: layer/statistic, or loss"] = "loss"
     higher_better: Annotated[bool | None, HIGHER] = None
     phase: Annotated[Judged, "phase of the validations"] = "validation"
-    patience: Annotated[int, positive, "validations without a better one until the training ends"] = 10
-    min_delta: Annotated[float, non_negative, "what is better by no more than this is not better"] = 0.0
+    patience: Annotated[int, positive, "number of validations without a better one after which the training ends"] = 10
+    min_delta: Annotated[float, non_negative, "a validation counts as better only by more than this"] = 0.0
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -41,12 +41,12 @@ class EarlyStoppingState(CallbackState):
         super().__init__(callback, training)
         self.best: float | None = None
         self.best_iteration = 0
-        self.to_beat: float | None = None  # by more than min_delta: the best of when the count last began
+        self.to_beat: float | None = None  # by more than min_delta: the best value when the count last began
         self.waited = 0
         Judge(callback, training, self.judge)
 
     def judge(self, value: float) -> None:
-        """Count this validation; one whose value is no number is not better."""
+        """Count this validation; a value that is not finite is not better."""
         if self._better(value, self.best, 0.0):
             self.best, self.best_iteration = value, self.training.iteration
         if self._better(value, self.to_beat, self.callback.min_delta):
@@ -62,7 +62,7 @@ class EarlyStoppingState(CallbackState):
 
     def stop_if_due(self) -> None:
         if self.waited >= self.callback.patience:
-            best = "there was no number at all" if self.best is None else f"the best was {self.best:.6g}"
+            best = "no value was finite" if self.best is None else f"the best was {self.best:.6g}"
             where = f"{self.callback.statistic} of {self.callback.phase}"
             when = f" in iteration {self.best_iteration}" if self.best is not None else ""
             self.training.stop(f"EarlyStopping ({where}: {best}{when})")
@@ -71,7 +71,7 @@ class EarlyStoppingState(CallbackState):
         self.stop_if_due()
 
     def run(self) -> None:
-        """Nothing is done at fixed times: validations tell."""
+        """Do nothing at fixed times: this callback acts on validations."""
 
     def memory(self) -> Mapping[str, Any]:
         best = {} if self.best is None else {"best": self.best, "to_beat": self.to_beat}

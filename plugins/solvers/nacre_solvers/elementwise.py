@@ -1,4 +1,4 @@
-"""What methods that change every number by itself have in common."""
+"""The common code of methods that change every number on its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from nacre import Array, Method, MethodState, Span, positive
 
 CHUNK = 1 << 15
-"""Numbers worked on at a time in the machine's own memory: parameters, gradients and histories stay in its cache."""
+"""Numbers per piece on the host, so that parameters, gradients and histories stay in the cache."""
 
 
 class Rooted(Method):
@@ -23,7 +23,7 @@ class Rooted(Method):
 
 
 class ElementwiseState(MethodState):
-    """A method on any backend, in terms of one piece of all spans: a subclass says its histories, and `change`."""
+    """A method on any backend, piece by piece; a subclass defines the `names` of its histories, and `change`."""
 
     names: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class ElementwiseState(MethodState):
         xp.add(h, part, out=h)
 
     def root(self, h: Array, epsilon: float) -> Array:
-        """Return the root of h, with ε inside or outside as the method says, in scratch memory."""
+        """Return the root of h, with ε inside or outside of it, in scratch memory."""
         xp, part = self.backend.xp, self.backend.scratch(h.shape)
         if self.method.epsilon_place == "inside":
             xp.add(h, epsilon, out=part)
@@ -71,7 +71,7 @@ class ElementwiseState(MethodState):
         return xp.add(part, epsilon, out=part)
 
     def descend(self, w: Array, step: Array, divisor: Array, rate: float) -> None:
-        """Compute w = w - rate · step / divisor; the divisor's memory is used up."""
+        """Compute w = w - rate · step / divisor; the divisor is overwritten."""
         xp = self.backend.xp
         xp.divide(step, divisor, out=divisor)
         xp.multiply(divisor, rate, out=divisor)

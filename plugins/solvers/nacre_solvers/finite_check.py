@@ -1,4 +1,4 @@
-"""FiniteCheck: looks for numbers that are not finite, in all that a training keeps."""
+"""FiniteCheck: looks for numbers that are not finite in everything that a training keeps."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from nacre import Callback, CallbackState, Training, non_negative
 
 
 class FiniteCheck(Callback):
-    """Stops the training where a parameter, a buffer, a gradient or a history is not finite; the error names it.
+    """Stops the training if a parameter, a buffer, a gradient or a history is not finite; the error names it.
 
-    The solver's own `check_finite` sees every loss, gradient, parameter and buffer at once, and no snapshot is saved
-    that holds such a number. This one also sees the method's histories between snapshots, where a square that overflows
-    would stop a parameter for ever; and it may take the place of the first where fetching a number in every iteration
-    costs too much.
+    The solver's `check_finite` already checks every loss, gradient, parameter and buffer, and no snapshot with such a
+    number is saved. This callback also checks the method's histories between snapshots, where a square that overflows
+    would stop a parameter for ever; and it can replace `check_finite` if fetching a number in every iteration is too
+    slow.
 
     Raises:
         NotFiniteError: names the parameter and its layer.
     """
 
-    every_n_iter: Annotated[int, non_negative, "look every so many iterations; 0 never"] = 100
+    every_n_iter: Annotated[int, non_negative, "iterations from one check to the next; 0 for never"] = 100
 
     def start(self, training: Training) -> CallbackState:
         return FiniteCheckState(self, training)

@@ -9,18 +9,18 @@ from typing import Annotated, Any, BinaryIO
 from nacre import CallbackState, OutputPath, Training, default, open_to_append
 from nacre.files import event_line, is_log
 
-from .told import Listener, ListenerState
+from .listener import Listener, ListenerState
 
 
 class JSONLog(Listener):
-    """Appends one JSON line for each event: start, summary, validation, snapshot, warning and end, but no single steps.
+    """Appends one JSON line for each event: start, summary, validation, snapshot, warning and end, but not for steps.
 
-    A line has `event`, `clock` (seconds since the training was begun), `iteration` and what the event tells; numbers
-    that are not finite are null. The same as `nacre train --log PATH`.
+    A line has `event`, `clock` (seconds since the training was made), `iteration` and the event's data; numbers that
+    are not finite are null. The same as `nacre train --log PATH`.
 
     Raises:
         NacreError: the file cannot be written.
-        ConfigError: a net file names the file, which is there already and is no such log.
+        ConfigError: the path comes from a net file, but the file exists and is not such a log.
     """
 
     outputs = ("path",)
@@ -40,7 +40,7 @@ class JSONLogState(ListenerState):
         self.clock = time.perf_counter()
         self.file = open_to_append(self.path, is_log)
 
-    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         if event != "step" and self.file is not None:
             self.file.write(event_line(event, data, self.clock).encode())
             self.file.flush()

@@ -1,4 +1,4 @@
-"""LearningCurve: a picture of how a training went."""
+"""LearningCurve: a picture of the losses and statistics of a training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POINTS = 100
 """Points of the training loss over a whole training: more would show the noise of single batches."""
 
 ENDINGS = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")
-"""Of the files that matplotlib writes."""
+"""Endings of the files that matplotlib can write."""
 
 MARK = b"learning curve by nacre"
 _TEXT = MARK.decode()
@@ -29,20 +29,20 @@ MARKED: dict[str, dict[str, Any]] = {
     **{ending: {"pil_kwargs": {"description": _TEXT}} for ending in ("tif", "tiff")},
     "webp": {"pil_kwargs": {"xmp": MARK}},
 }
-"""How matplotlib is told to put the mark into a file: a picture without it is not replaced at a net file's word."""
+"""Matplotlib's options that write the mark into a file: a net file may replace only pictures with the mark."""
 HEAD = b"iteration,training loss"
 ENDS = 1 << 16
-"""Bytes at either end of a file in which the mark is."""
+"""Bytes at each end of a file in which to look for the mark."""
 
 Curve = tuple[list[int], list[float]]
 
 
 class LearningCurve(Callback):
-    """Draws the losses and the statistics over the iterations: at the end, and if wanted every so many iterations.
+    """Draws the losses and the statistics over the iterations: at the end, and every `every_n_iter` iterations.
 
-    A point of the training loss is the mean over max_iter / 100 iterations; the rest is what `ValidationPerformance`
-    found. Drawn by matplotlib; where that is not installed, the same numbers are written as a table, and a warning says
-    so. `training.info["curve"]` is the file's path.
+    A point of the training loss is the mean over max_iter / 100 iterations; the rest comes from
+    `ValidationPerformance`. If matplotlib is not installed, the same numbers are written as a table, with a warning.
+    `training.info["curve"]` is the file's path.
     """
 
     outputs = ("path",)
@@ -53,7 +53,7 @@ class LearningCurve(Callback):
 
     def complaints(self) -> Iterator[str]:
         if Path(self.path).suffix.lower() not in ("", *ENDINGS):
-            yield f"path={self.path!r}, but a picture is {', '.join(ENDINGS)}"
+            yield f"path={self.path!r}, but its ending must be one of {', '.join(ENDINGS)}"
 
     def start(self, training: Training) -> CallbackState:
         return LearningCurveState(self, training)
@@ -88,7 +88,7 @@ class LearningCurveState(CallbackState):
         self.draw()
 
     def draw(self) -> None:
-        """Write the picture, or the table; that neither can be written is a warning, since the training went well."""
+        """Write the picture, or the table; if that fails, only warn, because the training itself is all right."""
         path = self.callback.path
         losses: dict[str, Curve] = {"training": (self.iterations, self.losses)}
         shares: dict[str, Curve] = {}
@@ -112,13 +112,13 @@ class LearningCurveState(CallbackState):
                     f"matplotlib is not installed, so the learning curve is a table, {path}: pip install nacre[plots]"
                 )
             replace_output(path, data, is_curve)
-        except (NacreError, ValueError) as error:  # ValueError: matplotlib knows no such format
-            self.warn(f"{path}: no learning curve: {error}")
+        except (NacreError, ValueError) as error:  # ValueError: matplotlib does not know the format
+            self.warn(f"{path}: the learning curve cannot be written: {error}")
         else:
             self.training.info["curve"] = str(path)
 
     def warn(self, message: str) -> None:
-        """Warn, but of one thing only once a training: the next drawing fails for the same reason."""
+        """Warn, but only once with the same message: the next drawing fails for the same reason."""
         if message not in self.warned:
             self.warned.add(message)
             self.training.report("warning", message=message)
@@ -134,7 +134,7 @@ class LearningCurveState(CallbackState):
 
 
 def table(losses: Mapping[str, Curve], shares: Mapping[str, Curve]) -> bytes:
-    """Return the curves as CSV, a row for each iteration of which anything is known."""
+    """Return the curves as CSV, a row for each iteration with a value."""
     curves = {**{f"{name} loss": curve for name, curve in losses.items()}, **shares}
     known = {name: dict(zip(*curve, strict=True)) for name, curve in curves.items()}
     text = io.StringIO()
@@ -149,11 +149,11 @@ COLOURS = {"training": "#8aa4bf", "validation": "#d1495b", "test": "#2a7f62"}
 
 
 def picture(title: str, losses: Mapping[str, Curve], shares: Mapping[str, Curve], suffix: str) -> bytes:
-    """Draw the losses in one panel and, if there are any, the statistics in another, and give the file's bytes.
+    """Draw the losses in one panel and, if there are any, the statistics in another; return the file's bytes.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: matplotlib cannot write such a file.
+        ValueError: matplotlib cannot write this format.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

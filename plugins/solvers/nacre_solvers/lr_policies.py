@@ -36,7 +36,7 @@ class Step(LrPolicy):
 
 
 class Iterations(Converted["int | list[int] | tuple[int, ...]", "tuple[int, ...]"]):
-    """Iterations, in the order in which they are waited for."""
+    """Numbers of iterations, in order."""
 
     wants = "a list of iterations"
 
@@ -51,13 +51,13 @@ class Iterations(Converted["int | list[int] | tuple[int, ...]", "tuple[int, ...]
 class MultiStep(LrPolicy):
     """rate = base · gamma^(how many of the steps were taken, this iteration included).
 
-    The steps are taken one after the other, at most one in an iteration: one that is not above the step before it comes
-    an iteration behind that. A step 0 is taken before the first update. Caffe's multistep.
+    The steps are taken in order, at most one per iteration: a step that is not above the one before it comes one
+    iteration after that. A step 0 is taken before the first update. Caffe's multistep.
     """
 
     base: Annotated[float, non_negative, "the first rate"]
     gamma: Annotated[float, non_negative, "multiplies the rate at each step"]
-    steps: Annotated[Iterations, non_negative, "iterations at which it is multiplied"]
+    steps: Annotated[Iterations, non_negative, "iterations at which the rate is multiplied"]
 
     def rate(self, iteration: int) -> float:
         taken = accumulate(self.steps, lambda before, step: max(before + 1, step))
@@ -91,7 +91,7 @@ class Inv(LrPolicy):
 class Poly(LrPolicy):
     """rate = base · (1 - iteration / n_iter)^power, and 0 from n_iter on. Caffe's poly, whose n_iter is max_iter.
 
-    With power 0 it is base throughout.
+    With power 0 the rate is always base.
     """
 
     base: Annotated[float, non_negative, "the first rate"]
@@ -110,11 +110,11 @@ class Sigmoid(LrPolicy):
     stepsize: Annotated[int, non_negative, "the iteration at which it is half of base"]
 
     def rate(self, iteration: int) -> float:
-        return self.base * (1 + tanh(self.gamma * (iteration - self.stepsize) / 2)) / 2  # which overflows nowhere
+        return self.base * (1 + tanh(self.gamma * (iteration - self.stepsize) / 2)) / 2  # this form never overflows
 
 
 class Linear(LrPolicy):
-    """rate = base + (final - base) · iteration / n_iter, and final from n_iter on. SINGA's kLinear, which went on."""
+    """rate = base + (final - base) · iteration / n_iter, and final from n_iter on. SINGA's kLinear (without end)."""
 
     base: Annotated[float, non_negative, "the first rate"]
     final: Annotated[float, non_negative, "the last rate"] = 0.0
@@ -140,12 +140,12 @@ class Cosine(LrPolicy):
 
 
 class Staged(LrPolicy):
-    """One policy after the other: `Staged(stages=[(60000, 0.001), (5000, 0.0001)])`; the last one stays.
+    """One policy after the other: `Staged(stages=[(60000, 0.001), (5000, 0.0001)])`; the last one is used to the end.
 
     Each sees the iteration of the whole training, as in Mocha.jl. SINGA's kFixedStep.
     """
 
-    stages: Annotated[LrStages, "(how many iterations, policy or rate) for each stage"]
+    stages: Annotated[LrStages, "(number of iterations, policy or rate) for each stage"]
 
     def start(self, training: Training) -> LrState:
         return StagedState(self.stages, training)
@@ -157,9 +157,9 @@ class WarmUp(LrPolicy):
     The other policy sees the iteration of the whole training. As PyTorch's LinearLR.
     """
 
-    policy: Annotated[LrPolicy, "gives the rate that is warmed up to"]
-    n_iter: Annotated[int, positive, "iterations until the rate is the policy's"]
-    first: Annotated[float, fraction, "share of the rate in iteration 0"] = 0.1
+    policy: Annotated[LrPolicy, "the policy of the full rate"]
+    n_iter: Annotated[int, positive, "iterations until the full rate"]
+    first: Annotated[float, fraction, "share of the full rate in iteration 0"] = 0.1
 
     def start(self, training: Training) -> LrState:
         return WarmUpState(self, training)

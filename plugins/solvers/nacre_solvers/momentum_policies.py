@@ -38,7 +38,7 @@ class LinearMomentum(MomentumPolicy):
     """momentum = min(base + gamma · floor(iteration / stepsize), max)."""
 
     base: Annotated[float, fraction, "the first momentum"]
-    gamma: Annotated[float, non_negative, "is added to the momentum at each step"]
+    gamma: Annotated[float, non_negative, "added to the momentum at each step"]
     stepsize: Annotated[int, positive, "iterations between steps"]
     max: Annotated[float, fraction, "the largest momentum"]
 
@@ -47,12 +47,12 @@ class LinearMomentum(MomentumPolicy):
 
 
 class StagedMomentum(MomentumPolicy):
-    """One policy after the other: `StagedMomentum(stages=[(1000, 0.5), (1, 0.9)])`; the last one stays.
+    """One policy after the other: `StagedMomentum(stages=[(1000, 0.5), (1, 0.9)])`; the last one is used to the end.
 
     Each sees the iteration of the whole training, as in Mocha.jl.
     """
 
-    stages: Annotated[MomentumStages, "(how many iterations, policy or momentum) for each stage"]
+    stages: Annotated[MomentumStages, "(number of iterations, policy or momentum) for each stage"]
 
     def start(self, training: Training) -> MomentumState:
         return StagedState(self.stages, training)

@@ -13,7 +13,7 @@ from .elementwise import ElementwiseState
 class SGD(Method):
     """v = momentum · v - rate · gradient; w = w + v.
 
-    The learning rate stands inside the momentum, as in Caffe and Mocha.jl.
+    The learning rate is inside the momentum, as in Caffe and Mocha.jl.
     """
 
     def setup(self, backend: Any, spans: Sequence[Span]) -> MethodState:

@@ -1,4 +1,4 @@
-"""Snapshot: saves all that it takes to go on."""
+"""Snapshot: saves everything that a training needs to continue."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from nacre import (
 class Snapshot(Callback):
     """Saves the training into a folder: every so many iterations, and at the end. The event is "snapshot".
 
-    The folder is this training's alone as long as it runs. It holds the `keep` newest files, the best one if a callback
-    judges (`ValidationPerformance(best=...)`, run at the same iterations), and `run.json`, which says how they were
-    made. What is saved there of later iterations, by a training that this one does not go on from, is put into
-    `aside-1` or the next such folder, with a warning: nothing is lost, and nothing of it is gone on with by mistake.
+    Only this training may use the folder while it runs. The folder holds the `keep` newest files, the best one if a
+    callback finds one (`ValidationPerformance(best=...)`, run at the same iterations), and `run.json`, which describes
+    the run. Snapshots of later iterations, from a training that this one does not continue, are moved to `aside-1` or
+    the next such folder, with a warning: so nothing is lost, and none of them is resumed by mistake.
 
-    Whatever its place in the list, it runs after the callbacks whose memory it saves.
+    It always runs after the callbacks whose memory it saves, whatever their order in the list.
     """
 
     runs_last = True
     outputs = ("folder",)
 
-    folder: Annotated[OutputPath, "where to; relative to the working folder"] = default("snapshots")
-    keep: Annotated[int, positive, "how many of the newest stay"] = 3
+    folder: Annotated[OutputPath, "the folder; relative to the working folder"] = default("snapshots")
+    keep: Annotated[int, positive, "how many of the newest snapshots to keep"] = 3
     store: Annotated[str, "file format, the name of a store"] = "HDF5"
 
     def start(self, training: Training) -> CallbackState:
@@ -64,13 +64,13 @@ class SnapshotState(CallbackState):
     def begin(self) -> None:
         training = self.training
         start = training.resumed_from
-        self.folder.write_run(describe(training))  # before anything is moved: where it fails, nothing is
+        self.folder.write_run(describe(training))  # before anything is moved: if it fails, nothing is moved
         moved = self.folder.put_aside(-1 if start is None else start)
         if moved:
             training.report(
                 "warning",
-                message=f"the snapshots of another training, {moved[0].name} to {moved[-1].name}, were put into "
-                f"{moved[-1].parent}: remove it if they are not wanted",
+                message=f"the snapshots of another training, {moved[0].name} to {moved[-1].name}, were moved to "
+                f"{moved[-1].parent}: remove that folder if you do not need them",
             )
         if start is not None:
             mine = [path for path in self.folder.files()[-1:] if _iteration(path) == start]

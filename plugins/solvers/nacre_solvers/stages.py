@@ -1,4 +1,4 @@
-"""Policies made of policies: one after the other, or one inside another."""
+"""Policies that contain other policies: one after the other, or one inside another."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _stages(kind: type[Component], value: Any) -> tuple[tuple[int, Any], ...]:
 
 
 class LrStages(Converted["Sequence[tuple[int, Any]]", "tuple[tuple[int, LrPolicy], ...]"]):
-    """How long each of several learning-rate policies is followed."""
+    """Several learning-rate policies, each with its number of iterations."""
 
-    wants = "a list of pairs: how many iterations (above 0), and a policy or a rate"
+    wants = "a list of pairs: number of iterations (above 0), and a policy or a rate"
 
     @staticmethod
     def convert(value: Any) -> tuple[tuple[int, LrPolicy], ...]:
@@ -31,9 +31,9 @@ class LrStages(Converted["Sequence[tuple[int, Any]]", "tuple[tuple[int, LrPolicy
 
 
 class MomentumStages(Converted["Sequence[tuple[int, Any]]", "tuple[tuple[int, MomentumPolicy], ...]"]):
-    """How long each of several momentum policies is followed."""
+    """Several momentum policies, each with its number of iterations."""
 
-    wants = "a list of pairs: how many iterations (above 0), and a policy or a momentum"
+    wants = "a list of pairs: number of iterations (above 0), and a policy or a momentum"
 
     @staticmethod
     def convert(value: Any) -> tuple[tuple[int, MomentumPolicy], ...]:
@@ -41,24 +41,24 @@ class MomentumStages(Converted["Sequence[tuple[int, Any]]", "tuple[tuple[int, Mo
 
 
 class InnerStates:
-    """Policies inside of another one, at work in one training, with what they remember."""
+    """The states of policies inside another one, with their memory."""
 
     def __init__(self, policies: Sequence[Any], training: Training) -> None:
         self.states = [policy.start(training) for policy in policies]
 
     def memory(self) -> Mapping[str, Any]:
-        return {f"{place}.{key}": value for place, one in enumerate(self.states) for key, value in one.memory().items()}
+        return {f"{index}.{key}": value for index, one in enumerate(self.states) for key, value in one.memory().items()}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        for place, state in enumerate(self.states):
-            start = f"{place}."
+        for index, state in enumerate(self.states):
+            start = f"{index}."
             mine = {key.removeprefix(start): value for key, value in memory.items() if key.startswith(start)}
             if mine:
                 state.remember(mine)
 
 
 class StagedState(InnerStates):
-    """Policies of the learning rate or of the momentum, one after the other; the last one stays."""
+    """Policies of the learning rate or of the momentum, one after the other; the last one is used to the end."""
 
     def __init__(self, stages: Sequence[tuple[int, Any]], training: Training) -> None:
         super().__init__([policy for _, policy in stages], training)

@@ -1,4 +1,4 @@
-"""One statistic of a validation, by its name: what the best snapshot, early stopping and falling rates hang on."""
+"""Monitoring one statistic of the validations, for the best snapshot, early stopping and falling rates."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from nacre import Check, ConfigError, Training, nearest
 def _complain(name: str, _: Any) -> str | None:
     if name in ("", "loss") or all(name.partition("/")):
         return None
-    return "it must be like 'accuracy/accuracy', a layer and its statistic, or 'loss'"
+    return "it must be LAYER/STATISTIC, such as 'accuracy/accuracy', or 'loss'"
 
 
 STATISTIC = Check(_complain)
 Judged = Literal["validation", "test"]
 """Phases that are validated."""
-HIGHER = "whether more of it is better; of what is no loss it must be said"
+HIGHER = "whether a higher value is better; needed for statistics other than a loss"
 
 
 def direction_complaints(field: str, name: str, higher_better: bool | None) -> Iterator[str]:
-    """Complain where nothing tells whether more of a statistic is better, or where that is said of a loss."""
+    """Yield a message if `higher_better` is missing for a statistic, or true for a loss."""
     loss = name.rpartition("/")[2] == "loss"
     if loss and higher_better:
-        yield f"{field}={name!r} needs higher_better=False: the lower the loss, the better"
+        yield f"{field}={name!r} needs higher_better=False, because a lower loss is better"
     if name and not loss and higher_better is None:
-        yield f"{field}={name!r} needs higher_better: say True if more of it is better, as of an accuracy, else False"
+        yield f"{field}={name!r} needs higher_better: True if a higher value is better, as for an accuracy, else False"
 
 
 def read_statistic(
     asked: str, name: str, loss: float, statistics: Mapping[str, Mapping[str, float]], phase: str
 ) -> float:
-    """Return the loss, or the statistic "layer/name"; `asked` says who asks, for the error.
+    """Return the loss, or the statistic "layer/name"; `asked` begins the error.
 
     Raises:
         ConfigError: there is no such layer or no such statistic.
@@ -65,7 +65,7 @@ def check_layer(asked: str, name: str, statistics: Mapping[str, Any], phase: str
 
 
 class Judge:
-    """Follows one statistic of the validations of a training: of all but the one that is made only because it ends.
+    """Follows one statistic of the validations of a training, except the one that runs only because it ends.
 
     Raises:
         ConfigError: no callback of the training validates in this phase, or no layer has such statistics; when the
@@ -84,9 +84,9 @@ class Judge:
         several = sum(one.has_loss for one in there) > 1
         known = {one.name: None for one in there if one.has_stats or (one.has_loss and several)}
         check_layer(self.asked, thing.statistic, known, thing.phase)
-        training.listeners.append(self.hear)
+        training.listeners.append(self.on_event)
 
-    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         if event == "start" and self.phase in self.training.judged:
             check_statistic(self.asked, self.statistic, self.training.judged[self.phase], self.phase)
         if event == "validation" and data["phase"] == self.phase and not data.get("final"):

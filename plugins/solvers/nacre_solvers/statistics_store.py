@@ -19,29 +19,28 @@ from nacre import (
     output_place,
     replace_output,
 )
-from nacre.files import finite, told
+from nacre.files import finite, os_errors
 
-from .told import ListenerState, numbers
+from .listener import ListenerState, numbers
 
 
 class StatisticsStore(Callback):
     """Keeps the statistics of summaries and validations: {"train/loss": {"100": 0.53, "200": 0.4}, ...}.
 
-    Those of the `TrainingSummary` and the `ValidationPerformance` among the callbacks. The JSON file is written every
-    so many iterations and at the end: whole or not at all. With `if_exists="merge"` what is there stays, but for the
-    same statistic of the same iteration; a training that is taken up from a snapshot always merges. After Mocha.jl's
-    coffee lounge.
+    They come from the callbacks `TrainingSummary` and `ValidationPerformance`. The JSON file is written at intervals
+    and at the end, completely or not at all. With `if_exists="merge"` old values stay, except for the same statistic of
+    the same iteration; a resumed training always merges. After Mocha.jl's coffee lounge.
 
     Raises:
-        NacreError: the file is there (`if_exists="refuse"`), holds something else, or cannot be written.
+        NacreError: the file exists (`if_exists="refuse"`), holds something else, or cannot be written.
     """
 
     runs_last = True
     outputs = ("path",)
 
     path: Annotated[OutputPath, "the file; relative to the working folder"] = default("statistics.json")
-    every_n_iter: Annotated[int, non_negative, "write it every so many iterations; 0 only at the end"] = 0
-    if_exists: Annotated[Literal["merge", "overwrite", "refuse"], "what to do with a file that is there"] = "merge"
+    every_n_iter: Annotated[int, non_negative, "iterations from one writing to the next; 0 for only at the end"] = 0
+    if_exists: Annotated[Literal["merge", "overwrite", "refuse"], "what to do with an existing file"] = "merge"
 
     def start(self, training: Training) -> CallbackState:
         return StatisticsStoreState(self, training)
@@ -60,14 +59,14 @@ class StatisticsStoreState(ListenerState):
             if_exists = "merge"
         if path.exists() and if_exists == "refuse":
             raise ConfigError(
-                f"StatisticsStore: {self.path} is there already",
-                "take another path, or if_exists='merge' or 'overwrite'",
+                f"StatisticsStore: {self.path} exists already",
+                "use another path, or if_exists='merge' or 'overwrite'",
             )
         if path.exists() and if_exists == "merge":
             self.statistics = read_statistics(path)
         self.write()
 
-    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         for name, value in numbers(event, data):
             self.statistics.setdefault(name, {})[str(data["iteration"])] = value
 
@@ -82,24 +81,25 @@ class StatisticsStoreState(ListenerState):
 
 
 def read_statistics(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read what a `StatisticsStore` wrote: {statistic: {iteration: value}}; None stands for what is not finite.
+    """Read the file of a `StatisticsStore`: {statistic: {iteration: value}}; None is a value that is not finite.
 
     Raises:
         NacreError: the file cannot be read, or holds something else.
     """
     path = Path(path)
-    with told(path, "cannot be read", NacreError):
+    with os_errors(path, "cannot be read", NacreError):
         data = path.read_bytes()
     try:
         return _parsed(data)
     except (ValueError, RecursionError) as error:
         raise NacreError(
-            f"{path} holds no statistics of a training: {error}", "take another path, or if_exists='overwrite'"
+            f"{path} does not hold the statistics of a training: {error}",
+            "use another path, or if_exists='overwrite'",
         ) from error
 
 
 def is_statistics(file: BinaryIO) -> bool:
-    """Return whether a file is what a `StatisticsStore` wrote: its form is the mark."""
+    """Return whether a file was written by a `StatisticsStore`, judged by its form."""
     try:
         _parsed(file.read())
     except (ValueError, RecursionError):
@@ -110,12 +110,12 @@ def is_statistics(file: BinaryIO) -> bool:
 def _parsed(data: bytes) -> dict[str, dict[str, float]]:
     found = json.loads(data)
     if not (isinstance(found, dict) and all(map(_is_curve, found.values()))):
-        raise ValueError("it is JSON of another form")
+        raise ValueError("its JSON has another form")
     return found
 
 
 def _is_curve(values: Any) -> bool:
-    """Return whether this is {iteration: value}."""
+    """Return whether this is a dict {iteration: value}."""
     return isinstance(values, dict) and all(
         key.isdecimal() and (value is None or type(value) in (int, float)) for key, value in values.items()
     )

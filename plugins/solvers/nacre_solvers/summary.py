@@ -1,4 +1,4 @@
-"""TrainingSummary: a line with the loss, now and then."""
+"""TrainingSummary: reports loss, rates and statistics at intervals."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from nacre import Callback, CallbackState, Training, non_negative
 class TrainingSummary(Callback):
     """Reports loss, learning rate, momentum, images a second and statistics: every so many iterations, and at the end.
 
-    Loss (a mean) and statistics (of the training net's own layers, and each loss if there are several) are of the
-    iterations since the last report. With `check_finite=False`, which fetches no losses, the loss is that of the last
-    iteration. The event is "summary".
+    Loss (a mean) and statistics (of the layers of the training net, and each loss if there are several) are those of
+    the iterations since the last report. With `check_finite=False`, which does not fetch losses, the loss is that of
+    the last iteration. The event is "summary".
     """
 
-    every_n_iter: Annotated[int, non_negative, "report every so many iterations; 0 never"] = 100
+    every_n_iter: Annotated[int, non_negative, "iterations from one report to the next; 0 for never"] = 100
 
     def start(self, training: Training) -> CallbackState:
         return TrainingSummaryState(self, training)
@@ -48,7 +48,7 @@ class TrainingSummaryState(CallbackState):
 
 
 class MeanLoss:
-    """The mean of the training loss over the iterations since it was taken last."""
+    """The mean of the training loss over the iterations since the last call of `take`."""
 
     def __init__(self, training: Any) -> None:
         self.training = training

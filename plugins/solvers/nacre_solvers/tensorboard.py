@@ -1,4 +1,4 @@
-"""TensorBoard: what a training tells, in event files that TensorBoard reads; written without TensorFlow."""
+"""TensorBoard: writes the numbers of a training into event files for TensorBoard, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from nacre import CallbackState, NacreError, OutputPath, Training, default, output_place
-from nacre.files import told
+from nacre.files import os_errors
 
-from .told import Listener, ListenerState, numbers
+from .listener import Listener, ListenerState, numbers
 
 
 class TensorBoard(Listener):
     """Writes the numbers of summaries and validations for TensorBoard: `tensorboard --logdir runs`.
 
-    Those of the `TrainingSummary` and the `ValidationPerformance` among the callbacks, called train/loss, train/rate,
-    validation/loss, validation/layer/statistic and so on. Every training writes an event file of its own; where it goes
-    on from a snapshot, TensorBoard is told to forget what came after that.
+    They come from the callbacks `TrainingSummary` and `ValidationPerformance`, as train/loss, train/rate,
+    validation/loss, validation/layer/statistic and so on. Every training writes an event file of its own; if it is
+    resumed from a snapshot, TensorBoard ignores the older values after that iteration.
 
     Raises:
         NacreError: the folder cannot be written.
@@ -44,12 +44,12 @@ class TensorBoardState(ListenerState):
 
     def begin(self) -> None:
         folder = output_place(self.path)
-        with told(Path(self.path), "cannot be written", NacreError):
+        with os_errors(Path(self.path), "cannot be written", NacreError):
             self.file = EventFile(folder)
             if self.training.resumed_from is not None:
                 self.file.restart(self.training.resumed_from)
 
-    def hear(self, event: str, data: Mapping[str, Any]) -> None:
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         if self.file is not None and (found := list(numbers(event, data))):
             self.file.scalars(data["iteration"], found)
 
@@ -60,7 +60,7 @@ class TensorBoardState(ListenerState):
 
 
 class EventFile:
-    """An event file of TensorBoard's: records of TFRecord's form, each of them one `Event` message."""
+    """An event file of TensorBoard: TFRecord records, each with one `Event` message."""
 
     def __init__(self, folder: str | Path) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ class EventFile:
         self._event(0, _bytes(3, b"brain.Event:2"))
 
     def scalars(self, step: int, values: Iterable[tuple[str, float]]) -> None:
-        """Write numbers by their names."""
+        """Write numbers with their names."""
         summary = b"".join(
             _bytes(1, _bytes(1, name.encode()) + _key(2, 5) + struct.pack("<f", _float32(value)))
             for name, value in values
@@ -77,7 +77,7 @@ class EventFile:
         self._event(step, _bytes(5, summary))
 
     def restart(self, step: int) -> None:
-        """Say that what other files have of later steps is void."""
+        """Mark the values of later steps in other files as void."""
         self._event(step + 1, _bytes(7, _key(1, 0) + _varint(1)))
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ def _bytes(field: int, data: bytes) -> bytes:
 
 
 def _float32(value: float) -> float:
-    """Return an infinity for what is too large."""
+    """Return a number as float32; an infinity if it is too large."""
     try:
         return struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:

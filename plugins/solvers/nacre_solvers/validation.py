@@ -1,4 +1,4 @@
-"""ValidationPerformance: how good the net is on data that it is not trained on."""
+"""ValidationPerformance: runs the net on data that it is not trained on, and reports loss and statistics."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ ASKED = "ValidationPerformance: best"
 
 
 class ValidationPerformance(Callback):
-    """Runs the net over all records of another phase's sources, once: every so many iterations, and at the end.
+    """Runs the net once over all records of another phase's sources: at intervals, and at the end.
 
-    The layers are those of the training net that are there in `phase`, with the same parameters; the training's own
-    sources stay where they are. The mean loss and the statistics (among them each loss, if there are several) go to
-    `training.history` and `training.statistics`; the event is "validation", of which `training.listeners` are told:
+    The layers are those of the training net that are not excluded from `phase`, with the same parameters; the
+    training's own sources do not move. The mean loss and the statistics (with each loss, if there are several) go to
+    `training.history` and `training.statistics`; the event is "validation", which all `training.listeners` get:
     `EarlyStopping`, `DecayOnValidation`, logs. After Mocha.jl's `ValidationPerformance`.
     """
 
     validates = True
 
     phase: Annotated[Judged, "phase whose layers are run"] = "validation"
-    best: Annotated[str, STATISTIC, "what marks the best snapshot: layer/statistic, or loss; nothing unless given"] = ""
+    best: Annotated[str, STATISTIC, "decides on the best snapshot: layer/statistic, or loss; by default none"] = ""
     higher_better: Annotated[bool | None, HIGHER] = None
 
     def complaints(self) -> Iterator[str]:
@@ -39,8 +39,8 @@ class ValidationState(CallbackState):
     """`ValidationPerformance` in one training: holds the net of the other phase.
 
     Raises:
-        ConfigError: there is no net in this phase, or `best` names nothing that it reports.
-        DataError: blobs of the net come from `Input` layers, which nobody can write here.
+        ConfigError: there is no net in this phase, or `best` names a statistic that it does not report.
+        DataError: blobs of the net come from `Input` layers, which cannot be written here.
     """
 
     def __init__(self, callback: ValidationPerformance, training: Training) -> None:
@@ -59,8 +59,8 @@ class ValidationState(CallbackState):
     def run(self) -> None:
         self.validate()
 
-    def validate(self, **told: bool) -> None:
-        """Run the net over its records once; `told` goes into the report as well."""
+    def validate(self, **data: bool) -> None:
+        """Run the net over its records once; `data` is added to the report."""
         training, phase = self.training, self.callback.phase
         self.net.reset_statistics()
         loss = self.net.forward_epoch(self._warn)
@@ -70,16 +70,16 @@ class ValidationState(CallbackState):
         if self.callback.best:
             score = read_statistic(ASKED, self.callback.best, loss, statistics, phase)
             training.score = Score(training.iteration, score, bool(self.callback.higher_better))
-        training.report("validation", phase=phase, loss=loss, statistics=statistics, **told)
+        training.report("validation", phase=phase, loss=loss, statistics=statistics, **data)
 
     def _warn(self, message: str) -> None:
-        """Warn of the data, but only once a training: they stay the same."""
+        """Warn about the data, but only once per training: they stay the same."""
         if message not in self.warned:
             self.warned.add(message)
             self.training.warn(f"{self.callback.phase}: {message}")
 
     def finish(self) -> None:
-        """Validate the last iteration too; not after a signal: then the snapshot must be saved without delay."""
+        """Validate after the last iteration too, but not after a signal: then the snapshot must be saved at once."""
         training = self.training
         if not training.interrupted and [entry[0] for entry in self.history[-1:]] != [training.iteration]:
             self.validate(final=True)
@@ -98,24 +98,24 @@ class ValidationState(CallbackState):
 
 
 def _make_net(net: Net, phase: Literal["validation", "test"]) -> Net:
-    remedy = f"give it a source that does not exclude '{phase}', or take another phase"
+    remedy = f"add a source that does not exclude '{phase}', or use another phase"
     try:
         made = net.derive(phase)
     except TopologyError as error:
         there = any(layer.is_source and phase not in layer.exclude for layer in net.layers)
-        told, remedy = _other_records(net, phase) if there else ("", remedy)
+        reason, remedy = _other_records(net, phase) if there else ("", remedy)
         raise ConfigError(
-            f"ValidationPerformance: there is no net in phase '{phase}': {told or error.args[0]}",
+            f"ValidationPerformance: there is no net in phase '{phase}': {reason or error.args[0]}",
             remedy or error.remedy,
         ) from error
     if all(op.state.endless for op in made.ops if isinstance(op.state, SourceState)):
         made.shutdown()
-        raise ConfigError(f"ValidationPerformance: no source with an end is there in phase '{phase}'", remedy)
+        raise ConfigError(f"ValidationPerformance: all sources in phase '{phase}' are endless", remedy)
     return made
 
 
 def _other_records(net: Net, phase: Literal["validation", "test"]) -> tuple[str, str]:
-    """Return which source gives records of another shape than those trained on, and a remedy; "" if none does."""
+    """Return a message on a source whose records have another shape than in training, and a remedy; "" if none."""
     sources = [layer for layer in net.layers if layer.is_source and phase not in layer.exclude]
     with net.derive(phase, sources, allocate=False) as alone:
         for op in alone.ops:
@@ -123,7 +123,7 @@ def _other_records(net: Net, phase: Literal["validation", "test"]) -> tuple[str,
                 trained = next((one for one in net.ops if one.is_source and value.name in one.layer.tops), None)
                 shape = next((one.shape for one in trained.outputs if one.name == value.name), ()) if trained else ()
                 if trained and shape[1:] != value.shape[1:]:
-                    told = f"records of '{value.name}' have the shape {shape[1:]} from layer '{trained.name}'"
-                    told += f", but {value.shape[1:]} from layer '{op.name}'"
-                    return told, "let both sources give records of one shape"
+                    message = f"records of '{value.name}' have the shape {shape[1:]} from layer '{trained.name}'"
+                    message += f", but {value.shape[1:]} from layer '{op.name}'"
+                    return message, "use records of the same shape in both sources"
     return "", ""

@@ -1,4 +1,4 @@
-"""Convolution and deconvolution: filters that slide over images of one to three axes."""
+"""Convolution: filters that slide over images of one to three axes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from .filters import FilterLayer, FilterState, declare
 class ConvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=True):
     """y[n, f] = b[f] + Σ_c W[f, c] ⋆ x[n, c], a cross-correlation; one top for each bottom, all with the same filters.
 
-    Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
+    Bottoms are (images, channels, rows, columns), or with one or three axes after the channels; all of one shape.
     `kernel`, `stride`, `pad` and `dilation` are one number for all directions, or one for each, in pixels; padding is
-    zero. A filter reaches over (kernel - 1) dilation + 1 pixels, and along an axis tops have
-    floor((length + 2 pad - reach) / stride) + 1. `weight` is (n_filter, channels / n_group, *kernel), `bias`
-    (n_filter). With `n_group` g, filters and channels are cut into g parts that do not see each other. After Mocha.jl's
-    `ConvolutionLayer` and Caffe's `Convolution`.
+    zero. A filter covers (kernel - 1) dilation + 1 pixels, and along an axis tops have floor((length + 2 pad - reach) /
+    stride) + 1. `weight` is (n_filter, channels / n_group, *kernel), `bias` (n_filter). With `n_group` g, filters and
+    channels form g independent groups. After Mocha.jl's `ConvolutionLayer` and Caffe's `Convolution`.
 
     Example:
         [[layer]]

@@ -15,13 +15,13 @@ class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp
 
     y[n, f, i stride + k dilation - pad] = b[f] + Σ_c W[c, f, k] x[n, c, i], summed over all i and k that lead there.
 
-    Bottoms are (images, channels, rows, columns), or with one or three axes behind the channels; all of one shape.
-    Tops have (length - 1) stride + reach - 2 pad + extra along an axis, where a filter reaches over (kernel - 1)
-    dilation + 1 pixels; `pad` is cut off on each side, `extra` added behind, since a convolution with that stride leads
-    to one length from several. `weight` is (channels, n_filter / n_group, *kernel), `bias` (n_filter).
-    Pictures grow F times, smoothly, with `kernel` 2F - F % 2, `stride` F, `pad` ceil((F - 1) / 2), `n_filter` and
-    `n_group` the channels, `weight_init` Bilinear and `weight_lr` 0. After Caffe's `Deconvolution` and PyTorch's
-    `ConvTranspose2d`, whose `output_padding` is `extra`.
+    Bottoms are (images, channels, rows, columns), or with one or three axes after the channels; all of one shape. Tops
+    have (length - 1) stride + reach - 2 pad + extra along an axis, where a filter reaches over (kernel - 1) dilation +
+    1 pixels; `pad` is cut off on each side, `extra` added behind, since a convolution with that stride leads to one
+    length from several. `weight` is (channels, n_filter / n_group, *kernel), `bias` (n_filter). Pictures grow F times,
+    smoothly, with `kernel` 2F - F % 2, `stride` F, `pad` ceil((F - 1) / 2), `n_filter` and `n_group` the channels,
+    `weight_init` Bilinear and `weight_lr` 0. After Caffe's `Deconvolution` and PyTorch's `ConvTranspose2d`, whose
+    `output_padding` is `extra`.
 
     Example:
         [[layer]]
@@ -34,11 +34,11 @@ class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp
         pad = 1
     """
 
-    extra: Annotated[Sizes, non_negative, "pixels added behind the last ones, fewer than stride"] = default((0,))
+    extra: Annotated[Sizes, non_negative, "pixels added at the end of each axis, fewer than stride"] = default((0,))
 
 
 class DeconvolutionState(FilterState, of=DeconvolutionLayer, reads="inputs"):
-    """`DeconvolutionLayer` on any backend: forward is a convolution's way back, and backward its way forward."""
+    """`DeconvolutionLayer` on any backend: its forward is the backward of a convolution, and the other way round."""
 
     def __init__(self, layer: DeconvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

@@ -1,4 +1,4 @@
-"""What convolutions and deconvolutions share: their fields, parameters and products."""
+"""The common code of convolutions and deconvolutions: fields, parameters and products."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from .windows import Geometry, Slider
 class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
     """The fields of layers whose filters slide over images."""
 
-    bottoms: Annotated[Names, at_least(1), "what is filtered"]
-    tops: Annotated[Names, as_many_as("bottoms"), "the filtered blobs"]
-    n_filter: Annotated[int, positive, "channels of a top"]
+    bottoms: Annotated[Names, at_least(1), "the images to filter"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the filtered images"]
+    n_filter: Annotated[int, positive, "number of filters: the channels of a top"]
     kernel: Annotated[Sizes, positive, "size of a filter, in pixels"] = default((1,))
     stride: Annotated[Sizes, positive, "step of the filters, in pixels"] = default((1,))
     pad: Annotated[Sizes, non_negative, "border of zeros on each side, in pixels"] = default((0,))
     dilation: Annotated[Sizes, positive, "step between the cells of a filter, in pixels"] = default((1,))
-    n_group: Annotated[int, positive, "parts that do not see each other"] = 1
+    n_group: Annotated[int, positive, "number of independent groups of channels"] = 1
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
 
 def declare(state: Any, layer: Any, backend: Any, inputs: list[Any], kind: type[Any] = Geometry) -> Geometry:
-    """Declare the blobs and parameters of a convolution in its state or kernel; give its sizes."""
+    """Declare the blobs and parameters of a convolution in its state or kernel; return its sizes."""
     for name, one in zip(layer.bottoms, inputs, strict=True):
         if one.shape != inputs[0].shape:
             raise ConfigError(
@@ -55,7 +55,7 @@ def declare(state: Any, layer: Any, backend: Any, inputs: list[Any], kind: type[
 
 
 class FilterState(LayerState, reads="inputs"):
-    """What the states of both layers have in common."""
+    """The common state of both layers."""
 
     geometry: Geometry
 
@@ -86,7 +86,7 @@ class FilterState(LayerState, reads="inputs"):
                 self.apply_back(dy, dx)
 
     def apply(self, x: Array, y: Array) -> None:
-        """Write y, less the bias."""
+        """Write y without the bias."""
         raise NotImplementedError
 
     def apply_back(self, dy: Array, dx: Array) -> None:

@@ -51,7 +51,7 @@ class Patches:
 
     def __init__(self, layer: Im2colLayer, shape: tuple[int, ...]) -> None:
         if len(shape) < 3:
-            raise ConfigError(f"{layer.name}: the bottom of shape {shape} has no axes behind the channels")
+            raise ConfigError(f"{layer.name}: the bottom of shape {shape} has no axes after the channels")
         images, channels, *image = shape
         sliding = Sliding(layer, len(image))
         windows = sliding.count(layer, image)

@@ -1,4 +1,4 @@
-"""Windows that slide over images: how many there are, and the pixels below each of their cells."""
+"""Windows that slide over images: their number, and the pixels under each of their cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Place = tuple[slice, ...]
 class Sliding:
     """How windows slide over images, by the fields `kernel`, `stride`, `pad` and `dilation` of a layer.
 
-    There is one number of each for every axis behind the channels. A window reaches over `extent` pixels.
+    There is one number of each for every axis after the channels. A window covers `extent` pixels.
     """
 
     def __init__(self, layer: Any, axes: int) -> None:
@@ -32,11 +32,11 @@ class Sliding:
         self.extent = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     def padded(self, image: Sequence[int]) -> tuple[int, ...]:
-        """Return the lengths of an image with its border."""
+        """Return the lengths of an image with its padding."""
         return tuple(length + 2 * pad for length, pad in zip(image, self.pad, strict=True))
 
     def count(self, layer: Any, image: Sequence[int]) -> tuple[int, ...]:
-        """Count the windows along each axis of an image.
+        """Return the number of windows along each axis of an image.
 
         Raises:
             ConfigError: a window is larger than the padded image.
@@ -47,16 +47,16 @@ class Sliding:
         if min(counts) < 1:
             dilated = f" with dilation={self.dilation}" if max(self.dilation) > 1 else ""
             raise ConfigError(f"{layer.name}: kernel={self.kernel}{dilated} is larger than the padded image, {padded}")
-        # a step that is never made may be of any length, which not every library could count
+        # with one window the stride is never used, and may be larger than a library can handle
         self.stride = tuple(map(min, self.stride, padded))
         return counts
 
     def inside(self, image: Sequence[int]) -> Place:
-        """Return where (images, channels, *image) lies in an array with the border."""
+        """Return the index of (images, channels, *image) in the padded array."""
         return (slice(None), slice(None), *(slice(pad, pad + long) for pad, long in zip(self.pad, image, strict=True)))
 
     def cells(self, counts: Sequence[int]) -> list[Place]:
-        """Return where each cell of all windows lies in the padded image, row by row."""
+        """Return for each cell, row by row, its index in the padded image, for all windows."""
         return [
             (slice(None), slice(None), *map(_strided, cell, counts, self.stride, self.dilation))
             for cell in itertools.product(*map(range, self.kernel))
@@ -64,7 +64,7 @@ class Sliding:
 
 
 def _strided(offset: int, count: int, stride: int, dilation: int) -> slice:
-    """Return the pixels below cell `offset` of each of `count` windows."""
+    """Return the pixels under cell `offset` of each of `count` windows."""
     start = offset * dilation
     return slice(start, start + (count - 1) * stride + 1, stride)
 
@@ -72,8 +72,8 @@ def _strided(offset: int, count: int, stride: int, dilation: int) -> slice:
 class Geometry(Sliding):
     """The sizes of a convolution on a bottom of one shape, checked.
 
-    `filters` are slid over an `image` of `channels` and give an `out` of as many channels; all of a deconvolution are
-    those of the convolution that leads back, from its top to its bottom.
+    `filters` slide over an `image` of `channels`, and `out` has as many channels as there are filters. For a
+    deconvolution all sizes are those of the convolution from its top to its bottom.
     """
 
     def __init__(self, layer: FilterLayer, shape: Sequence[int]) -> None:
@@ -88,7 +88,7 @@ class Geometry(Sliding):
         directions = len(shape) - 2
         if not 1 <= directions <= 3:
             raise ConfigError(
-                f"{layer.name}: a bottom of shape {tuple(shape)} has not one to three axes behind the channels"
+                f"{layer.name}: a bottom of shape {tuple(shape)} must have one to three axes after the channels"
             )
         Sliding.__init__(self, layer, directions)
         for name, count in (("channels of the bottom", shape[1]), ("n_filter", layer.n_filter)):
@@ -110,14 +110,14 @@ class Transposed(Geometry):
         self.image = [(length - 1) * stride + extent - 2 * pad + more for length, extent, stride, pad, more in sizes]
         if min(self.image) < 1:
             raise ConfigError(
-                f"{layer.name}: pad={self.pad} leaves nothing of a top of a bottom of shape {tuple(shape)}"
+                f"{layer.name}: pad={self.pad} is too large: the top of a bottom of shape {tuple(shape)} would be empty"
             )
         self.weight = (self.filters, layer.n_filter // layer.n_group, *self.kernel)
         self.top = (self.images, layer.n_filter, *self.image)
 
 
 class Slider:
-    """A convolution of one shape and what follows from it, by one product of matrices for each cell of the filter.
+    """A convolution of one shape and its gradients, by one product of matrices for each cell of the filter.
 
     `image` is (images, channels, ...), `out` (images, filters, ...).
     """
@@ -137,7 +137,7 @@ class Slider:
         self.packed = backend.empty((len(self.cells), *matrix))
 
     def pack(self, weight: Array) -> None:
-        """Copy the weights so that those of a cell lie together."""
+        """Copy the weights so that those of a cell are contiguous."""
         self.xp.copyto(self.packed, self.xp.moveaxis(weight.reshape(self.split_weight), 3, 0))
 
     def convolve(self, image: Array, out: Array) -> None:
@@ -160,7 +160,7 @@ class Slider:
         xp.copyto(image, self.padded_diff[self.inside])
 
     def add_gradient(self, image: Array, out: Array, gradient: Array) -> None:
-        """Add the gradient of the weights, where one of `image` and `out` is a bottom, the other a top's gradient."""
+        """Add the gradient of the weights; one of `image` and `out` is a bottom, the other the gradient of a top."""
         xp, grouped, total = self.xp, out.reshape(self.grouped_out), gradient.reshape(self.split_weight)
         xp.copyto(self.padded[self.inside], image)
         for number, cell in enumerate(self.cells):

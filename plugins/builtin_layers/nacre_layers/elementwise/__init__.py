@@ -1,1 +1,1 @@
-"""Layers that treat every number alike, or every place along an axis."""
+"""Layers that compute the same for every number, or for every position along an axis."""

@@ -12,7 +12,7 @@ from ..shapes.passthrough import AliasState
 class ActivationLayer(Layer, has_neuron=True, can_do_bp=True):
     """y = f(x), element by element; one top for each bottom.
 
-    Bottoms are of any shape. The tops take over the memory of the bottoms where nobody reads those later. In a net file
+    Bottoms are of any shape. The tops reuse the memory of the bottoms if nothing reads those later. In a net file
     the name of a neuron means this layer with it, and the neuron's fields stand beside the layer's: `type = "LReLU"`
     and `slope = 0.2` say the same as the example.
 
@@ -24,10 +24,10 @@ class ActivationLayer(Layer, has_neuron=True, can_do_bp=True):
         neuron = { type = "LReLU", slope = 0.2 }
     """
 
-    bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
+    bottoms: Annotated[Names, at_least(1), "the inputs of the function"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
     neuron: Annotated[Neuron, "the function"]
 
 
 class ActivationState(AliasState, of=ActivationLayer, reads="", elementwise=True):
-    """Passes the bottoms on; the net applies the neuron behind it, as for every layer that has one."""
+    """Passes the bottoms on; the net applies the neuron to them, as for every layer that has one."""

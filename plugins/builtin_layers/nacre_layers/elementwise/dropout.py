@@ -1,4 +1,4 @@
-"""Dropout: at random, some elements become 0."""
+"""Dropout: random elements become 0."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nacre import Array, Layer, LayerState, Names, exactly, fraction
 class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
     """In phase `train` each element becomes 0 with probability `ratio`; the others are divided by 1 - ratio.
 
-    y = x · [u ≥ ratio] / (1 - ratio), with a uniform u of each element's own; in all other phases y = x.
+    y = x · [u ≥ ratio] / (1 - ratio), with a uniform u for each element; in all other phases y = x.
 
     The bottom, of any shape, is changed in place. In all other phases nothing is done. The mask is a function of the
-    seed, the layer's name and the iteration: an element stays where the Philox uniform of its place (`nacre.random`,
-    float32, C order) is `ratio` or more. Srivastava et al., "Dropout", 2014; after Mocha.jl's `DropoutLayer`.
+    seed, the layer's name and the iteration: an element stays if its Philox uniform (`nacre.random`, float32, C order)
+    is `ratio` or more. Srivastava et al., "Dropout", 2014; after Mocha.jl's `DropoutLayer`.
 
     Example:
         [[layer]]
@@ -23,9 +23,9 @@ class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
         ratio = 0.2
     """
 
-    bottoms: Annotated[Names, exactly(1), "what is dropped from"]
+    bottoms: Annotated[Names, exactly(1), "the blob, changed in place"]
     ratio: Annotated[float, fraction, "probability to become 0"] = 0.5
-    auto_scale: Annotated[bool, "divide the rest by 1 - ratio"] = True
+    auto_scale: Annotated[bool, "divide the other elements by 1 - ratio"] = True
 
 
 class DropoutState(LayerState, of=DropoutLayer, reads=""):

@@ -1,4 +1,4 @@
-"""ElementWise: several blobs of one shape become one, element by element."""
+"""ElementWise: combine several blobs of one shape, element by element."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ flat = Check(lambda value, _: None if all(isinstance(one, float) for one in valu
 class ElementWiseFunction(Component, kind="elementwise"):
     """A function of several arrays of one shape, element by element.
 
-    `takes_two` says that it is one of exactly two, and `reads` what its `backward` reads, of "inputs" and "blobs".
+    `takes_two` is for a function of exactly two arrays; `reads` is what `backward` reads, of "inputs" and "blobs".
     """
 
     if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ElementWiseFunction(Component, kind="elementwise"):
     reads: ClassVar[str] = "inputs"
 
     def complaint(self, count: int) -> str | None:
-        """Return None, or the reason why it is no function of `count` arrays."""
+        """Return None, or the reason why it cannot take `count` arrays."""
         return f"it takes two bottoms, not {count}" if self.takes_two and count != 2 else None
 
     def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
@@ -58,7 +58,7 @@ class Add(ElementWiseFunction):
     """y = Σ coefficient · x: the sum, or with `coefficients` a weighted one."""
 
     reads = ""
-    coefficients: Annotated[NumberLists, flat, "one for each bottom; all 1 unless given"] = default(())
+    coefficients: Annotated[NumberLists, flat, "one for each bottom; by default all are 1"] = default(())
 
     def complaint(self, count: int) -> str | None:
         given = len(self.coefficients)
@@ -78,9 +78,9 @@ class Add(ElementWiseFunction):
     def backward(
         self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
-        for place, dx in enumerate(diffs):
+        for index, dx in enumerate(diffs):
             if dx is not None and self.coefficients:
-                backend.xp.multiply(dy, self.coefficients[place], out=dx)
+                backend.xp.multiply(dy, self.coefficients[index], out=dx)
             elif dx is not None:
                 backend.xp.copyto(dx, dy)
 
@@ -109,7 +109,7 @@ class Average(ElementWiseFunction):
 
 
 class Multiply(ElementWiseFunction):
-    """y = Π x. The gradient multiplies the other bottoms, so zeros do it no harm (Caffe's stable_prod_grad)."""
+    """y = Π x. The gradient multiplies the other bottoms, so zeros are no problem (Caffe's stable_prod_grad)."""
 
     def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
         backend.xp.multiply(inputs[0], inputs[1], out=y)
@@ -119,11 +119,11 @@ class Multiply(ElementWiseFunction):
     def backward(
         self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
-        for place, dx in enumerate(diffs):
+        for index, dx in enumerate(diffs):
             if dx is None:
                 continue
             product = dy
-            for x in [*inputs[:place], *inputs[place + 1 :]]:
+            for x in [*inputs[:index], *inputs[index + 1 :]]:
                 backend.xp.multiply(product, x, out=dx)
                 product = dx
 
@@ -193,7 +193,7 @@ class Divide(ElementWiseFunction):
 
 
 class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
-    """One top of two or more bottoms of one shape, element by element: their sum unless another `operation` is given.
+    """Combine two or more bottoms of one shape, element by element: by default their sum, else another `operation`.
 
     y = x₁ + x₂ + ... with Add, Σ a_i x_i with its `coefficients`; x₁ x₂ ..., max(x₁, x₂, ...), (x₁ + x₂ + ...) / count,
     x₁ - x₂ and x₁ / x₂ with Multiply, Maximum, Mean, Subtract and Divide. The last two take two bottoms, the others two
@@ -209,11 +209,11 @@ class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
 
     bottoms: Annotated[Names, at_least(2), "the operands, in order"]
     tops: Annotated[Names, exactly(1), "the result"]
-    operation: Annotated[ElementWiseFunction, "what is made of the bottoms"] = Add()
+    operation: Annotated[ElementWiseFunction, "the function of the bottoms"] = Add()
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
     def complaints(self) -> Iterator[str]:
-        """Check that the operation takes so many bottoms."""
+        """Check that the operation takes this number of bottoms."""
         yield from super().complaints()
         if complaint := self.operation.complaint(len(self.bottoms)):
             yield f"operation={self.operation!r}, but {complaint}"

@@ -12,12 +12,12 @@ from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, finite,
 class FunctionLayer(Layer):
     """y = f(x), element by element; one top for each bottom, of its shape.
 
-    `reads` says what `differentiate` reads, of "inputs" and "blobs".
+    `reads` is what `differentiate` reads, of "inputs" and "blobs".
     """
 
     reads: ClassVar[str] = "inputs"
 
-    bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
+    bottoms: Annotated[Names, at_least(1), "the inputs of the function"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
 
     def compute(self, backend: Any, x: Array, y: Array) -> None:
@@ -81,7 +81,7 @@ class ClipLayer(FunctionLayer, can_do_bp=True):
     high: Annotated[float, "the largest output; inf for none"]
 
     def complaints(self) -> Iterator[str]:
-        """Check that there is room between the limits."""
+        """Check that low is below high."""
         yield from super().complaints()
         if not self.low < self.high:
             yield f"low={self.low}, but it must be below high={self.high}"
@@ -99,7 +99,7 @@ class ClipLayer(FunctionLayer, can_do_bp=True):
 
 
 class ExpLayer(FunctionLayer, can_do_bp=True):
-    """y = base ^ (scale · x + shift), where the base is e unless another is given. After Caffe's `Exp`.
+    """y = base ^ (scale · x + shift), where the base is e by default. After Caffe's `Exp`.
 
     Example:
         [[layer]]
@@ -110,7 +110,7 @@ class ExpLayer(FunctionLayer, can_do_bp=True):
     """
 
     reads = "blobs"
-    base: Annotated[float | None, positive, finite, "what is raised to a power; e = 2.718... unless given"] = None
+    base: Annotated[float | None, positive, finite, "base of the power; e = 2.718... by default"] = None
     scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
     shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
 
@@ -126,7 +126,7 @@ class ExpLayer(FunctionLayer, can_do_bp=True):
 
 
 class LogLayer(FunctionLayer, can_do_bp=True):
-    """y = log(scale · x + shift), to the base e unless another is given. After Caffe's `Log`.
+    """y = log(scale · x + shift), by default to the base e. After Caffe's `Log`.
 
     Example:
         [[layer]]
@@ -135,12 +135,12 @@ class LogLayer(FunctionLayer, can_do_bp=True):
         tops = ["log_prob"]  # (8, 10)
     """
 
-    base: Annotated[float | None, positive, finite, "base of the logarithm; e = 2.718... unless given"] = None
+    base: Annotated[float | None, positive, finite, "base of the logarithm; e = 2.718... by default"] = None
     scale: Annotated[float, finite, "multiplies the bottom"] = 1.0
     shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
 
     def complaints(self) -> Iterator[str]:
-        """Check that there is a logarithm to that base."""
+        """Check that there is a logarithm to this base."""
         yield from super().complaints()
         if self.base == 1:
             yield "base=1.0, but there is no logarithm to the base 1"
@@ -163,7 +163,7 @@ class PowerLayer(FunctionLayer, can_do_bp=True):
 
     The gradient is dy · scale · power · (scale · x + shift) ^ (power - 1). Where scale · x + shift is 0, it is 0 for
     every power above 1, and also for those between 0 and 1, where the slope is infinite. After Mocha.jl's `PowerLayer`
-    and Caffe's, which divide y by scale · x + shift, and so lose a gradient where y is 0 or infinite.
+    and Caffe's, which divide y by scale · x + shift, and so have no gradient where y is 0 or infinite.
 
     Example:
         [[layer]]
@@ -178,7 +178,7 @@ class PowerLayer(FunctionLayer, can_do_bp=True):
     shift: Annotated[float, finite, "added to the scaled bottom"] = 0.0
 
     def complaints(self) -> Iterator[str]:
-        """Check that the outputs are numbers."""
+        """Check that the outputs are finite numbers."""
         yield from super().complaints()
         if self.scale == 0 and self.shift == 0 and self.power < 0:
             yield f"power={self.power}, but with scale=0 and shift=0 all outputs would be infinite"
@@ -240,7 +240,7 @@ def _raise(backend: Any, y: Array, power: float) -> None:
     elif power != 1:
         base = backend.scratch(y.shape, str(y.dtype))
         xp.copyto(base, y)
-        xp.abs(y, out=y)  # NumPy takes forty times as long to raise what is below 0
+        xp.abs(y, out=y)  # NumPy is forty times slower for numbers below 0
         xp.power(y, power, out=y)
         if power % 2:
             xp.copysign(y, base, out=y)

@@ -1,4 +1,4 @@
-"""RandomMask: at random, some elements become 0, and the others stay as they are."""
+"""RandomMask: random elements become 0, and the others do not change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .dropout import DropoutState
 
 
 class RandomMaskLayer(Layer, can_do_bp=True, is_inplace=True):
-    """In phase `train` each element of every bottom becomes 0 with probability `ratio`; the others are left alone.
+    """In phase `train` each element of every bottom becomes 0 with probability `ratio`; the others do not change.
 
-    y = x · [u ≥ ratio], with a uniform u of each element's own; in all other phases y = x.
+    y = x · [u ≥ ratio], with a uniform u for each element; in all other phases y = x.
 
-    The bottoms, of any shapes, are changed in place, each with a mask of its own; a blob that is also needed whole is
-    split before. The noise of a denoising auto-encoder. After Mocha.jl's `RandomMaskLayer`.
+    The bottoms, of any shapes, are changed in place, each with a mask of its own; a blob that is also needed without
+    the mask is split first. The noise of a denoising auto-encoder. After Mocha.jl's `RandomMaskLayer`.
 
     Example:
         [[layer]]
@@ -25,7 +25,7 @@ class RandomMaskLayer(Layer, can_do_bp=True, is_inplace=True):
     """
 
     auto_scale: ClassVar[bool] = False
-    bottoms: Annotated[Names, at_least(1), "what is masked"]
+    bottoms: Annotated[Names, at_least(1), "the blobs, changed in place"]
     ratio: Annotated[float, fraction, "probability to become 0"] = 0.5
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> DropoutState:

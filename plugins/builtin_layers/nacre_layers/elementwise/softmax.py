@@ -12,7 +12,7 @@ from ..axes import axis_or_batch, check_whole, joined_batch, split_shape
 class SoftmaxLayer(Layer, can_do_bp=True):
     """y = exp(x) / Σ exp(x) over one axis; one top for each bottom, of its shape.
 
-    Axis 0 compares the images of a batch: then all its rows must count, or it raises DataError. After Mocha.jl's
+    Axis 0 compares the images of a batch: then all its rows must be real, or it raises DataError. After Mocha.jl's
     `SoftmaxLayer` and Caffe's `Softmax`.
 
     Example:
@@ -57,7 +57,7 @@ class SoftmaxState(LayerState, of=SoftmaxLayer, reads="blobs"):
 
 
 def softmax(backend: Any, x: Array, y: Array) -> None:
-    """Write the softmax over axis 1 of x, (before, classes, behind), into y."""
+    """Write the softmax over axis 1 of x, (before, classes, after), into y."""
     xp = backend.xp
     total = backend.scratch((x.shape[0], 1, x.shape[2]), str(y.dtype))
     xp.max(x, axis=1, keepdims=True, out=total)
@@ -68,7 +68,7 @@ def softmax(backend: Any, x: Array, y: Array) -> None:
 
 
 def log_softmax(backend: Any, x: Array, y: Array) -> None:
-    """Write the logarithm of the softmax over axis 1 of x, (before, classes, behind), into y."""
+    """Write the logarithm of the softmax over axis 1 of x, (before, classes, after), into y."""
     xp = backend.xp
     total, part = backend.scratch((x.shape[0], 1, x.shape[2]), str(y.dtype)), backend.scratch(x.shape, str(y.dtype), 1)
     xp.max(x, axis=1, keepdims=True, out=total)

@@ -1,1 +1,1 @@
-"""Layers that multiply by what they learn."""
+"""Layers that multiply by learned numbers, or add them."""

@@ -10,10 +10,10 @@ from .operand import OperandLayer, OperandState
 
 
 class BiasLayer(OperandLayer):
-    """y = x + bias, where bias is repeated along all axes that it lacks.
+    """y = x + bias, where bias is repeated along the axes that it does not have.
 
-    With one bottom, x, the bias is learned, and has the shape of x's `n_axes` axes from `axis` on, (channels,) unless
-    said. With two bottoms the second is the bias; its axes stand beside those of x from `axis` on, each of the same
+    With one bottom, x, the bias is learned, and has the shape of x's `n_axes` axes from `axis` on, by default
+    (channels,). With two bottoms the second is the bias; its axes match those of x from `axis` on, each of the same
     length or of length 1. After Caffe's `Bias`.
 
     Example:

@@ -1,4 +1,4 @@
-"""Embedding: a vector of its own for every word."""
+"""Embedding: a learned vector for every word."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..losses.classes import whole_numbers
 
 
 class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
-    """y = weight[x] + bias: every number of a bottom stands for a row of the weight.
+    """y = weight[x] + bias: every number of a bottom selects a row of the weight.
 
     Bottoms are whole numbers from 0 to input_dim - 1, of any type and shape (images, ...); tops are (images, ...,
     output_dim). `weight` is (input_dim, output_dim), `bias` (output_dim). The gradient of a row is the sum over all
-    places where its number stands; bottoms have none. In rows that do not count any number is taken for 0. Raises
-    DataError where a number is out of range. After Caffe's `Embed`.
+    positions with its number; bottoms have none. Rows that are not real count as 0. Raises DataError if a number is out
+    of range. After Caffe's `Embed`.
 
     Example:
         [[layer]]
@@ -28,9 +28,9 @@ class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
         output_dim = 64
     """
 
-    bottoms: Annotated[Names, at_least(1), "the numbers, such as those of words"]
+    bottoms: Annotated[Names, at_least(1), "the numbers, for example of words"]
     tops: Annotated[Names, as_many_as("bottoms"), "their vectors"]
-    input_dim: Annotated[int, positive, "how many different numbers there are"]
+    input_dim: Annotated[int, positive, "number of different numbers"]
     output_dim: Annotated[int, positive, "length of a vector"]
 
 
@@ -79,7 +79,7 @@ class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):
                 dx[...] = 0
 
     def _add_rows(self, total: Array, numbers: Array, rows: Array) -> None:
-        """Add each row to the row of `total` that its number names: those of equal numbers are added up before."""
+        """Add each row to the row of `total` with its number; rows with equal numbers are added up first."""
         xp, count = self.backend.xp, rows.shape[0]
         sums, part = (self.backend.scratch(rows.shape, slot=slot) for slot in (0, 1))
         order = xp.argsort(numbers, kind="stable")
@@ -89,7 +89,7 @@ class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):
         xp.not_equal(ranked[1:], ranked[:-1], out=first[1:])
         apart = 1
         while apart < count and bool(xp.any(same := ranked[apart:] == ranked[:-apart])):
-            # until here each is the sum of `apart` rows, itself the first, as far as they are of its number
+            # so far each row is the sum of up to `apart` rows from it on, those with its number
             xp.multiply(sums[apart:], same.reshape(-1, 1), out=part[apart:])
             xp.add(sums[:-apart], part[apart:], out=sums[:-apart])
             apart *= 2

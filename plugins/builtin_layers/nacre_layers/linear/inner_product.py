@@ -1,4 +1,4 @@
-"""InnerProduct: a fully connected layer, and TiedInnerProduct, which reads another one's weight."""
+"""InnerProduct: a fully connected layer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
     """y = x Wᵀ + b; one top for each bottom, all with the same weight.
 
     Bottoms are read as (..., features), where the axes from `axis` on are the features; the axes before are kept, so
-    tops are (images, output_dim) unless `axis` says otherwise. With axis 0 a whole batch is one row of features, and
-    tops are (output_dim,): then all its rows must count, or it raises DataError. `weight` is (output_dim, features), or
+    tops are (images, output_dim) with the default `axis`. With axis 0 a whole batch is one row of features, and tops
+    are (output_dim,): then all its rows must be real, or it raises DataError. `weight` is (output_dim, features), or
     with `transpose` (features, output_dim), `bias` (output_dim). After Mocha.jl's `InnerProductLayer` and Caffe's
     `InnerProduct`.
 
@@ -31,11 +31,11 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
         neuron = "ReLU"
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is multiplied"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to multiply"]
     tops: Annotated[Names, as_many_as("bottoms"), "the products"]
-    output_dim: Annotated[int, positive, "numbers in the output of one image"]
+    output_dim: Annotated[int, positive, "number of outputs for one image"]
     axis: Annotated[int, "the first axis of the features; -1 is the last"] = 1
-    transpose: Annotated[bool, "whether the weight lies as (features, output_dim)"] = False
+    transpose: Annotated[bool, "whether the weight is stored as (features, output_dim)"] = False
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
 
@@ -50,7 +50,7 @@ class InnerProductState(ProductState, of=InnerProductLayer, reads="inputs"):
         if not self.layer.transpose:
             return Parameter.of(self.layer, "weight", (self.layer.output_dim, self.features))
         weight = Parameter.of(self.layer, "weight", (self.features, self.layer.output_dim))
-        if not isinstance(weight.init, Pretrained):  # that lies as the layer's own does
+        if not isinstance(weight.init, Pretrained):  # stored as in the layer
             weight.init = Turned(init=self.layer.weight_init)
         return weight
 

@@ -1,4 +1,4 @@
-"""What Scale and Bias share: an operand that is a parameter or a second bottom."""
+"""The common code of Scale and Bias: an operand that is a parameter or a second bottom."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from ..fields import BiasFields
 
 
 class OperandLayer(BiasFields, has_param=True, has_neuron=True, can_do_bp=True):
-    """What Scale and Bias have in common: where the operand lies along the first bottom."""
+    """The common fields of Scale and Bias: which axes of the first bottom the operand has."""
 
-    bottoms: Annotated[Names, at_least(1), "the blob, and unless it is learned, what it is combined with"]
-    tops: Annotated[Names, exactly(1), "the result, of the first bottom's shape"]
-    axis: Annotated[int | None, "axis of x where scale or bias begins; 1 unless given, or 0 with a second bottom"] = (
-        None
-    )
-    n_axes: Annotated[int, "how many axes a learned one has; 0 is a single number, -1 all up to the last"] = 1
+    bottoms: Annotated[Names, at_least(1), "the blob x, and the operand if it is not learned"]
+    tops: Annotated[Names, exactly(1), "the result, of the shape of x"]
+    axis: Annotated[int | None, "first axis of x that the operand has; by default 1, or 0 with a second bottom"] = None
+    n_axes: Annotated[int, "number of axes of a learned operand; 0 is a single number, -1 all up to the last"] = 1
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
     def complaints(self) -> Iterator[str]:
-        """Check the numbers of bottoms and axes, and that what is for a learned operand has one."""
+        """Check the numbers of bottoms and axes, and that fields of a learned operand are given only with one."""
         yield from super().complaints()
         if len(self.bottoms) > 2:
             yield f"bottoms={self.bottoms}, but one or two must be given"
         for name, value in self.given().items():
             if len(self.bottoms) == 2 and (name in ("n_axes", "param_key") or name.startswith(("scale_", "bias_"))):
-                yield f"{name}={value!r}, but with a second bottom nothing is learned: leave it out"
+                yield f"{name}={value!r}, but with a second bottom nothing is learned: remove it"
         if self.n_axes < -1:
             yield f"n_axes={self.n_axes}, but it must be -1 or more"
 
 
 class OperandState(LayerState):
-    """What the states of both layers have in common: `wide`, the operand's shape with an axis for each of x's."""
+    """The common state of both layers: `wide` is the operand's shape with an axis for each axis of x."""
 
     def __init__(self, layer: OperandLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -62,8 +60,8 @@ class OperandState(LayerState):
                 f"'{layer.bottoms[0]}' of shape {shape} from axis {start} on"
             )
         self.operand = operand
-        self.repeated = tuple(place for place, length in enumerate(self.wide) if length == 1)
+        self.repeated = tuple(index for index, length in enumerate(self.wide) if length == 1)
 
     def add_up(self, array: Array, gradient: Array) -> None:
-        """Write into an operand's gradient the sum over all numbers that one of its numbers meets."""
+        """Write an operand's gradient: each number is a sum over the numbers of x that it is combined with."""
         self.backend.xp.sum(array, axis=self.repeated, keepdims=True, out=gradient.reshape(self.wide))

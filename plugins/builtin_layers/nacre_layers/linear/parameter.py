@@ -11,10 +11,10 @@ from ..fields import WeightFields
 
 
 class ParameterLayer(WeightFields, has_param=True, can_do_bp=True):
-    """y = weight: a blob that is learned, and fed to other layers like any other.
+    """y = weight: a learned blob, which other layers read like any other.
 
-    There are no bottoms. The top and `weight` have the given shape; for layers above, its first axis counts the images.
-    After Caffe's `Parameter`.
+    There are no bottoms. The top and `weight` have the given shape; for the layers that read it, its first axis counts
+    the images. After Caffe's `Parameter`.
 
     Example:
         [[layer]]
@@ -25,12 +25,12 @@ class ParameterLayer(WeightFields, has_param=True, can_do_bp=True):
 
     bottoms: Annotated[Names, exactly(0), "none"] = default(())
     tops: Annotated[Names, exactly(1), "the learned blob"]
-    shape: Annotated[Shape, positive, "its shape, first axis included"]
+    shape: Annotated[Shape, positive, "its shape, with the first axis"]
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if not self.shape:
-            yield "shape=(), but a blob has a first axis: shape = 1 makes a single number"
+            yield "shape=(), but a blob needs a first axis: shape = 1 makes a single number"
 
 
 class ParameterState(LayerState, of=ParameterLayer, reads=""):

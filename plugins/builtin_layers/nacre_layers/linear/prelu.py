@@ -1,4 +1,4 @@
-"""PReLU: a rectifier whose slope below 0 is learned."""
+"""PReLU: a rectifier with a learned slope below 0."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from ..initializers import Constant
 class PReLULayer(Learning, has_param=True, can_do_bp=True):
     """y = x where x > 0, else slope · x, with a slope for each channel; one top for each bottom.
 
-    The parameter is `slope`, (channels,), or (1,) with `shared`, which takes Caffe's () too; all bottoms have the same.
-    He et al., "Delving deep into rectifiers", 2015; after Caffe's `PReLU`.
+    The parameter is `slope`, (channels,), or (1,) with `shared`, which Caffe's () fits too; all bottoms share it. He et
+    al., "Delving deep into rectifiers", 2015; after Caffe's `PReLU`.
 
     Example:
         [[layer]]
@@ -37,7 +37,7 @@ class PReLULayer(Learning, has_param=True, can_do_bp=True):
         tops = ["prelu1"]  # (8, 20, 12, 12)
     """
 
-    bottoms: Annotated[Names, at_least(1), "what the function is applied to"]
+    bottoms: Annotated[Names, at_least(1), "the inputs of the function"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
     shared: Annotated[bool, "whether all channels share one slope"] = False
@@ -48,7 +48,7 @@ class PReLULayer(Learning, has_param=True, can_do_bp=True):
 
 
 class PReLUState(LayerState, of=PReLULayer, reads="inputs"):
-    """`PReLULayer` on any backend; arrays are read as (before the channels, channels, behind them)."""
+    """`PReLULayer` on any backend; arrays are read as (before the channels, channels, after them)."""
 
     def __init__(self, layer: PReLULayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

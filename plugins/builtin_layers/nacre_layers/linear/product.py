@@ -1,4 +1,4 @@
-"""What inner products share: the product of rows with a matrix, and its gradients."""
+"""The common code of inner products: the product of rows and a matrix, and its gradients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProductState(LayerState, reads="inputs"):
-    """What the states of both layers have in common."""
+    """The common state of both layers."""
 
     axis = 1
     batch = 0
@@ -26,7 +26,7 @@ class ProductState(LayerState, reads="inputs"):
         for name, one, axis in zip(layer.bottoms, inputs, axes, strict=True):
             if (features := prod(one.shape[axis:])) != self.features:
                 raise ConfigError(
-                    f"{layer.name}: bottom '{name}' has {features} features an image, "
+                    f"{layer.name}: bottom '{name}' has {features} features per image, "
                     f"but '{layer.bottoms[0]}' has {self.features}"
                 )
         self.parameters = [self.declare_weight()]
@@ -36,7 +36,7 @@ class ProductState(LayerState, reads="inputs"):
         self.blobs = [backend.blob(shape) for shape in tops]
 
     def _place(self, name: str, shape: tuple[int, ...]) -> int:
-        """Return the axis of a bottom where its features begin."""
+        """Return the first axis of the features of a bottom."""
         axis = self.axis if self.axis >= 0 else len(shape) + self.axis
         if axis < (self.axis != 0) or axis > max(1, len(shape) - 1):
             raise ConfigError(
@@ -81,9 +81,9 @@ class ProductState(LayerState, reads="inputs"):
             if bottom_diff is not None:
                 xp.matmul(dy, self.weight(), out=bottom_diff.reshape(-1, self.features))
 
-    def _gradient(self, place: int, number: int, compute: Any) -> None:
-        """Write the gradient that the first bottom gives, and add those of the others."""
-        total = self.parameters[place].gradient
+    def _gradient(self, index: int, number: int, compute: Any) -> None:
+        """Write the gradient from the first bottom, and add those from the others."""
+        total = self.parameters[index].gradient
         if total is None:
             return
         if number == 0:
@@ -95,8 +95,8 @@ class ProductState(LayerState, reads="inputs"):
 
 
 def not_plain(layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-    """Return why a layer is no product of (images, features) by a weight of (output_dim, features), or None."""
+    """Return why a layer is not a product of (images, features) and (output_dim, features), or None."""
     if layer.transpose:
-        return "serves weights that lie as (output_dim, features)"
+        return "serves only weights of (output_dim, features)"
     plain = layer.axis == 1 or (layer.axis < 0 and layer.axis + len(inputs[0].shape) == 1)
-    return None if plain else "serves tops of two axes: axis=1"
+    return None if plain else "serves only tops of two axes: axis=1"

@@ -1,4 +1,4 @@
-"""Scale and Bias: a blob times, or plus, one of fewer axes, which is learned or a second bottom."""
+"""Scale: multiply a blob by one of fewer axes, which is learned or a second bottom."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .operand import OperandLayer, OperandState
 
 
 class ScaleLayer(OperandLayer, ScaleFields):
-    """y = x · scale + bias, where scale and bias are repeated along all axes that they lack.
+    """y = x · scale + bias, where scale and bias are repeated along the axes that they do not have.
 
     With one bottom, x, scale is learned, and so is the bias if there is one: both have the shape of x's `n_axes` axes
-    from `axis` on, (channels,) unless said. With two bottoms the second is the scale; its axes stand beside those of x
-    from `axis` on, each of the same length or of length 1, such as the gate (images, channels) of a
-    squeeze-and-excitation net. After Caffe's `Scale`.
+    from `axis` on, by default (channels,). With two bottoms the second is the scale; its axes match those of x from
+    `axis` on, each of the same length or of length 1, such as the gate (images, channels) of a squeeze-and-excitation
+    net. After Caffe's `Scale`.
 
     Example:
         [[layer]]
@@ -26,13 +26,13 @@ class ScaleLayer(OperandLayer, ScaleFields):
         tops = ["gated1"]  # (8, 20, 12, 12)
     """
 
-    bias: Annotated[bool, "whether a bias is added; of a learned scale only"] = False
+    bias: Annotated[bool, "whether to add a learned bias; only with a learned scale"] = False
 
     def complaints(self) -> Iterator[str]:
-        """Check that a bias has a learned scale's shape to take."""
+        """Check that there is a learned scale, whose shape the bias has."""
         yield from super().complaints()
         if self.bias and len(self.bottoms) > 1:
-            yield "bias=True, but the scale is a second bottom: put a Bias layer behind"
+            yield "bias=True, but the scale is a second bottom: add a Bias layer after it"
 
 
 class ScaleState(OperandState, of=ScaleLayer, reads="inputs"):

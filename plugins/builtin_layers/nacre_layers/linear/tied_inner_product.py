@@ -11,7 +11,7 @@ from .product import ProductState
 
 
 class TiedInnerProductLayer(Biased, has_param=True, has_neuron=True, can_do_bp=True):
-    """y = x W + b, where W is the weight of the InnerProduct `tied`: the way back, as a decoder has it.
+    """y = x W + b, where W is the weight of the InnerProduct `tied`: its transpose, as in a decoder.
 
     Bottoms are (images, ...), read as (images, features); tops are (images, output_dim). The other layer's `weight` is
     (features, output_dim): it makes `features` numbers of `output_dim`. It learns from both layers, once each
@@ -37,16 +37,16 @@ class TiedInnerProductLayer(Biased, has_param=True, has_neuron=True, can_do_bp=T
         output_dim = 784
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is multiplied"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to multiply"]
     tops: Annotated[Names, as_many_as("bottoms"), "the products"]
-    tied: Annotated[str, "name of the InnerProduct of the net whose weight is read; its transpose must be False"]
-    output_dim: Annotated[int, positive, "numbers in the output of one image: the features of the other's input"]
+    tied: Annotated[str, "name of the InnerProduct whose weight is used; its transpose must be False"]
+    output_dim: Annotated[int, positive, "number of outputs for one image: the features of the other layer's input"]
     learns: Annotated[bool, "whether the weight learns from this layer too"] = True
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
 
 class Turned(Initializer):
-    """The transpose of what `init` gives, so that its fans are those of the weight as it is used."""
+    """The transposed values of `init`, so that its fans are those of the weight as it is used."""
 
     init: Initializer
 

@@ -1,1 +1,1 @@
-"""Layers that say how wrong a net is."""
+"""Losses: layers that measure the error of a net."""

@@ -1,4 +1,4 @@
-"""What losses have in common: their weight, what they are divided by, and two bottoms of one shape."""
+"""The common code of losses: their weight, their divisor, and two bottoms of one shape."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from nacre import Array, ConfigError, DataError, Layer, LayerState, non_negative
 
 FLOOR = 1e-20
-"""Probabilities below this count as this, so that logarithms and fractions are finite. Mocha.jl's and Caffe's."""
+"""Smaller probabilities count as this, so that logarithms and fractions are finite. As in Mocha.jl and Caffe."""
 
 SLACK = 1e-4
-"""How far outside of 0 to 1 what is taken for a probability may lie, by rounding or by a numerical derivative."""
+"""How far outside of 0 to 1 a probability may be, because of rounding or a numerical derivative."""
 
 Normalizer = Literal["valid", "full", "batch", "none"]
 
@@ -22,18 +22,18 @@ class Loss(Layer):
 
 
 def divisor(normalize: Normalizer, *, valid: int, full: int, batch: int) -> int:
-    """Return what a loss is divided by: the labels that are not ignored, all labels, the records, or 1."""
+    """Return the divisor of a loss: the number of labels that are not ignored, of all labels, of records, or 1."""
     return {"valid": max(valid, 1), "full": full, "batch": batch, "none": 1}[normalize]
 
 
 def alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Return whether two shapes are equal but for axes of length 1 behind the batch."""
+    """Return whether two shapes are equal, apart from axes of length 1 after the batch."""
     first, second = ([shape[0], *(length for length in shape[1:] if length != 1)] for shape in (one, other))
     return first == second
 
 
 def check_alike(layer: Any, inputs: list[Any]) -> None:
-    """Check that the first two bottoms have one shape, but for axes of length 1; raise ConfigError if not."""
+    """Raise ConfigError unless the first two bottoms have one shape, apart from axes of length 1."""
     first, second = (tuple(one.shape) for one in inputs[:2])
     if not alike(first, second):
         raise ConfigError(
@@ -42,8 +42,8 @@ def check_alike(layer: Any, inputs: list[Any]) -> None:
         )
 
 
-def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str, place: int = 0) -> None:
-    """Refuse numbers of a bottom, the first unless said, that are no probabilities; NaN passes.
+def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str, index: int = 0) -> None:
+    """Raise DataError for numbers of a bottom, by default the first, that are not probabilities; NaN is allowed.
 
     Raises:
         DataError: names the number.
@@ -51,7 +51,7 @@ def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str, place: 
     for extreme in (float(backend.xp.min(x)), float(backend.xp.max(x))):
         if extreme < -SLACK or extreme > 1 + SLACK:
             raise DataError(
-                f"{layer.name}: bottom '{layer.bottoms[place]}' holds {extreme:g}, which is no probability", remedy
+                f"{layer.name}: bottom '{layer.bottoms[index]}' holds {extreme:g}, which is not a probability", remedy
             )
 
 
@@ -74,8 +74,8 @@ class PairLossState(LayerState, reads="inputs"):
         """Write f(a, b) into `out`."""
         raise NotImplementedError
 
-    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
-        """Write df/da (place 0) or df/db (place 1) into `out`."""
+    def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
+        """Write df/da (index 0) or df/db (index 1) into `out`."""
         raise NotImplementedError
 
     def pair(self, inputs: list[Array], rows: int) -> list[Array]:
@@ -83,7 +83,7 @@ class PairLossState(LayerState, reads="inputs"):
         return [one.reshape(self.images, -1)[:rows] for one in inputs]
 
     def divisor(self, rows: int) -> int:
-        """Return what the sum is divided by; called after `terms`."""
+        """Return the divisor of the sum; called after `terms`."""
         return rows
 
     def forward(self, inputs: list[Array]) -> None:
@@ -97,10 +97,10 @@ class PairLossState(LayerState, reads="inputs"):
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         rows = min(self.backend.rows, self.images)
         a, b = self.pair(inputs, rows)
-        for place, diff in enumerate(diffs):
+        for index, diff in enumerate(diffs):
             if diff is None:
                 continue
             gradient = diff.reshape(self.images, -1)
-            self.slope(place, a, b, gradient[:rows])
+            self.slope(index, a, b, gradient[:rows])
             self.backend.xp.multiply(gradient[:rows], self.factor, out=gradient[:rows])
             gradient[rows:] = 0

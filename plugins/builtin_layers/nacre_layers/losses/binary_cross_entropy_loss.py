@@ -1,4 +1,4 @@
-"""Cross-entropies of yes-or-no targets: of probabilities, and of scores."""
+"""BinaryCrossEntropyLoss: the cross-entropy of probabilities and targets from 0 to 1."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SIGMOID = Sigmoid()
 class BinaryCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = -weight / N · Σ (t log p + (1 - t) log(1 - p)), over the N rows that count.
 
-    Bottoms are probabilities p (behind a Sigmoid, say) and targets t, both from 0 to 1 and of one shape; axes of length
-    1 may differ. Both have a gradient. In the logarithms and below the fractions of the gradient, p and 1 - p are at
-    least 1e-20, so all is finite where a prediction is 0 or 1. Raises DataError where one is below 0 or above 1. After
-    Mocha.jl's `BinaryCrossEntropyLossLayer`.
+    Bottoms are probabilities p (after a Sigmoid, for example) and targets t, both from 0 to 1 and of one shape; axes of
+    length 1 may differ. Both have a gradient. In the logarithms and below the fractions of the gradient, p and 1 - p
+    are at least 1e-20, so all is finite where a prediction is 0 or 1. Raises DataError where one is below 0 or above 1.
+    After Mocha.jl's `BinaryCrossEntropyLossLayer`.
 
     Example:
         [[layer]]
@@ -41,7 +41,7 @@ class BinaryCrossEntropyLossState(PairLossState, of=BinaryCrossEntropyLossLayer,
 
     def terms(self, a: Array, b: Array, out: Array) -> None:
         xp, other, part = self.backend.xp, self.backend.scratch(a.shape, slot=1), self.backend.scratch(a.shape, slot=2)
-        check_probabilities(self.layer, self.backend, a, "put a Sigmoid below, or take SigmoidCrossEntropyLoss")
+        check_probabilities(self.layer, self.backend, a, "add a Sigmoid before it, or use SigmoidCrossEntropyLoss")
         self._logarithms(a, out, other)
         xp.multiply(out, b, out=out)
         xp.subtract(1.0, b, out=part)
@@ -60,9 +60,9 @@ class BinaryCrossEntropyLossState(PairLossState, of=BinaryCrossEntropyLossLayer,
         xp.greater_equal(p, 1, out=certain)
         xp.copyto(other, log(FLOOR), where=certain)
 
-    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
+    def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
         xp, other = self.backend.xp, self.backend.scratch(a.shape, slot=1)
-        if place == 1:
+        if index == 1:
             self._logarithms(a, out, other)
             xp.subtract(other, out, out=out)
             return

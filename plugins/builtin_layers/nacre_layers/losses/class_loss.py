@@ -1,4 +1,4 @@
-"""What losses over classes have in common: the labels that are ignored, the weights of classes, the divisor."""
+"""The common code of losses over classes: ignored labels, weights of classes, and the divisor."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ClassLoss(Loss):
 
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
     normalize: Annotated[
-        Normalizer, "what the sum is divided by: the labels not ignored, all labels, the records, or 1"
+        Normalizer, "the divisor of the sum: the labels not ignored, all labels, the records, or 1"
     ] = "valid"
-    ignore_label: Annotated[int | None, "labels of this value count for nothing"] = None
+    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
 
 
 class WeightedClassLoss(ClassLoss):
@@ -34,7 +34,7 @@ class WeightedClassLoss(ClassLoss):
     ] = default(())
     normalize_weights: Annotated[
         Literal["local", "global", "no"],
-        "whether weights are scaled so that their mean is 1: over the classes, over a record, or not",
+        "whether to scale weights so that their mean is 1: over the classes, over a record, or not",
     ] = "local"
 
     def complaints(self) -> Iterator[str]:
@@ -44,14 +44,14 @@ class WeightedClassLoss(ClassLoss):
 
 
 def class_weights(layer: WeightedClassLoss, scores: tuple[int, ...]) -> np.ndarray:
-    """Return the weight of each score, were it the label's.
+    """Return the weight of each score if its class is that of the label.
 
     Raises:
         ConfigError: the weights do not fit the scores, or cannot be scaled because they are all 0.
     """
     axis, weights = axis_of(layer, scores), np.array(layer.weights)
     if weights.shape == (scores[axis],):
-        weights = weights.reshape([-1 if place == axis else 1 for place in range(len(scores))])
+        weights = weights.reshape([-1 if index == axis else 1 for index in range(len(scores))])
     elif weights.shape not in (scores[1:], scores):
         needed = " or ".join(dict.fromkeys(str(shape) for shape in ((scores[axis],), scores[1:], scores)))
         raise ConfigError(
@@ -66,13 +66,13 @@ def class_weights(layer: WeightedClassLoss, scores: tuple[int, ...]) -> np.ndarr
         raise ConfigError(
             f"{layer.name}: weights add up to 0 over axes {over}, so normalize_weights='{layer.normalize_weights}' "
             "cannot scale them",
-            "normalize_weights='no' takes them as they are",
+            "use normalize_weights='no'",
         )
-    return weights * (prod(scores[place] for place in over) / total)
+    return weights * (prod(scores[index] for index in over) / total)
 
 
 def class_divisor(layer: ClassLoss, classes: Classes) -> int:
-    """Return what a loss over classes is divided by, after its labels were read."""
+    """Return the divisor of a loss over classes, after its labels were read."""
     return divisor(layer.normalize, valid=classes.used(), full=classes.count, batch=classes.rows)
 
 
@@ -99,7 +99,7 @@ class ClassLossState(LayerState, reads=""):
             self.backend.from_host(host, self.weight_of)
 
     def logarithms(self, x: Array, log: Array) -> None:
-        """Write log p of the labels' classes, whose places are `picked`; x is (before, classes, behind)."""
+        """Write log p of the labels' classes, whose indices are `picked`; x is (before, classes, after)."""
         raise NotImplementedError
 
     def forward(self, inputs: list[Array]) -> None:
@@ -116,7 +116,7 @@ class ClassLossState(LayerState, reads=""):
         self.loss = -self.factor * xp.sum(log)
 
     def _shares(self, count: int) -> Array | None:
-        """Return what each label counts; None where all count 1."""
+        """Return the weight of each label in the sum; None if all are 1."""
         xp, ignored = self.backend.xp, self.classes.ignored
         if self.weights is None and ignored is None:
             return None
@@ -132,7 +132,7 @@ class ClassLossState(LayerState, reads=""):
         return share
 
     def uncounted(self) -> Array:
-        """Return where a label counts nothing, if not all count 1; good until the next call of a layer."""
+        """Return which labels have the weight 0, or None if all have 1; valid until the next call of a layer."""
         nothing = self.backend.scratch((self.count,), "bool")
         self.backend.xp.equal(self.shares, 0, out=nothing)
         return nothing

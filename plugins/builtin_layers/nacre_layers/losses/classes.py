@@ -1,4 +1,4 @@
-"""What layers over classes have in common: the axis, the labels, and the rows that count."""
+"""The common code of layers over classes: the axis, the labels, and the rows that count."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nacre import Array, ConfigError, DataError, number_text
 
 from ..axes import axis_of, split_shape
 
-ONE_HOT = "labels are class numbers: SoftlabelSoftmaxLoss takes one-hot ones, Argmax makes numbers of them"
+ONE_HOT = "labels must be class numbers; for one-hot labels use SoftlabelSoftmaxLoss, or Argmax to convert them"
 
 
 class Classes:
-    """What a layer over scores and labels knows of its bottoms: the axis of the classes, and which labels count.
+    """The classes and labels in the bottoms of a layer: the axis of the classes, and which labels count.
 
-    `shape` is that of the scores, read as (before the axis, classes, behind it). Labels that equal the layer's
-    `ignore_label`, if it has one, are free: after `labels` or `pick`, `ignored` says which they are.
+    `shape` is that of the scores, read as (before the axis, classes, after it). Labels that equal the layer's
+    `ignore_label`, if it has one, may have any value: after `labels` or `pick`, `ignored` marks them.
     """
 
     def __init__(self, layer: Any, backend: Any, scores: tuple[int, ...], labels: tuple[int, ...]) -> None:
@@ -32,9 +32,9 @@ class Classes:
         self.ignored: Array = None
 
     def ready(self) -> None:
-        """Make the arrays that live from call to call."""
+        """Make the arrays that are kept from call to call."""
         before, classes, behind = self.shape
-        # the flat index of the score of class 0 at each label's place
+        # the flat index of the score of class 0 at each label's position
         starts = np.arange(before)[:, None] * (classes * behind) + np.arange(behind)
         self._starts, self._picked = (self.backend.empty((before * behind,), "int64") for _ in range(2))
         self.backend.from_host(starts.reshape(-1).astype(np.int64), self._starts)
@@ -43,17 +43,17 @@ class Classes:
 
     @property
     def rows(self) -> int:
-        """How many records are real."""
+        """The number of real records."""
         return min(self.backend.rows, self.images)
 
     @property
     def count(self) -> int:
-        """How many labels belong to rows that are real."""
+        """The number of labels in real rows."""
         before, _, behind = self.shape
         return before * behind * self.rows // self.images
 
     def labels(self, label: Array, count: int) -> Array:
-        """Return the first `count` labels as a flat array of int64, checked; those that are ignored are 0.
+        """Return the first `count` labels as a flat array of int64, checked; ignored ones are 0.
 
         Raises:
             DataError: a label is not a whole number from 0 to classes - 1; the message names the record.
@@ -68,11 +68,11 @@ class Classes:
             count,
             self.shape[1],
             free=self.ignored,
-            remedy="check the label file, and the number of outputs of the layer below",
+            remedy="check the label file, and the number of outputs of the layer before",
         )
 
     def pick(self, label: Array) -> Array:
-        """Return the flat place of every label's own score among the scores, as int64; good until the next `pick`."""
+        """Return the flat index of the score of every label, as int64; valid until the next `pick`."""
         xp, count = self.backend.xp, self.count
         picked = self._picked[:count]
         xp.multiply(self.labels(label, count), self.shape[2], out=picked)
@@ -95,9 +95,9 @@ def whole_numbers(
     what: str = "label",
     remedy: str = "",
 ) -> Array:
-    """Return the first `count` numbers of an array as a flat array of int64, good until the end of the call.
+    """Return the first `count` numbers of an array as a flat array of int64, valid until the end of the call.
 
-    Where `free` is true any finite number will do; it becomes 0.
+    Where `free` is true any finite number is allowed; it becomes 0.
 
     Raises:
         DataError: one of them is not a whole number from 0 to `limit` - 1; the message names the record.
@@ -119,10 +119,10 @@ def whole_numbers(
                 xp.logical_not(free, out=below)
                 xp.multiply(whole, below, out=whole)
             return whole
-    place = int(xp.argmin(right))
-    record = place // (given.size // given.shape[0])  # a record may have many
+    index = int(xp.argmin(right))
+    record = index // (given.size // given.shape[0])  # a record may have many
     raise DataError(
-        f"{layer.name}: {what} {number_text(flat[place])} of record {record} of the batch "
+        f"{layer.name}: {what} {number_text(flat[index])} of record {record} of the batch "
         f"is not a whole number from 0 to {limit - 1}",
         remedy,
     )

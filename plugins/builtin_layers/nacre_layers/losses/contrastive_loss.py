@@ -1,4 +1,4 @@
-"""ContrastiveLoss: similar pairs near each other, others apart."""
+"""ContrastiveLoss: brings similar pairs together, and moves others apart."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ContrastiveLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = weight / 2N · Σ (s d² + (1 - s) max(0, margin - d)²), with the distances d = |a - b| of N pairs.
 
     Bottoms are a and b, of one shape (N, ...), and the labels s, (N,) or (N, 1): 1 where a pair is similar, 0 where it
-    is not. With `legacy` the second term is (1 - s) max(0, margin - d²). Only rows that count do so; a and b have
-    gradients, 0 where dissimilar ones are equal. Raises DataError where a label is neither 0 nor 1. After Caffe's
+    is not. With `legacy` the second term is (1 - s) max(0, margin - d²). Only real rows count; a and b have gradients,
+    which are 0 where dissimilar ones are equal. Raises DataError if a label is neither 0 nor 1. After Caffe's
     `ContrastiveLoss`; Hadsell, Chopra and LeCun, "Dimensionality reduction by learning an invariant mapping", 2006.
 
     Example:
@@ -26,9 +26,9 @@ class ContrastiveLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
         margin = 2.0
     """
 
-    bottoms: Annotated[Names, exactly(3), "both sides of the pairs, and whether they are similar"]
-    margin: Annotated[float, positive, "distance from which on dissimilar ones are let alone"] = 1.0
-    legacy: Annotated[bool, "whether the margin is that of the squared distance, as in old versions of Caffe"] = False
+    bottoms: Annotated[Names, exactly(3), "both sides of the pairs, and the labels (1: similar)"]
+    margin: Annotated[float, positive, "distance from which on dissimilar pairs have no loss"] = 1.0
+    legacy: Annotated[bool, "compare the margin with the squared distance, as in old versions of Caffe"] = False
 
 
 class ContrastiveLossState(LayerState, of=ContrastiveLossLayer, reads=""):
@@ -52,7 +52,7 @@ class ContrastiveLossState(LayerState, of=ContrastiveLossLayer, reads=""):
         xp, layer = self.backend.xp, self.layer
         self.rows = rows = min(self.backend.rows, self.images)
         d, s, square, missing = self._parts()
-        labels = whole_numbers(layer, self.backend, inputs[2], rows, 2, remedy="1 means similar, 0 not")
+        labels = whole_numbers(layer, self.backend, inputs[2], rows, 2, remedy="use 1 for similar pairs, 0 for others")
         xp.copyto(s, labels.reshape(-1, 1), casting="unsafe")
         a, b = (one.reshape(self.images, -1)[:rows] for one in inputs[:2])
         xp.subtract(a, b, out=d)
@@ -78,7 +78,7 @@ class ContrastiveLossState(LayerState, of=ContrastiveLossLayer, reads=""):
         self.loss = 0.5 * self.factor * xp.sum(near)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """The gradient of a is `slope` · (a - b), that of b its negative."""
+        """Write the gradients: that of a is `slope` · (a - b), that of b its negative."""
         xp = self.backend.xp
         d, s, square, missing = self._parts()
         slope = self.backend.scratch(s.shape)

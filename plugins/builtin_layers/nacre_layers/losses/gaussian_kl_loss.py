@@ -1,4 +1,4 @@
-"""GaussianKLLoss: how far normal distributions are from the standard one."""
+"""GaussianKLLoss: the divergence of normal distributions from the standard normal one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class GaussianKLLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
 
     That is the Kullback-Leibler divergence of normal distributions with mean μ and standard deviation σ (above 0, not
     its logarithm, nor the variance) from the standard normal one. Bottoms are two blobs of one shape, one number for
-    each distribution; both have a gradient. Raises DataError where a standard deviation is 0 or below. After Mocha.jl's
+    each distribution; both have a gradient. Raises DataError if a standard deviation is 0 or below. After Mocha.jl's
     `GaussianKLLossLayer`.
 
     Example:
@@ -37,7 +37,7 @@ class GaussianKLLossState(PairLossState, of=GaussianKLLossLayer, reads="inputs")
             raise DataError(
                 f"{self.layer.name}: bottom '{self.layer.bottoms[1]}' holds {smallest:g}, but a standard deviation is "
                 "above 0",
-                "put an Exponential or a Softplus below",
+                "add an Exponential or a Softplus before it",
             )
         xp.multiply(a, a, out=out)
         xp.multiply(b, b, out=part)
@@ -47,8 +47,8 @@ class GaussianKLLossState(PairLossState, of=GaussianKLLossLayer, reads="inputs")
         xp.log(b, out=part)
         xp.subtract(out, part, out=out)
 
-    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
-        if place == 0:
+    def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
+        if index == 0:
             self.backend.xp.copyto(out, a)
         else:
             self.backend.xp.divide(-1.0, b, out=out)

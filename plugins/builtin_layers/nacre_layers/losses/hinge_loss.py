@@ -1,4 +1,4 @@
-"""HingeLoss: scores on the right side, by a margin of 1."""
+"""HingeLoss: scores should be on the right side, by a margin of 1."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class HingeLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
-    norm: Annotated[Literal["L1", "L2"], "whether what is missing to the margin is squared (L2) or not"] = "L1"
-    axis: Annotated[int, non_zero, "axis of the classes, where the labels are such"] = 1
+    norm: Annotated[Literal["L1", "L2"], "L2 squares the missing part of the margin"] = "L1"
+    axis: Annotated[int, non_zero, "axis of the classes, if labels are classes"] = 1
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HingeLossState:
         signs = alike(inputs[0].shape, inputs[1].shape)
@@ -49,7 +49,7 @@ class HingeLossState(PairLossState, reads="inputs"):
         if self.layer.norm == "L2":
             self.backend.xp.multiply(out, out, out=out)
 
-    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
+    def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
         xp = self.backend.xp
         self._missing(a, b, out)
         if self.layer.norm == "L2":
@@ -57,7 +57,7 @@ class HingeLossState(PairLossState, reads="inputs"):
         else:
             xp.sign(out, out=out)
             xp.negative(out, out=out)
-        xp.multiply(out, b if place == 0 else a, out=out)
+        xp.multiply(out, b if index == 0 else a, out=out)
 
 
 class ClassHingeLossState(HingeLossState, reads="inputs"):

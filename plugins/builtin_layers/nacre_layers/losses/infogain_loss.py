@@ -1,4 +1,4 @@
-"""InfogainLoss: a logistic loss whose mistakes cost what a matrix says."""
+"""InfogainLoss: a logistic loss with the cost of each mistake in a matrix."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = -weight / M · Σ_label Σ_k H[label, k] log softmax(x)[k], over the labels of the rows that count.
 
     Bottoms are the scores and the labels, as for SoftmaxLoss; M is chosen by `normalize` as there. H has a row for each
-    label and a column for each class, and says what each prediction is worth where that label is true; the identity
-    makes this SoftmaxLoss. It is `matrix`, or the dataset "matrix" of the HDF5 file `source` (a file .npy or .csv will
-    do too), or a third bottom, which has a gradient; as (K, K), or with axes of length 1 before, as Caffe's (1, 1, K,
-    K). After Caffe's `InfogainLoss`.
+    label and a column for each class, with the value of each prediction for that label; with the identity this is
+    SoftmaxLoss. It is `matrix`, or the dataset "matrix" of the HDF5 file `source` (or a .npy or .csv file), or a third
+    bottom, which has a gradient; as (K, K), or with axes of length 1 before, as Caffe's (1, 1, K, K). After Caffe's
+    `InfogainLoss`.
 
     Example:
         [[layer]]
@@ -33,16 +33,16 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
         matrix = [[1, 0, 0], [0, 1, 0.5], [0, 0.5, 1]]  # 1 for 2, or 2 for 1, is half right
     """
 
-    bottoms: Annotated[Names, at_least(2), "the scores, the labels, and maybe H"]
+    bottoms: Annotated[Names, at_least(2), "the scores, the labels, and optionally H"]
     matrix: Annotated[NumberLists, "H, as a list of rows"] = default(())
-    source: Annotated[Paths, "file that holds H, if neither `matrix` nor a bottom gives it"] = default(())
+    source: Annotated[Paths, "file with H, if it is neither in `matrix` nor a bottom"] = default(())
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if len(self.bottoms) > 3:
             yield f"bottoms={self.bottoms}, but 2 or 3 are needed"
         elif len(self.bottoms) - 2 + len(self.source) + bool(self.matrix) != 1:
-            yield "one matrix is needed: give `matrix`, one file as `source`, or a third bottom"
+            yield "exactly one matrix is needed: `matrix`, one file as `source`, or a third bottom"
 
 
 class InfogainLossState(SoftlabelSoftmaxLossState, of=InfogainLossLayer, reads=""):
@@ -110,5 +110,5 @@ def _read_matrix(name: str, source: Path) -> Array:
     try:
         return reader_of(source).read(source, "matrix", None)
     except DataError as error:
-        remedy = "H must be there: of an HDF5 file the dataset 'matrix', of a .npy or .csv file all of it"
+        remedy = "write H to the dataset 'matrix' of an HDF5 file, or as a .npy or .csv file"
         raise DataError(f"{name}: source: {error.args[0]}", remedy) from error

@@ -13,10 +13,10 @@ from .class_loss import ClassLossState, WeightedClassLoss
 class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = -weight / M · Σ ω[label] log p[label], over the labels of the rows that count.
 
-    Bottoms are probabilities, behind a Softmax for example, and labels as for SoftmaxLoss, which does both in one and
-    is more exact. A probability below 1e-20 counts as 1e-20, also below the fraction of the gradient. `weights`,
-    `normalize` and `ignore_label` are those of SoftmaxLoss. Raises DataError where the number of a label's
-    class is below 0 or above 1. After Mocha.jl's `MultinomialLogisticLossLayer`, which has no gradient, and Caffe's.
+    Bottoms are probabilities, after a Softmax for example, and labels as for SoftmaxLoss, which does both and is more
+    exact. A probability below 1e-20 counts as 1e-20, also in the divisor of the gradient. `weights`, `normalize` and
+    `ignore_label` are those of SoftmaxLoss. Raises DataError if the number of a label's class is below 0 or above 1.
+    After Mocha.jl's `MultinomialLogisticLossLayer`, which has no gradient, and Caffe's.
 
     Example:
         [[layer]]
@@ -33,7 +33,7 @@ class MultinomialLogisticLossState(ClassLossState, of=MultinomialLogisticLossLay
     def logarithms(self, x: Array, log: Array) -> None:
         xp, chosen = self.backend.xp, self.chosen[: self.count]
         xp.take(x.reshape(-1), self.picked, out=chosen, mode="clip")
-        check_probabilities(self.layer, self.backend, chosen, "put a Softmax below, or take SoftmaxLoss")
+        check_probabilities(self.layer, self.backend, chosen, "add a Softmax before it, or use SoftmaxLoss")
         xp.maximum(chosen, FLOOR, out=log)
         xp.log(log, out=log)
 

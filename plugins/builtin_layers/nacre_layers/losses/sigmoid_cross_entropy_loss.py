@@ -25,8 +25,8 @@ class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the targets"]
-    normalize: Annotated[Normalizer, "what the sum is divided by"] = "batch"
-    ignore_label: Annotated[int | None, "targets of this value count for nothing"] = None
+    normalize: Annotated[Normalizer, "the divisor of the sum"] = "batch"
+    ignore_label: Annotated[int | None, "targets of this value are ignored"] = None
 
 
 class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLayer, reads="inputs"):
@@ -50,8 +50,8 @@ class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLaye
     def divisor(self, rows: int) -> int:
         return divisor(self.layer.normalize, valid=self.valid, full=self.full, batch=rows)
 
-    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
-        if place == 0:
+    def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
+        if index == 0:
             SIGMOID.forward(self.backend, a, out)
             self.backend.xp.subtract(out, b, out=out)
         else:
@@ -60,7 +60,7 @@ class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLaye
             self._clear(b, out)
 
     def _clear(self, targets: Array, out: Array) -> int:
-        """Write 0 into `out` where the target is ignored; give how many are."""
+        """Write 0 into `out` where the target is ignored; return how many are."""
         xp, ignored = self.backend.xp, self.backend.scratch(targets.shape, "bool")
         xp.equal(targets, self.layer.ignore_label, out=ignored)
         xp.copyto(out, 0, where=ignored)

@@ -1,4 +1,4 @@
-"""Cross-entropies of softmax probabilities and a weight for each class: given ones, or rows of a matrix."""
+"""SoftlabelSoftmaxLoss: the cross-entropy of softmax probabilities and a distribution over the classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Loss, check_alike
 
 
 class SoftlabelSoftmaxLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
-    """loss = -weight / M · Σ q log softmax(x), over the M places in the rows that count: all numbers but `axis`.
+    """loss = -weight / M · Σ q log softmax(x), over the M positions in the rows that count: all axes except `axis`.
 
     Bottoms are the scores x and, of the same shape, a distribution q over the classes; it need not add up to 1. Both
     have a gradient. After Mocha.jl's `SoftlabelSoftmaxLossLayer`.
@@ -45,11 +45,11 @@ class SoftlabelSoftmaxLossState(LayerState, reads="inputs"):
 
     @property
     def real(self) -> int:
-        """How many places before the classes belong to rows that count."""
+        """The number of positions before the classes in rows that count."""
         return self.shape[0] * min(self.backend.rows, self.images) // self.images
 
     def targets(self, inputs: list[Array]) -> Array:
-        """Return q as (before, classes, behind), where the rows count; good until the end of `backward`."""
+        """Return q as (before, classes, after), for the rows that count; valid until the end of `backward`."""
         return inputs[1].reshape(self.shape)[: self.real]
 
     def divisor(self) -> int:

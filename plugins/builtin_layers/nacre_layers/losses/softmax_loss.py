@@ -13,13 +13,13 @@ from .class_loss import ClassLossState, WeightedClassLoss
 class SoftmaxLossLayer(WeightedClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = -weight / M · Σ ω[label] log softmax(x)[label], over the labels of the rows that count.
 
-    Bottoms are the scores and the labels. Labels are whole numbers counted from 0, of any type, in the shape (N,),
-    (N, 1), or that of the scores with `axis` of length 1; those that equal `ignore_label` have no part. The weights ω
-    of the classes are 1 unless `weights` are given. M is chosen by `normalize`, whatever the weights: the labels that
-    are not ignored ("valid"), all labels ("full"), the rows that count ("batch"), or 1 ("none"). The logarithm is that
-    of a sum of exponentials, log softmax(x)[label] = x[label] - log Σ exp(x), so that the loss grows with the scores
-    however far apart they are; it is infinite where a label's score is -inf. Raises DataError where a label is out of
-    range. After Mocha.jl's `SoftmaxLossLayer` and Caffe's `SoftmaxWithLoss`.
+    Bottoms are the scores and the labels. Labels are whole numbers counted from 0, of any type, in the shape (N,), (N,
+    1), or that of the scores with `axis` of length 1; those that equal `ignore_label` are ignored. The weights ω of the
+    classes are 1 without `weights`. M is chosen by `normalize`, whatever the weights: the labels that are not ignored
+    ("valid"), all labels ("full"), the rows that count ("batch"), or 1 ("none"). The logarithm is that of a sum of
+    exponentials, log softmax(x)[label] = x[label] - log Σ exp(x), so that the loss grows with the scores, however far
+    apart they are; it is infinite where a label's score is -inf. Raises DataError if a label is out of range. After
+    Mocha.jl's `SoftmaxLossLayer` and Caffe's `SoftmaxWithLoss`.
 
     Example:
         [[layer]]

@@ -33,6 +33,6 @@ class SquareLossState(PairLossState, of=SquareLossLayer, reads="inputs"):
         xp.multiply(out, out, out=out)
         xp.multiply(out, 0.5, out=out)
 
-    def slope(self, place: int, a: Array, b: Array, out: Array) -> None:
-        first, second = (a, b) if place == 0 else (b, a)
+    def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
+        first, second = (a, b) if index == 0 else (b, a)
         self.backend.xp.subtract(first, second, out=out)

@@ -10,10 +10,10 @@ from .base import Loss
 
 
 class SumLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
-    """loss = weight · Σ x, over all numbers of the rows that count; to divide by their number, let `weight` do it.
+    """loss = weight · Σ x, over all numbers of the rows that count; to divide by their number, use `weight`.
 
-    So whatever layers can compute is a loss: of `Subtract` and `AbsVal`, say, the sum of absolute errors. The bottom is
-    of any shape. After the `loss_weight` that any top of Caffe's may have.
+    So any result of layers can be a loss: after `Subtract` and `AbsVal`, for example, the sum of absolute errors. The
+    bottom is of any shape. After the `loss_weight` that any top may have in Caffe.
 
     Example:
         [[layer]]
@@ -22,7 +22,7 @@ class SumLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
         weight = 0.0125
     """
 
-    bottoms: Annotated[Names, exactly(1), "what is added up"]
+    bottoms: Annotated[Names, exactly(1), "the blob to add up"]
 
 
 class SumLossState(LayerState, of=SumLossLayer, reads=""):

@@ -1,4 +1,4 @@
-"""WassersteinLoss: what it costs to move one distribution to another."""
+"""WassersteinLoss: the cost of moving one distribution to another."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..fields import NumberLists
 from .base import FLOOR, Loss, check_probabilities
 
 NEVER = -1e30
-"""The logarithm of 0: finite, so that differences are, and far below all others."""
+"""The logarithm of 0: finite, so that differences are finite, and far below all others."""
 
 ROUNDING = 1e-2
 """How far from 1 the sum of a distribution may be: bfloat16 rounds numbers by up to 0.4 %."""
 
-REMEDY = "put a Softmax below, or divide the records by their sums"
+REMEDY = "add a Softmax before it, or divide the records by their sums"
 
 
 class WassersteinLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     """loss = weight / N · Σ <P, cost>, with the cheapest plans P, smoothed, that move a to b, for N rows that count.
 
-    Bottoms are distributions a (N, ...), behind a Softmax for example, and b (N, ...), each of which adds up to 1 in
+    Bottoms are distributions a (N, ...), after a Softmax for example, and b (N, ...), each of which adds up to 1 in
     every row; they may differ in size. `cost` has a row for each number of a, and a column for each of b. Plans are
     found by Sinkhorn's iteration, u = a / K(b / Kᵀu) and v = b / Kᵀu with K = exp(-sharpness · cost), P = u K v,
     computed with logarithms, so that a large `sharpness` is harmless; it takes time and memory for N · a · b numbers.
-    Where a distribution is 0 its gradient is that of 1e-20. Raises DataError where a bottom holds no distributions.
+    Where a distribution is 0 its gradient is that of 1e-20. Raises DataError if a bottom is not a distribution.
 
     The gradients are those of the smoothed problem, weight / N · log(u) / sharpness and log(v) / sharpness: they are
-    those of the loss, up to a constant, only where `sharpness` is large, and the iteration at its end. After Mocha.jl's
+    those of the loss, up to a constant, only if `sharpness` is large, and the iteration has converged. After Mocha.jl's
     `WassersteinLossLayer` (its `M` and `lambda` are `cost` and `sharpness`); Cuturi, "Sinkhorn distances", 2013, and
     Frogner et al., "Learning with a Wasserstein loss", 2015.
 
@@ -44,9 +44,9 @@ class WassersteinLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
     """
 
     bottoms: Annotated[Names, exactly(2), "the predicted distributions and the true ones"]
-    cost: Annotated[NumberLists, "what it costs to move 1 from a place of a to one of b, as a list of rows"]
-    sharpness: Annotated[float, positive, "how little the plans are smoothed"]
-    sinkhorn_iter: Annotated[int, positive, "how often the iteration is run"] = 50
+    cost: Annotated[NumberLists, "cost of moving 1 from each index of a to each index of b, as a list of rows"]
+    sharpness: Annotated[float, positive, "the larger, the less the plans are smoothed"]
+    sinkhorn_iter: Annotated[int, positive, "number of iterations"] = 50
 
 
 class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
@@ -78,8 +78,8 @@ class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
 
     def forward(self, inputs: list[Array]) -> None:
         xp, self.rows = self.backend.xp, min(self.backend.rows, self.images)
-        for place, (given, mass) in enumerate(zip(inputs, self.masses, strict=True)):
-            self._check(place, given[: self.rows].reshape(self.rows, -1))
+        for index, (given, mass) in enumerate(zip(inputs, self.masses, strict=True)):
+            self._check(index, given[: self.rows].reshape(self.rows, -1))
             self._logarithm(given[: self.rows].reshape(mass[: self.rows].shape), NEVER, mass[: self.rows])
         self.scales[0][...] = -log(self.sizes[0])
         for _ in range(self.layer.sinkhorn_iter):
@@ -94,10 +94,10 @@ class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
         self.factor = self.layer.weight / self.rows
         self.loss = self.factor * xp.sum(plan)
 
-    def _check(self, place: int, x: Array) -> None:
-        """Refuse rows of a bottom that are no distributions; NaN passes, to whoever looks at the loss."""
+    def _check(self, index: int, x: Array) -> None:
+        """Raise DataError for rows of a bottom that are not distributions; NaN is allowed, and reaches the loss."""
         xp, layer = self.backend.xp, self.layer
-        check_probabilities(layer, self.backend, x, REMEDY, place)
+        check_probabilities(layer, self.backend, x, REMEDY, index)
         total, excess = (self.backend.scratch((self.rows,), slot=slot) for slot in (0, 1))
         xp.sum(x, axis=1, out=total)
         xp.subtract(total, 1.0, out=excess)
@@ -105,13 +105,13 @@ class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
         worst = int(xp.argmax(excess))
         if float(excess[worst]) > ROUNDING:
             raise DataError(
-                f"{layer.name}: record {worst} of the batch in bottom '{layer.bottoms[place]}' adds up to "
+                f"{layer.name}: record {worst} of the batch in bottom '{layer.bottoms[index]}' adds up to "
                 f"{float(total[worst]):g}, but a distribution adds up to 1",
                 REMEDY,
             )
 
     def _logarithm(self, mass: Array, zero: float, out: Array) -> None:
-        """Write the logarithm of masses into `out`, and `zero` where there is none."""
+        """Write the logarithm of masses into `out`, and `zero` for a mass of 0."""
         xp, none = self.backend.xp, self.backend.scratch(mass.shape, "bool")
         xp.maximum(mass, self.tiny, out=out)
         xp.log(out, out=out)

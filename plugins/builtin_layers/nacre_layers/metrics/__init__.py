@@ -1,1 +1,1 @@
-"""Layers that only measure."""
+"""Metrics: layers that measure, without a loss."""

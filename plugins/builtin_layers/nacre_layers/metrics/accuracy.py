@@ -12,8 +12,8 @@ from ..losses.classes import Classes
 class AccuracyLayer(Layer, is_sink=True, has_stats=True):
     """The share of labels whose score is one of the `top_k` highest.
 
-    accuracy = 1 / M · Σ [rank ≤ top_k] over the M labels of rows that count, where rank counts the scores x[c] that are
-    as high as that of the label, x[label], or higher.
+    accuracy = 1 / M · Σ [rank ≤ top_k] over the M labels of rows that count, where rank is the number of scores x[c]
+    that are as high as that of the label, x[label], or higher.
 
     Equal scores count against the label: it is a hit if at most `top_k` scores, its own among them, are as high as its
     own or higher. So a net that gives all classes the same score has no hits. Bottoms are the scores and the labels, as
@@ -30,21 +30,21 @@ class AccuracyLayer(Layer, is_sink=True, has_stats=True):
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    top_k: Annotated[int, positive, "among how many of the highest scores the label must be"] = 1
-    ignore_label: Annotated[int | None, "labels of this value count for nothing"] = None
-    report_error: Annotated[bool, "give the statistic `error` too"] = False
-    per_class: Annotated[bool, "give the accuracy of each class too"] = False
+    top_k: Annotated[int, positive, "the label must be among this many highest scores"] = 1
+    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
+    report_error: Annotated[bool, "report the statistic `error` too"] = False
+    per_class: Annotated[bool, "report the accuracy of each class too"] = False
 
 
 class ShareState(LayerState, reads=""):
-    """Counts hits: what layers that report an accuracy have in common."""
+    """Counts hits: the common state of layers that report an accuracy."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.reset_statistics()
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """A statistic has no gradient."""
+        """Do nothing: a statistic has no gradient."""
 
     def dump_statistics(self) -> dict[str, float]:
         accuracy = float(self.hits) / self.total if self.total else 0.0
@@ -81,7 +81,7 @@ class AccuracyState(ShareState, of=AccuracyLayer, reads=""):
         xp.sum(reaches, axis=1, out=rivals)
         hit, other = scratch((count,), "bool", slot=1), scratch((count,), "bool", slot=2)
         xp.less_equal(rivals.reshape(-1), self.layer.top_k, out=hit)
-        xp.greater(rivals.reshape(-1), 0, out=other)  # a label whose score is NaN reaches not even itself
+        xp.greater(rivals.reshape(-1), 0, out=other)  # a label whose score is NaN is never a hit
         xp.logical_and(hit, other, out=hit)
         if classes.ignored is not None:
             xp.logical_not(classes.ignored, out=other)
@@ -100,9 +100,9 @@ class AccuracyState(ShareState, of=AccuracyLayer, reads=""):
 
     def dump_statistics(self) -> dict[str, float]:
         statistics = super().dump_statistics()
-        for place in range(self.shape[1] if self.layer.per_class else 0):
-            hits, total = (float(one[place]) if self.total else 0.0 for one in (self.class_hits, self.class_totals))
-            statistics[f"class_{place}"] = hits / total if total else 0.0
+        for index in range(self.shape[1] if self.layer.per_class else 0):
+            hits, total = (float(one[index]) if self.total else 0.0 for one in (self.class_hits, self.class_totals))
+            statistics[f"class_{index}"] = hits / total if total else 0.0
         return statistics
 
     def reset_statistics(self) -> None:

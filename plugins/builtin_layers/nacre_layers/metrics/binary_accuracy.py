@@ -15,9 +15,9 @@ class BinaryAccuracyLayer(Layer, is_sink=True, has_stats=True):
 
     accuracy = 1 / M · Σ [(x > threshold) = (label > threshold)], over the M numbers of rows that count.
 
-    Bottoms are the scores and the labels, of one shape; axes of length 1 may differ. The threshold is that of the
-    labels too: 0 for labels -1 and 1, 0.5 for labels 0 and 1. Statistics are `accuracy`, a mean over all numbers of
-    rows that count since the last reset, `records`, how many they are, and `error`, 1 - accuracy. After Mocha.jl's
+    Bottoms are the scores and the labels, of one shape; axes of length 1 may differ. The threshold is also that of the
+    labels: 0 for labels -1 and 1, 0.5 for labels 0 and 1. Statistics are `accuracy`, a mean over all numbers of rows
+    that count since the last reset, `records`, how many they are, and `error`, 1 - accuracy. After Mocha.jl's
     `BinaryAccuracyLayer`; a score that is NaN is never right.
 
     Example:
@@ -28,8 +28,8 @@ class BinaryAccuracyLayer(Layer, is_sink=True, has_stats=True):
     """
 
     bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
-    threshold: Annotated[float, finite, "what divides scores and labels"] = 0.0
-    report_error: Annotated[bool, "give the statistic `error` too"] = False
+    threshold: Annotated[float, finite, "the threshold for scores and labels"] = 0.0
+    report_error: Annotated[bool, "report the statistic `error` too"] = False
 
 
 class BinaryAccuracyState(ShareState, of=BinaryAccuracyLayer, reads=""):

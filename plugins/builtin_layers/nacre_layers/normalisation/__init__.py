@@ -1,1 +1,1 @@
-"""Layers that bring numbers to a common scale."""
+"""Layers that normalise their bottoms."""

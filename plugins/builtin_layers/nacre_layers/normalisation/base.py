@@ -1,4 +1,4 @@
-"""What layers have in common that give their bottoms mean 0 and variance 1, then scale and shift them."""
+"""The common code of layers that normalise a bottom to mean 0 and variance 1, then scale and shift it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ..fields import Biased, ScaleFields
 
 
 class Normalising(ScaleFields, Biased, has_param=True, has_neuron=True, can_do_bp=True):
-    """A layer that normalises one bottom; with a scale and a bias unless they are switched off."""
+    """A layer that normalises one bottom, by default with a scale and a bias."""
 
-    bottoms: Annotated[Names, exactly(1), "what is normalised"]
+    bottoms: Annotated[Names, exactly(1), "the blob to normalise"]
     tops: Annotated[Names, exactly(1), "the normalised blob"]
     epsilon: Annotated[float, positive, "added to the variance"] = 1e-5
     scale: Annotated[bool, "whether there is a scale"] = True
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
 
-DOT = 64  # numbers of a row from which a product of rows is faster than that of all numbers, then added up
+DOT = 64  # numbers per row from which on products of rows are faster than one product that is then added up
 
 
 class Sums:
-    """Sums over the first and the last of three axes, (before, kept, behind), which BLAS makes: products with ones."""
+    """Sums over the first and the last of three axes, (before, kept, after), by BLAS: products with ones."""
 
     def __init__(self, backend: Any, shape: tuple[int, int, int]) -> None:
         self.backend, self.shape = backend, shape
@@ -53,7 +53,7 @@ class Sums:
         self._add_rows(rows, out)
 
     def _rows(self, x: Array, out: Array) -> Array:
-        """Return where the sums of the last axis are written: into `out` if they are what is wanted."""
+        """Return the array for the sums of the last axis: `out` if they are the result."""
         before, kept, behind = self.shape
         if behind == 1:
             return x
@@ -68,8 +68,8 @@ class Sums:
 class Standard:
     """Subtracts the mean over the first and the last of three axes, and divides by the standard deviation.
 
-    The variance is that of the numbers at hand, divided by their count. `mean` and `variance` are those of the last
-    pass. With `epsilon=None` nothing is divided. Arrays are read in `shape`.
+    The variance is that of these numbers, divided by their count. `mean` and `variance` are those of the last pass.
+    With `epsilon=None` there is no division. Arrays are read in `shape`.
     """
 
     def __init__(self, backend: Any, shape: tuple[int, int, int], epsilon: float | None) -> None:
@@ -84,7 +84,7 @@ class Standard:
         self.sums.add_up(x, self.mean)
         xp.divide(self.mean, self.count, out=self.mean)
         xp.subtract(x, self.mean, out=normal)
-        self.sums.add_up(normal, rest)  # 0 but for rounding, which counts where the mean is large
+        self.sums.add_up(normal, rest)  # 0 except for rounding, which matters if the mean is large
         xp.divide(rest, self.count, out=rest)
         xp.subtract(normal, rest, out=normal)
         xp.add(self.mean, rest, out=self.mean)
@@ -143,7 +143,7 @@ class NormalisingState(LayerState, reads=""):
     def ready(self) -> None:
         self.standard = Standard(self.backend, self.shape, self.layer.epsilon)
         self.sums = Sums(self.backend, self.wide)
-        self.trains = self.phase == "train"  # then what is not scaled yet is kept for backward
+        self.trains = self.phase == "train"  # then the normalised blob is kept for backward
         self.normal = self.backend.empty(self.shape) if self.trains else self.blobs[0].reshape(self.shape)
 
     def forward(self, inputs: list[Array]) -> None:
@@ -178,5 +178,5 @@ class NormalisingState(LayerState, reads=""):
         self.normal_backward(dy.reshape(self.shape), dx.reshape(self.shape))
 
     def normal_backward(self, dy: Array, dx: Array) -> None:
-        """Write the gradient of the bottom into dx, which may be dy, the gradient of what is scaled and shifted."""
+        """Write the gradient of the bottom into dx, which may be dy, the gradient of the normalised blob."""
         self.standard.backward(self.normal, dy, dx)

@@ -1,4 +1,4 @@
-"""BatchNorm: every channel with mean 0 and variance 1, then scaled and shifted."""
+"""BatchNorm: normalises every channel to mean 0 and variance 1, then scales and shifts it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class BatchNormLayer(Normalising):
     """
 
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
-    decay: Annotated[float, fraction, "how much of the running values stays"] = 0.9
-    use_running: Annotated[bool, "use the running mean and variance in phase train too, and leave them"] = False
+    decay: Annotated[float, fraction, "share of the running values that is kept in each pass"] = 0.9
+    use_running: Annotated[bool, "use the running mean and variance in phase train too, without changing them"] = False
     use_batch: Annotated[bool, "use the batch's own mean and variance in the other phases too"] = False
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if self.use_running and self.use_batch:
-            yield "use_running=True and use_batch=True, but they are either the running values or the batch's"
+            yield "use_running=True and use_batch=True, but only one of them is possible"
 
 
 def batch_norm_buffers(channels: int) -> list[Parameter]:
@@ -54,7 +54,7 @@ def batch_norm_buffers(channels: int) -> list[Parameter]:
 
 
 class BatchNormState(NormalisingState, of=BatchNormLayer, reads=""):
-    """`BatchNormLayer` on any backend; arrays are read as (before the channels, channels, behind them)."""
+    """`BatchNormLayer` on any backend; arrays are read as (before the channels, channels, after them)."""
 
     def __init__(self, layer: BatchNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -66,7 +66,7 @@ class BatchNormState(NormalisingState, of=BatchNormLayer, reads=""):
 
     @property
     def follows(self) -> bool:
-        """Whether the running mean and variance follow those of the batch, which are used."""
+        """Whether the batch's mean and variance are used, and the running ones follow them."""
         return self.phase == "train" and not self.layer.use_running and not self.mean.frozen
 
     def forward(self, inputs: list[Array]) -> None:

@@ -1,4 +1,4 @@
-"""GroupNorm: normalise groups of channels of every image."""
+"""GroupNorm: normalises groups of channels of every record."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .base import Normalising, NormalisingState
 class GroupNormLayer(Normalising):
     """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, over the numbers of each group of channels of a record.
 
-    Bottoms are (records, channels, ...); `n_group` divides the channels into as many runs of neighbours. Scale and bias
-    are one number a channel. As many groups as channels make an instance normalisation. Wu and He, "Group
+    Bottoms are (records, channels, ...); `n_group` is the number of groups of neighbouring channels. Scale and bias
+    have one number per channel. With as many groups as channels it is an instance normalisation. Wu and He, "Group
     normalization", 2018; PyTorch's `GroupNorm`.
 
     Example:

@@ -1,4 +1,4 @@
-"""LayerNorm and GroupNorm: the numbers of each record, or of groups of its channels, with mean 0 and variance 1."""
+"""LayerNorm: normalises the numbers of each record to mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Normalising, NormalisingState
 class LayerNormLayer(Normalising):
     """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, over the axes from `axis` to the last.
 
-    Mean and variance are those of the numbers at one place of the axes before; scale and bias have the shape of the
+    Mean and variance are those of the numbers at one index of the axes before; scale and bias have the shape of the
     axes from `axis` on. Ba, Kiros and Hinton, "Layer normalization", 2016; PyTorch's `LayerNorm`.
 
     Example:
@@ -24,7 +24,7 @@ class LayerNormLayer(Normalising):
         tops = ["norm1"]  # (8, 500)
     """
 
-    axis: Annotated[int, non_zero, "first of the axes that are normalised together"] = 1
+    axis: Annotated[int, non_zero, "first of the axes to normalise together"] = 1
 
 
 class LayerNormState(NormalisingState, of=LayerNormLayer, reads=""):

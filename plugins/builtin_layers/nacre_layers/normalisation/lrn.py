@@ -24,11 +24,11 @@ from ..axes import axis_of
 class LRNLayer(Layer, can_do_bp=True):
     """y = x / (shift + scale · mean(x²))^power, the mean over a window around each number; one top for each bottom.
 
-    A window is `kernel` neighbouring channels at the same place (mode "across"), or within one channel `kernel` places
-    along each axis behind the batch and the channels (mode "within": kernel² pixels of an image). What lies outside
-    the bottom counts as 0, and the mean always divides by the whole window. The window of an even kernel reaches one
-    further up than down. Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012;
-    after Mocha.jl's `LRNLayer`, where an even kernel in mode "within" failed.
+    A window is `kernel` neighbouring channels at the same position (mode "across"), or within one channel `kernel`
+    positions along each axis after the batch and the channels (mode "within": kernel² pixels of an image). Positions
+    outside the bottom count as 0, and the mean always divides by the whole window. The window of an even kernel reaches
+    one further up than down. Krizhevsky et al., "ImageNet classification with deep convolutional neural networks",
+    2012; after Mocha.jl's `LRNLayer`, where an even kernel in mode "within" failed.
 
     Caffe's and SINGA's local_size is `kernel`, alpha is `scale`, beta is `power`, k (SINGA: knorm) is `shift`; all
     divide alpha by the size of the window. So does PyTorch's `local_response_norm`, whose windows of an even size
@@ -43,21 +43,21 @@ class LRNLayer(Layer, can_do_bp=True):
         scale = 0.0001
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is normalised"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to normalise"]
     tops: Annotated[Names, as_many_as("bottoms"), "the normalised blobs"]
     kernel: Annotated[int, positive, "length of a window along each of its axes"] = 5
     scale: Annotated[float, non_negative, "multiplies the mean square"] = 1.0
     shift: Annotated[float, positive, "added to the scaled mean square"] = 1.0
-    power: Annotated[float, finite, "power of what divides"] = 0.75
+    power: Annotated[float, finite, "exponent of the divisor"] = 0.75
     mode: Annotated[Literal["across", "within"], "windows across channels, or within each channel"] = "across"
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
 
 
 def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the axes along which the windows of a bottom reach.
+    """Return the axes of a bottom along which its windows extend.
 
     Raises:
-        ConfigError: the bottom has no such axes.
+        ConfigError: the bottom does not have these axes.
     """
     channels = axis_of(layer, shape)
     if layer.mode == "across":
@@ -71,7 +71,7 @@ def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class LRNState(LayerState, of=LRNLayer, reads="inputs"):
-    """`LRNLayer` on any backend; `norms` are what is raised to the power."""
+    """`LRNLayer` on any backend; `norms` are the divisors before the power."""
 
     def __init__(self, layer: LRNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -111,10 +111,10 @@ class LRNState(LayerState, of=LRNLayer, reads="inputs"):
             xp.subtract(dx, total, out=dx)
 
     def _add_windows(self, x: Array, total: Array, axes: tuple[int, ...], down: int, up: int) -> None:
-        """Write the sums of the windows of x into `total`; x is used up. A window reaches from -down to up."""
+        """Write the sums of the windows of x into `total`; x is overwritten. A window reaches from -down to up."""
         xp = self.backend.xp
-        for place, axis in enumerate(axes):
-            if place:
+        for index, axis in enumerate(axes):
+            if index:
                 xp.copyto(x, total)  # the sums along the axis before
             else:
                 xp.copyto(total, x)

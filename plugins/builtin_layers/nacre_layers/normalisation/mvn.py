@@ -1,4 +1,4 @@
-"""MVN: every image, or every channel of it, with mean 0 and, if wanted, variance 1."""
+"""MVN: normalises every record, or every channel of it, to mean 0 and, optionally, variance 1."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .base import Standard
 class MVNLayer(Layer, can_do_bp=True):
     """y = (x - mean) / sqrt(variance + epsilon), for each channel of each record; one top for each bottom.
 
-    With `normalize_variance=False` y is x - mean. Bottoms are (records, channels, ...), with one axis or more behind
-    the channels unless `across_channels`. After Caffe's `MVN`, which adds its epsilon to the standard deviation and
-    leaves it out of the gradient.
+    With `normalize_variance=False` y is x - mean. Bottoms are (records, channels, ...), with one axis or more after the
+    channels unless `across_channels`. After Caffe's `MVN`, which adds its epsilon to the standard deviation and leaves
+    it out of the gradient.
 
     Example:
         [[layer]]
@@ -24,10 +24,10 @@ class MVNLayer(Layer, can_do_bp=True):
         tops = ["normalised"]  # (8, 3, 32, 32)
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is normalised"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to normalise"]
     tops: Annotated[Names, as_many_as("bottoms"), "the normalised blobs"]
-    normalize_variance: Annotated[bool, "whether the variance becomes 1 too"] = True
-    across_channels: Annotated[bool, "take all channels of a record together"] = False
+    normalize_variance: Annotated[bool, "whether to make the variance 1 too"] = True
+    across_channels: Annotated[bool, "normalise all channels of a record together"] = False
     epsilon: Annotated[float, positive, "added to the variance"] = 1e-9
 
 
@@ -40,7 +40,7 @@ class MVNState(LayerState, of=MVNLayer, reads="blobs"):
         for one in inputs:
             if len(one.shape) <= before:
                 raise ConfigError(
-                    f"{layer.name}: the bottom of shape {one.shape} has one number a channel, which would become 0",
+                    f"{layer.name}: the bottom of shape {one.shape} has one number per channel, which would become 0",
                     "set across_channels=True",
                 )
         self.shapes = [(1, prod(one.shape[:before]), prod(one.shape[before:])) for one in inputs]

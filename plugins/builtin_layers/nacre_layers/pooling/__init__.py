@@ -1,1 +1,1 @@
-"""Layers that sum up windows of images."""
+"""Layers that summarise windows of images."""

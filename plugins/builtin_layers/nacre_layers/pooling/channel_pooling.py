@@ -26,8 +26,8 @@ class ChannelPoolingLayer(Layer, can_do_bp=True):
 
     y[n, j] = max of x[n, j stride - front + k] over k from 0 to kernel - 1, along axis 1; or another `pooling` of them.
 
-    Bottoms have any number of axes. The windows number ceil((length + front + tail - kernel) / stride) + 1; a last one
-    that misses the blob is dropped. After Mocha.jl's `ChannelPoolingLayer`, whose mean is `Mean(divide_by="kernel")`.
+    Bottoms have any number of axes. There are ceil((length + front + tail - kernel) / stride) + 1 windows; a last one
+    outside the blob is dropped. After Mocha.jl's `ChannelPoolingLayer`, whose mean is `Mean(divide_by="kernel")`.
 
     Example:
         [[layer]]
@@ -38,13 +38,13 @@ class ChannelPoolingLayer(Layer, can_do_bp=True):
         stride = 2
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is pooled"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
     tops: Annotated[Names, as_many_as("bottoms"), "the pooled blobs"]
     kernel: Annotated[int, positive, "window, in channels"] = 1
     stride: Annotated[int, positive, "step between windows, in channels"] = 1
-    pad: Annotated[Ends, non_negative, "padding in front of the channels and behind them"] = default((0, 0))
-    axis: Annotated[int, non_zero, "the axis that is pooled; -1 is the last"] = 1
-    pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
+    pad: Annotated[Ends, non_negative, "padding before the channels and after them"] = default((0, 0))
+    axis: Annotated[int, non_zero, "the axis to pool; -1 is the last"] = 1
+    pooling: Annotated[PoolingFunction, "the summary of a window"] = Max()
 
 
 class ChannelPoolingState(Pools, of=ChannelPoolingLayer, reads="inputs blobs"):
@@ -52,5 +52,5 @@ class ChannelPoolingState(Pools, of=ChannelPoolingLayer, reads="inputs blobs"):
 
     @staticmethod
     def axes_of(layer: ChannelPoolingLayer, shape: Sequence[int]) -> list[list[Axis]]:
-        place = axis_of(layer, tuple(shape))
-        return [[make_axis(layer.name, place, shape[place], (layer.kernel, layer.stride, *layer.pad), "ceil")]]
+        index = axis_of(layer, tuple(shape))
+        return [[make_axis(layer.name, index, shape[index], (layer.kernel, layer.stride, *layer.pad), "ceil")]]

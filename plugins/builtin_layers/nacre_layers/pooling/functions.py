@@ -1,4 +1,4 @@
-"""What is computed of a window: the maximum, the mean, or one number drawn at random."""
+"""Pooling functions, which summarise a window: the maximum, the mean, or a random cell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nacre import Array, Component, Written
 class Windows:
     """The windows of a blob: `cells[i]` is cell i of every window, of the top's shape, in row-major order.
 
-    `sizes[name]` is how many cells of each window lie in the "kernel", the "padded" image, and the "image". `draw`
+    `sizes[name]` is the number of cells of each window in the "kernel", the "padded" image, and the "image". `draw`
     fills a float32 array with uniform numbers, the same ones in forward and backward; None outside phase `train`.
     """
 
@@ -40,7 +40,7 @@ class PoolingFunction(Component, kind="pooling"):
         raise NotImplementedError
 
     def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
-        """Add the gradient of cell i to `gradients[i]`; cells of overlapping windows lie in one memory."""
+        """Add the gradient of cell i to `gradients[i]`; cells of overlapping windows share memory."""
         raise NotImplementedError
 
 
@@ -63,7 +63,7 @@ class Max(PoolingFunction):
             xp.equal(cell, y, out=wins)
             xp.logical_and(wins, free, out=wins)
             xp.logical_xor(free, wins, out=free)
-            part[...] = 0  # a product with 0 would bring a NaN to cells that do not win
+            part[...] = 0  # a product with 0 would put a NaN into cells that were not chosen
             xp.copyto(part, dy, where=wins)
             xp.add(gradient, part, out=gradient)
 
@@ -71,8 +71,8 @@ class Max(PoolingFunction):
 class Mean(PoolingFunction):
     """The mean of the cells; those outside the image count as 0.
 
-    `divide_by` says by how many cells the sum is divided: those of the window inside the "padded" image (Caffe),
-    those of the whole "kernel" (Mocha.jl, SINGA), or those inside the "image" (PyTorch with count_include_pad=False).
+    `divide_by` is which cells of the window are counted for the divisor: those inside the "padded" image (Caffe), those
+    of the whole "kernel" (Mocha.jl, SINGA), or those inside the "image" (PyTorch with count_include_pad=False).
     """
 
     reads = ""
@@ -94,8 +94,9 @@ class Mean(PoolingFunction):
 class Stochastic(PoolingFunction):
     """In phase `train` a cell drawn with a probability proportional to its value, else the mean weighted by the values.
 
-    Cells below 0 count as 0; of a window without any above 0 the summary is 0. Zeiler and Fergus, "Stochastic pooling
-    for regularization of deep convolutional neural networks", 2013. After Caffe's, which is for cells from 0 up.
+    Cells below 0 count as 0; the summary of a window without a cell above 0 is 0. Zeiler and Fergus, "Stochastic
+    pooling for regularization of deep convolutional neural networks", 2013. After Caffe's, which is for cells from 0
+    up.
     """
 
     reads = "inputs"
@@ -132,7 +133,7 @@ class Stochastic(PoolingFunction):
 
     @staticmethod
     def _mean(backend: Any, windows: Windows, total: Array, mean: Array) -> None:
-        """Write the mean of the cells above 0, each weighted by itself; `total` is what `_total` gives."""
+        """Write the mean of the cells above 0, each weighted by itself; `total` is the result of `_total`."""
         xp, part = backend.xp, backend.scratch(mean.shape, str(mean.dtype), slot=5)
         mean[...] = 0
         for cell in windows.cells:
@@ -143,7 +144,7 @@ class Stochastic(PoolingFunction):
 
     @staticmethod
     def _total(backend: Any, windows: Windows, y: Array) -> Array:
-        """Add up the cells above 0; where there is none, give 1, to be divided by."""
+        """Return the sum of the cells above 0; 1 if there is none, as a divisor."""
         xp, kind = backend.xp, str(y.dtype)
         total, part = backend.scratch(y.shape, kind, slot=6), backend.scratch(y.shape, kind, slot=5)
         total[...] = 0

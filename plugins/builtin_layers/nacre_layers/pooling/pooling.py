@@ -1,4 +1,4 @@
-"""Pooling: the maximum, the mean, or another summary of windows; of each channel, of channels, and in pyramids."""
+"""Pooling: the maximum, the mean, or another summary of windows, for each channel."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def _once_or_twice(tops: Any, layer: Any) -> str | None:
     count = len(layer.bottoms)
     if len(tops) in (count, 2 * count):
         return None
-    return f"there must be as many as bottoms, {count}, or as many again for masks"
+    return f"it needs {count}, one for each bottom, or {2 * count} with masks"
 
 
 once_or_twice = Check(_once_or_twice, "as many as bottoms, or twice as many")
 
 
 class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
-    """Pool every channel of every image on its own; one top for each bottom, and maybe a mask for each.
+    """Pool every channel of every image on its own; one top for each bottom, and optionally a mask for each.
 
     y[n, c, i, j] = max of x[n, c, i stride - pad + k, j stride - pad + l] over k and l from 0 to kernel - 1; or another
     `pooling` of them.
 
-    Bottoms are (images, channels, rows, columns), with any number of axes behind the channels; `kernel`, `stride` and
-    `pad` are one number for all of `axes`, or one for each, in pixels. The windows number ceil((length + 2 pad -
-    kernel) / stride) + 1 along an axis, or floor(...) + 1 with `rounding="floor"`; a last window that misses the
-    image is dropped. With `whole` there is one window, the image (Caffe's `global_pooling`). After Mocha.jl's
-    `PoolingLayer` and Caffe's, rounding included.
+    Bottoms are (images, channels, rows, columns), with any number of axes after the channels; `kernel`, `stride` and
+    `pad` are one number for all of `axes`, or one for each, in pixels. Along an axis there are ceil((length + 2 pad -
+    kernel) / stride) + 1 windows, or floor(...) + 1 with `rounding="floor"`; a last window outside the image is
+    dropped. With `whole` there is one window, the image (Caffe's `global_pooling`). After Mocha.jl's `PoolingLayer` and
+    Caffe's, rounding included.
 
-    With `pooling="Max"` there may be as many tops again, behind the others: the masks. A mask says where in its image
-    each maximum is, of equal ones the first: row · columns + column, a whole number (int64). It has no gradient.
+    With `pooling="Max"` there may be as many more tops after the others: the masks. A mask has the position of each
+    maximum in its image, the first of equal ones: row · columns + column, a whole number (int64). It has no gradient.
 
     Example:
         [[layer]]
@@ -62,26 +62,26 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
         stride = 2
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is pooled"]
-    tops: Annotated[Names, once_or_twice, "the pooled blobs, and behind them maybe the masks"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
+    tops: Annotated[Names, once_or_twice, "the pooled blobs, optionally followed by the masks"]
     kernel: Annotated[Sizes, positive, "window, in pixels"] = default((1,))
     stride: Annotated[Sizes, positive, "step between windows, in pixels"] = default((1,))
     pad: Annotated[Sizes, non_negative, "border of padding on each side, in pixels"] = default((0,))
-    axes: Annotated[Shape, positive, "axes that are pooled; all behind the channels unless given"] = default(())
-    whole: Annotated[bool, "the window is the whole image, so kernel, stride and pad are not given"] = False
-    rounding: Annotated[Literal["ceil", "floor"], "how a window that fits in part is counted"] = "ceil"
-    pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
+    axes: Annotated[Shape, positive, "axes to pool; by default all after the channels"] = default(())
+    whole: Annotated[bool, "the window is the whole image; then kernel, stride and pad must not be given"] = False
+    rounding: Annotated[Literal["ceil", "floor"], "whether a partial window counts (ceil) or not"] = "ceil"
+    pooling: Annotated[PoolingFunction, "the summary of a window"] = Max()
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         for name in ("kernel", "stride", "pad"):
             if self.whole and name in self.given():
-                yield f"{name}={getattr(self, name)}, but with whole=True the window is the image: leave it out"
+                yield f"{name}={getattr(self, name)}, but with whole=True the window is the image: remove it"
         if self.masks and type(self.pooling) is not Max:
             yield f"tops={self.tops}, but only pooling='Max' has masks, not {self.pooling!r}"
         if self.masks and type(self.neuron) is not Identity:
-            yield f"neuron={self.neuron!r}, but it would act on the masks too: give it a layer of its own"
+            yield f"neuron={self.neuron!r}, but it would change the masks too: use a layer for it"
 
     @property
     def masks(self) -> tuple[str, ...]:
@@ -107,19 +107,19 @@ class PoolingState(Pools, of=PoolingLayer, reads="inputs blobs"):
         super().ready()
         ndims = [len(shapes[0]) for shapes in self.shapes]
         masked = zip(self.axes, ndims, strict=True) if self.layer.masks else ()
-        self.places = [Places(self.backend, axes[0], ndim) for axes, ndim in masked]
+        self.indices = [Indices(self.backend, axes[0], ndim) for axes, ndim in masked]
 
     def forward(self, inputs: list[Array]) -> None:
         super().forward(inputs)
         masks = self.blobs[len(inputs) :]
-        for places, works, y, mask in zip(self.places, self.works, self.blobs, masks, strict=False):
-            places.find(works[0].windows.cells, y, mask)
+        for indices, works, y, mask in zip(self.indices, self.works, self.blobs, masks, strict=False):
+            indices.find(works[0].windows.cells, y, mask)
 
 
-class Places:
-    """Where the cells of the windows lie in the image: `grids[i]` has the place of cell i of every window.
+class Indices:
+    """The indices of the cells in the image: `grids[i]` has the index of cell i of every window.
 
-    A place counts the pixels along the pooled axes in C order; `inside[i]` says which cells are none of the padding.
+    An index counts the pixels along the pooled axes in C order; `inside[i]` marks the cells outside the padding.
     """
 
     def __init__(self, backend: Any, axes: list[Axis], ndim: int) -> None:
@@ -131,7 +131,7 @@ class Places:
         for offsets in itertools.product(*(range(axis.kernel) for axis in axes)):
             grid, inside = np.zeros([1] * ndim, np.int64), np.ones([1] * ndim, bool)
             for axis, offset in zip(axes, offsets, strict=True):
-                shape = [-1 if place == axis.place else 1 for place in range(ndim)]
+                shape = [-1 if index == axis.index else 1 for index in range(ndim)]
                 along = (np.arange(axis.windows) * axis.stride - axis.pad + offset).reshape(shape)
                 grid = grid * axis.length + along
                 inside = inside & (along >= 0) & (along < axis.length)
@@ -140,7 +140,7 @@ class Places:
                 backend.from_host(host, kept[-1])
 
     def find(self, cells: list[Array], y: Array, mask: Array) -> None:
-        """Write into `mask` the place of the first cell of every window that is its maximum `y`, or a NaN."""
+        """Write into `mask` the index of the first cell of every window that is its maximum `y`, or a NaN."""
         xp = self.backend.xp
         wins, nan, free = (self.backend.scratch(y.shape, "bool", slot=slot) for slot in (3, 4, 5))
         free[...] = True

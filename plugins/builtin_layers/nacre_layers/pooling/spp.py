@@ -18,10 +18,10 @@ class SPPLayer(Layer, can_do_bp=True):
 
     y[n, start_l + c · 4^l + w] = max of x[n, c] over window w of level l, for two axes; or another `pooling` of it.
 
-    Bottoms are (images, channels, rows, columns), with any number of axes behind the channels. Level l of the pyramid
-    cuts each of them into 2^l windows of ceil(length / 2^l) pixels, with what is missing as padding. Tops are (images,
-    numbers): the summaries of level 0, then those of level 1, and so on, each (channels, windows) in a row; there are
-    as many for images of any size. He, Zhang, Ren and Sun, "Spatial pyramid pooling in deep convolutional networks for
+    Bottoms are (images, channels, rows, columns), with any number of axes after the channels. Level l of the pyramid
+    cuts each of them into 2^l windows of ceil(length / 2^l) pixels, the rest being padding. Tops are (images, numbers):
+    the summaries of level 0, then those of level 1, and so on, each (channels, windows) in a row; their number is the
+    same for images of any size. He, Zhang, Ren and Sun, "Spatial pyramid pooling in deep convolutional networks for
     visual recognition", 2014. After Caffe's `SPP`.
 
     Example:
@@ -32,10 +32,10 @@ class SPPLayer(Layer, can_do_bp=True):
         pyramid_height = 3
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is pooled"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
     tops: Annotated[Names, as_many_as("bottoms"), "the summaries"]
-    pyramid_height: Annotated[int, positive, "levels of the pyramid"]
-    pooling: Annotated[PoolingFunction, "what is made of a window"] = Max()
+    pyramid_height: Annotated[int, positive, "number of levels of the pyramid"]
+    pooling: Annotated[PoolingFunction, "the summary of a window"] = Max()
 
 
 class SPPState(Pools, of=SPPLayer, reads="inputs blobs"):
@@ -44,9 +44,9 @@ class SPPState(Pools, of=SPPLayer, reads="inputs blobs"):
     @staticmethod
     def axes_of(layer: SPPLayer, shape: Sequence[int]) -> list[list[Axis]]:
         if len(shape) < 3:
-            raise ConfigError(f"{layer.name}: the bottom of shape {tuple(shape)} has no axes behind the channels")
+            raise ConfigError(f"{layer.name}: the bottom of shape {tuple(shape)} has no axes after the channels")
         return [
-            [cut(layer, place, length, 2**level) for place, length in enumerate(shape[2:], 2)]
+            [cut(layer, index, length, 2**level) for index, length in enumerate(shape[2:], 2)]
             for level in range(layer.pyramid_height)
         ]
 
@@ -60,8 +60,8 @@ class SPPState(Pools, of=SPPLayer, reads="inputs blobs"):
         ]
 
 
-def cut(layer: SPPLayer, place: int, length: int, count: int) -> Axis:
-    """Cut an axis into `count` windows of one size, with what is missing as padding, more of it in front.
+def cut(layer: SPPLayer, index: int, length: int, count: int) -> Axis:
+    """Cut an axis into `count` windows of equal size, the rest being padding, with more of it at the front.
 
     Raises:
         ConfigError: a window would have only padding.
@@ -71,7 +71,7 @@ def cut(layer: SPPLayer, place: int, length: int, count: int) -> Axis:
     pad = (missing + 1) // 2
     if pad >= kernel:
         raise ConfigError(
-            f"{layer.name}: pyramid_height={layer.pyramid_height} cuts axis {place} of length {length} into {count} "
+            f"{layer.name}: pyramid_height={layer.pyramid_height} cuts axis {index} of length {length} into {count} "
             f"windows, of which one would have only padding: take a smaller pyramid, or images of other sizes"
         )
-    return Axis(place, length, kernel, kernel, pad, count, pad)
+    return Axis(index, length, kernel, kernel, pad, count, pad)

@@ -1,4 +1,4 @@
-"""The windows of a pooling layer along each axis, and the arrays that they are computed in."""
+"""The windows of a pooling layer along each axis, and the arrays to compute them in."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Axis:
-    """How one axis is pooled: where it stands, and the sizes along it; `pad` lies in front, `tail` behind."""
+    """How to pool one axis: its `index`, and the sizes along it; `pad` is before the image, `tail` after it."""
 
-    place: int
+    index: int
     length: int
     kernel: int
     stride: int
@@ -31,7 +31,7 @@ class Axis:
 
     @property
     def reach(self) -> int:
-        """Cells from the first window's begin to the last one's end, or to the end of the padded image."""
+        """Number of cells from the first window's begin to the last one's end, or to the end of the padded image."""
         return max((self.windows - 1) * self.stride + self.kernel, self.pad + self.length + self.tail)
 
     def counts(self, what: str) -> list[int]:
@@ -43,8 +43,8 @@ class Axis:
         return [min(start + self.kernel, high) - max(start, low) for start in starts]
 
 
-def make_axis(where: str, place: int, length: int, sizes: tuple[int, int, int, int], rounding: str) -> Axis:
-    """Make an axis of (kernel, stride, pad in front, pad behind); a last window that misses the image is dropped.
+def make_axis(where: str, index: int, length: int, sizes: tuple[int, int, int, int], rounding: str) -> Axis:
+    """Make an axis of (kernel, stride, pad in front, pad behind); a last window outside the image is dropped.
 
     Raises:
         ConfigError: the sizes do not fit the bottom.
@@ -58,9 +58,9 @@ def make_axis(where: str, place: int, length: int, sizes: tuple[int, int, int, i
         windows -= 1
     if windows < 1:
         raise ConfigError(
-            f"{where}: kernel={kernel} is larger than the padded image, {length + pad + tail} along axis {place}"
+            f"{where}: kernel={kernel} is larger than the padded image, {length + pad + tail} along axis {index}"
         )
-    return Axis(place, length, kernel, stride, pad, windows, tail)
+    return Axis(index, length, kernel, stride, pad, windows, tail)
 
 
 def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
@@ -69,22 +69,24 @@ def pooled_axes(layer: PoolingLayer, shape: Sequence[int]) -> list[Axis]:
     Raises:
         ConfigError: the sizes do not fit the bottom.
     """
-    places = layer.axes or tuple(range(2, len(shape)))
-    if not places or max(places) >= len(shape):
+    indices = layer.axes or tuple(range(2, len(shape)))
+    if not indices or max(indices) >= len(shape):
         raise ConfigError(
-            f"{layer.name}: the bottom of shape {tuple(shape)} has no axes {places or 'behind the channels'}"
+            f"{layer.name}: the bottom of shape {tuple(shape)} has no axes {indices or 'after the channels'}"
         )
     if layer.whole:
-        return [Axis(place, shape[place], shape[place], 1, 0, 1, 0) for place in places]
-    sizes = [spread(getattr(layer, name), len(places), f"{layer.name}: {name}") for name in ("kernel", "stride", "pad")]
+        return [Axis(index, shape[index], shape[index], 1, 0, 1, 0) for index in indices]
+    sizes = [
+        spread(getattr(layer, name), len(indices), f"{layer.name}: {name}") for name in ("kernel", "stride", "pad")
+    ]
     return [
-        make_axis(layer.name, place, shape[place], (kernel, stride, pad, pad), layer.rounding)
-        for place, kernel, stride, pad in zip(places, *sizes, strict=True)
+        make_axis(layer.name, index, shape[index], (kernel, stride, pad, pad), layer.rounding)
+        for index, kernel, stride, pad in zip(indices, *sizes, strict=True)
     ]
 
 
 class Pools(LayerState, reads="inputs blobs"):
-    """What the states of these layers have in common: the work on each bottom, as `axes_of` gives it.
+    """The common state of pooling layers: the work on each bottom, along the axes of `axes_of`.
 
     A bottom is pooled in one way or, in a pyramid, in several.
     """
@@ -101,7 +103,7 @@ class Pools(LayerState, reads="inputs blobs"):
 
     @staticmethod
     def axes_of(layer: Any, shape: Sequence[int]) -> list[list[Axis]]:
-        """Return the pooled axes of a bottom, for each of the ways in which it is pooled."""
+        """Return the pooled axes of a bottom, once for each way of pooling it."""
         raise NotImplementedError
 
     def top(self, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
@@ -123,16 +125,16 @@ class Pools(LayerState, reads="inputs blobs"):
         ]
 
     def forward(self, inputs: list[Array]) -> None:
-        for x, y, works, shapes in zip(inputs, self.blobs, self.works, self.shapes, strict=False):  # masks stand behind
+        for x, y, works, shapes in zip(inputs, self.blobs, self.works, self.shapes, strict=False):  # masks come last
             for work, part in zip(works, self.parts(y, shapes), strict=True):
                 work.forward(x, part)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        for place, (x, dx) in enumerate(zip(inputs, diffs, strict=True)):
+        for index, (x, dx) in enumerate(zip(inputs, diffs, strict=True)):
             if dx is None:
                 continue
-            y, dy = (self.parts(one[place], self.shapes[place]) for one in (self.blobs, self.blobs_diff))
-            for number, work in enumerate(self.works[place]):
+            y, dy = (self.parts(one[index], self.shapes[index]) for one in (self.blobs, self.blobs_diff))
+            for number, work in enumerate(self.works[index]):
                 gradient = work.backward(x, y[number], dy[number])
                 if number == 0:
                     self.backend.xp.copyto(dx, gradient)
@@ -144,7 +146,7 @@ def pooled_shape(shape: Sequence[int], axes: list[Axis]) -> tuple[int, ...]:
     """Return the shape of the summaries of a bottom's windows."""
     pooled = list(shape)
     for axis in axes:
-        pooled[axis.place] = axis.windows
+        pooled[axis.index] = axis.windows
     return tuple(pooled)
 
 
@@ -155,24 +157,24 @@ class Work:
         self.backend, self.pooling, self.draw = backend, pooling, draw
         shape, inside = list(top), [slice(None)] * len(top)
         for axis in axes:
-            shape[axis.place] = axis.reach
-            inside[axis.place] = slice(axis.pad, axis.pad + axis.length)
+            shape[axis.index] = axis.reach
+            inside[axis.index] = slice(axis.pad, axis.pad + axis.length)
         self.inside = tuple(inside)
         self.padded, self.gradient = backend.empty(shape), backend.empty(shape)
         self.padded[...] = pooling.fill
         cells, self.gradients = [], []
         for offsets in itertools.product(*(range(axis.kernel) for axis in axes)):
-            place = [slice(None)] * len(top)
+            cell = [slice(None)] * len(top)
             for axis, offset in zip(axes, offsets, strict=True):
-                place[axis.place] = slice(offset, offset + (axis.windows - 1) * axis.stride + 1, axis.stride)
-            cells.append(self.padded[tuple(place)])
-            self.gradients.append(self.gradient[tuple(place)])
+                cell[axis.index] = slice(offset, offset + (axis.windows - 1) * axis.stride + 1, axis.stride)
+            cells.append(self.padded[tuple(cell)])
+            self.gradients.append(self.gradient[tuple(cell)])
         sizes = {what: self._sizes(axes, len(top), what) for what in ("kernel", "padded", "image")}
         self._windows = Windows(cells, sizes, draw)
 
     @property
     def windows(self) -> Windows:
-        """The windows, as of the phase of this pass: an algorithm may run it in another than the net's."""
+        """The windows, for the phase of this pass, in which an algorithm may run a net of another phase."""
         self._windows.draw = self.draw if self.backend.phase == "train" else None
         return self._windows
 
@@ -181,7 +183,7 @@ class Work:
 
         sizes = np.ones([1] * ndim)
         for axis in axes:
-            along = np.array(axis.counts(what)).reshape([-1 if place == axis.place else 1 for place in range(ndim)])
+            along = np.array(axis.counts(what)).reshape([-1 if index == axis.index else 1 for index in range(ndim)])
             sizes = sizes * along
         array = self.backend.empty(sizes.shape)
         self.backend.from_host(sizes.astype(str(array.dtype)), array)
@@ -193,7 +195,7 @@ class Work:
         self.pooling.forward(self.backend, self.windows, y)
 
     def backward(self, x: Array, y: Array, dy: Array) -> Array:
-        """Return the gradient of x, good until the next call."""
+        """Return the gradient of x, valid until the next call."""
         if "inputs" in self.pooling.reads:
             self.backend.xp.copyto(self.padded[self.inside], x)
         self.gradient[...] = 0

@@ -1,1 +1,1 @@
-"""Layers that move numbers without computing them, or count along an axis."""
+"""Layers that move, select or count numbers."""

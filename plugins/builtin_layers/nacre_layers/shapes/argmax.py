@@ -1,4 +1,4 @@
-"""Argmax: where the largest numbers are."""
+"""Argmax: the indices of the largest numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..axes import axis_of, split_shape
 
 
 class ArgmaxLayer(Layer):
-    """The places of the `top_k` largest numbers along `axis`, counted from 0, the largest first; or their `values`.
+    """The indices of the `top_k` largest numbers along `axis`, counted from 0, the largest first; or their `values`.
 
-    y[n, k] = c, where x[n, c] is the largest but k of row n; with `values` y[n, k] = x[n, c].
+    y[n, k] = c, where x[n, c] is the largest number of row n after k larger ones; with `values` y[n, k] = x[n, c].
 
-    One top for each bottom, of its shape but for `axis`, whose length becomes `top_k`: whole numbers (int64), or with
+    One top for each bottom, of its shape except `axis`, whose length becomes `top_k`: whole numbers (int64), or with
     `values` numbers of the bottom's type. Of equal numbers the first wins. There is no gradient. After Mocha.jl's
     `ArgmaxLayer` and Caffe's `ArgMax`, whose `out_max_val` is `values`, and which takes the last of equal ones.
 
@@ -25,11 +25,11 @@ class ArgmaxLayer(Layer):
         tops = ["class"]  # (8, 1)
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is searched"]
-    tops: Annotated[Names, as_many_as("bottoms"), "the places, or the values"]
-    axis: Annotated[int, non_zero, "axis along which numbers are compared"] = 1
-    top_k: Annotated[int, positive, "how many of the largest"] = 1
-    values: Annotated[bool, "give the numbers instead of their places"] = False
+    bottoms: Annotated[Names, at_least(1), "the blobs to search"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the indices, or the values"]
+    axis: Annotated[int, non_zero, "axis along which to compare numbers"] = 1
+    top_k: Annotated[int, positive, "number of largest ones"] = 1
+    values: Annotated[bool, "return the numbers instead of their indices"] = False
 
 
 class ArgmaxState(LayerState, of=ArgmaxLayer, reads=""):
@@ -56,12 +56,12 @@ class ArgmaxState(LayerState, of=ArgmaxLayer, reads=""):
             if self.layer.top_k > 1:
                 # sorted from the back, so that of equal numbers the first comes last, and a NaN behind all others
                 rising = xp.argsort(x[:, ::-1], axis=1, kind="stable")[:, -self.layer.top_k :]
-                places = length - 1 - rising[:, ::-1]
-                xp.copyto(y, xp.take_along_axis(x, places, axis=1) if self.layer.values else places)
+                indices = length - 1 - rising[:, ::-1]
+                xp.copyto(y, xp.take_along_axis(x, indices, axis=1) if self.layer.values else indices)
             elif self.layer.values:
                 xp.max(x, axis=1, keepdims=True, out=y)
             else:
                 xp.argmax(x, axis=1, out=y[:, 0])
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """A place has no gradient."""
+        """Do nothing: an index has no gradient."""

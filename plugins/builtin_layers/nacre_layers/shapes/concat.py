@@ -1,4 +1,4 @@
-"""Concat: several blobs one behind the other."""
+"""Concat: joins several blobs along an axis."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..axes import axis_of, check_whole, parts_along
 
 
 class ConcatLayer(Layer, can_do_bp=True):
-    """Put the bottoms one behind the other along `axis`; all other axes must agree.
+    """Join the bottoms along `axis`; all other axes must agree.
 
     With `axis` 1 y[n, start_i + c] = x_i[n, c], where bottom i begins at start_i, the lengths of those before it.
 
     Bottoms of one type make a top of that type, others one of the net's. After Mocha.jl's `ConcatLayer`; axis 1 is the
-    channels, and axis 0 joins batches: then all their rows must count, or it raises DataError.
+    channels, and axis 0 joins batches: then all their rows must be real, or it raises DataError.
 
     Example:
         [[layer]]
@@ -25,9 +25,9 @@ class ConcatLayer(Layer, can_do_bp=True):
         tops = ["both"]  # (8, 48, 12, 12)
     """
 
-    bottoms: Annotated[Names, at_least(1), "the parts"]
-    tops: Annotated[Names, exactly(1), "the whole"]
-    axis: Annotated[int, "axis along which they are joined"] = 1
+    bottoms: Annotated[Names, at_least(1), "the blobs to join"]
+    tops: Annotated[Names, exactly(1), "the joined blob"]
+    axis: Annotated[int, "axis along which to join them"] = 1
 
 
 class ConcatState(LayerState, of=ConcatLayer, reads=""):

@@ -1,4 +1,4 @@
-"""Crop: a window of each image, of a size of its own or of another blob's."""
+"""Crop: a window of each image."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class CropLayer(Layer, can_do_bp=True):
 
     Bottoms are (images, channels, rows, columns). The window lies in the middle, ((rows - crop rows) // 2, (columns -
     crop columns) // 2). In phase `train`, with `random_crop` it lies anywhere, and with `random_mirror` half of the
-    windows are turned left to right; every image has draws of its own, those of number i in all bottoms the same (a
-    picture and its mask are cut alike). With the Philox uniforms u (`nacre.random`, float32, of shape (3, images))
-    image i begins at row floor(u[0, i] (rows - crop rows + 1)), column floor(u[1, i] (columns - crop columns + 1)), and
-    is mirrored where u[2, i] < 0.5. Gradients of pixels outside are 0. Raises ConfigError where an image is too small.
-    After Mocha.jl's `CropLayer`, which cuts all images of a batch alike, in every phase.
+    windows are turned left to right. Every image has random numbers of its own, the same for number i of all bottoms (a
+    picture and its mask are cut in the same way). With the Philox uniforms u (`nacre.random`, float32, of shape (3,
+    images)) image i begins at row floor(u[0, i] (rows - crop rows + 1)), column floor(u[1, i] (columns - crop columns +
+    1)), and is mirrored where u[2, i] < 0.5. Gradients of pixels outside are 0. Raises ConfigError if an image is too
+    small. After Mocha.jl's `CropLayer`, which cuts all images of a batch in the same way, in every phase.
 
     Example:
         [[layer]]
@@ -36,7 +36,7 @@ class CropLayer(Layer, can_do_bp=True):
     bottoms: Annotated[Names, at_least(1), "the images"]
     tops: Annotated[Names, as_many_as("bottoms"), "the windows"]
     crop_size: Annotated[Pair, positive, "size of a window: (rows, columns), in pixels"]
-    random_crop: Annotated[bool, "in phase train, let the windows lie anywhere"] = False
+    random_crop: Annotated[bool, "in phase train, put the windows at random positions"] = False
     random_mirror: Annotated[bool, "in phase train, turn half of them left to right"] = False
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerState:
@@ -50,14 +50,14 @@ class CropLayer(Layer, can_do_bp=True):
             raise ConfigError(
                 f"{self.name}: bottom '{name}' of shape {shape} must be (images, channels, rows, columns)"
             )
-        places = [slice(None), slice(None)]
+        window = [slice(None), slice(None)]
         for length, crop in zip(shape[2:], self.crop_size, strict=True):
             if crop > length:
                 raise ConfigError(
                     f"{self.name}: crop_size={self.crop_size} is larger than the images of bottom '{name}', {shape[2:]}"
                 )
-            places.append(slice((length - crop) // 2, (length - crop) // 2 + crop))
-        return tuple(places)
+            window.append(slice((length - crop) // 2, (length - crop) // 2 + crop))
+        return tuple(window)
 
 
 class CropState(LayerState, reads=""):
@@ -86,7 +86,7 @@ class CropState(LayerState, reads=""):
 
 
 class RandomCropState(CropState, reads=""):
-    """`CropLayer` with a window of its own for every image: `drawn` holds those of each bottom."""
+    """`CropLayer` with a random window for every image: `drawn` holds those of each bottom."""
 
     def __init__(
         self, layer: CropLayer, backend: Any, inputs: list[Any], diffs: list[Any], cuts: Sequence[tuple[slice, ...]]
@@ -96,13 +96,13 @@ class RandomCropState(CropState, reads=""):
         self.drawn: list[list[tuple[slice, ...]]] = [[] for _ in inputs]
 
     def forward(self, inputs: list[Array]) -> None:
-        for place, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
-            self.drawn[place] = self._draw(x.shape)
-            for image, window, cut in zip(x, y, self.drawn[place], strict=True):
+        for index, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
+            self.drawn[index] = self._draw(x.shape)
+            for image, window, cut in zip(x, y, self.drawn[index], strict=True):
                 self.backend.xp.copyto(window, image[cut])
 
     def _draw(self, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
-        """Draw where the windows lie in images of this shape."""
+        """Draw the positions of the windows in images of this shape."""
         images, _, *lengths = shape
         uniform = self.random.generator().random((3, images), np.float32).astype(np.float64)  # so that u n is exact
         starts: list[list[int]] = []
@@ -125,5 +125,5 @@ class RandomCropState(CropState, reads=""):
 
 
 def _turned(start: int, length: int) -> slice:
-    """Return a window from its last column to its first."""
+    """Return a window with its columns in reverse order."""
     return slice(start + length - 1, start - 1 if start else None, -1)

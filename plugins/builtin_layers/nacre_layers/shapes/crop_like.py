@@ -11,10 +11,10 @@ from .crop import CropState
 
 
 class CropLikeLayer(Layer, can_do_bp=True):
-    """Cut out of the first bottom what has the second one's lengths, along `axis` and all axes behind it.
+    """Cut the first bottom to the lengths of the second one, along `axis` and all axes after it.
 
     y = x[:, :, offset : offset + rows, offset : offset + columns] for images and `axis` 2; `offset` is one number for
-    all these axes, or one for each. The second bottom only gives its shape. Raises ConfigError where the first is too
+    all these axes, or one for each. Only the shape of the second bottom is used. Raises ConfigError if the first is too
     small. After Caffe's `Crop`.
 
     Example:
@@ -25,10 +25,10 @@ class CropLikeLayer(Layer, can_do_bp=True):
         offset = 4
     """
 
-    bottoms: Annotated[Names, exactly(2), "what is cut, and what has the lengths"]
+    bottoms: Annotated[Names, exactly(2), "the blob to cut, and the blob with the lengths"]
     tops: Annotated[Names, exactly(1), "the part"]
-    axis: Annotated[int, non_zero, "first of the axes that are cut"] = 2
-    offset: Annotated[Shape, non_negative, "where the part begins, along these axes"] = default(0)
+    axis: Annotated[int, non_zero, "first of the axes to cut"] = 2
+    offset: Annotated[Shape, non_negative, "begin of the part along these axes"] = default(0)
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> CropState:
         shape, like = inputs[0].shape, inputs[1].shape
@@ -39,11 +39,11 @@ class CropLikeLayer(Layer, can_do_bp=True):
                 f"'{self.bottoms[0]}' of shape {shape}"
             )
         offsets = spread(self.offset, len(shape) - axis, f"{self.name}: offset")
-        for place, offset in enumerate(offsets, axis):
-            if offset + like[place] > shape[place]:
+        for index, offset in enumerate(offsets, axis):
+            if offset + like[index] > shape[index]:
                 raise ConfigError(
                     f"{self.name}: a part of shape {like} at offset={self.offset} does not fit into "
-                    f"'{self.bottoms[0]}' of shape {shape}, along axis {place}"
+                    f"'{self.bottoms[0]}' of shape {shape}, along axis {index}"
                 )
-        parts = (slice(offset, offset + like[place]) for place, offset in enumerate(offsets, axis))
+        parts = (slice(offset, offset + like[index]) for index, offset in enumerate(offsets, axis))
         return CropState(self, backend, inputs, diffs, [(*(slice(None),) * axis, *parts)])

@@ -16,8 +16,8 @@ class FlattenLayer(Layer, can_do_bp=True):
 
     y[n, (c · H + h) · W + w] = x[n, c, h, w], for a bottom (N, C, H, W) and no field.
 
-    A bottom (2, 3, 4, 5) becomes (2, 60), or with axis=2 (2, 3, 20). Axis 0 makes the images of a batch one with their
-    numbers: then all its rows must count, or it raises DataError. After Caffe's `Flatten`.
+    A bottom (2, 3, 4, 5) becomes (2, 60), or with axis=2 (2, 3, 20). With axis 0 the batch becomes part of the flat
+    axis: then all its rows must be real, or it raises DataError. After Caffe's `Flatten`.
 
     Example:
         [[layer]]
@@ -26,7 +26,7 @@ class FlattenLayer(Layer, can_do_bp=True):
         tops = ["flat"]  # (8, 800)
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is flattened"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to flatten"]
     tops: Annotated[Names, as_many_as("bottoms"), "the flat blobs"]
     axis: Annotated[int, "first of the axes that become one"] = 1
     end_axis: Annotated[int, "last of them"] = -1

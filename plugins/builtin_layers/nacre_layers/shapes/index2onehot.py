@@ -14,7 +14,7 @@ class Index2OnehotLayer(Layer):
     """y[n, c] = 1 where c is the class number x[n], and 0 elsewhere; classes are counted from 0.
 
     Bottoms are labels of any type, with `axis` of length 1, or (N,) for (N, 1); tops have `n_class` along `axis`, and
-    are of the net's type. Rows that do not count are all 0. Raises DataError where a label is no class. There is no
+    are of the net's type. Rows that are not real are all 0. Raises DataError if a label is not a class. There is no
     gradient. After Mocha.jl's `Index2OnehotLayer`.
 
     Example:
@@ -28,11 +28,11 @@ class Index2OnehotLayer(Layer):
     bottoms: Annotated[Names, at_least(1), "the class numbers"]
     tops: Annotated[Names, as_many_as("bottoms"), "the vectors"]
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    n_class: Annotated[int, positive, "how many classes there are"]
+    n_class: Annotated[int, positive, "number of classes"]
 
 
 class Index2OnehotState(LayerState, of=Index2OnehotLayer, reads=""):
-    """`Index2OnehotLayer` on any backend; tops are read as (before the axis, classes, behind it)."""
+    """`Index2OnehotLayer` on any backend; tops are read as (before the axis, classes, after it)."""
 
     def __init__(self, layer: Index2OnehotLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -61,4 +61,4 @@ class Index2OnehotState(LayerState, of=Index2OnehotLayer, reads=""):
             y[label.shape[0] :] = 0
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """A class number has no gradient."""
+        """Do nothing: a class number has no gradient."""

@@ -1,4 +1,4 @@
-"""States of layers whose tops are their bottoms: nothing is computed, and nothing copied."""
+"""The state of layers whose tops are their bottoms: nothing is computed or copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nacre import Array, LayerState
 
 
 class AliasState(LayerState, reads=""):
-    """The tops are the bottoms, under other shapes where `shapes` gives them, on any backend."""
+    """The tops are the bottoms, under other shapes if `shapes` has them, on any backend."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class AliasState(LayerState, reads=""):
         self.blobs = [backend.alias(one, shape) for one, shape in zip(inputs, given, strict=True)]
 
     def forward(self, inputs: list[Array]) -> None:
-        """The tops are the bottoms."""
+        """Do nothing: the tops are the bottoms."""
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        """The gradients are those of the tops, where the layer gives any."""
+        """Do nothing: the gradients are those of the tops, if there are any."""

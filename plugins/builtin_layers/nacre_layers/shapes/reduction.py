@@ -1,4 +1,4 @@
-"""Reduction: one number for all from an axis on."""
+"""Reduction: one number for all numbers from an axis on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ReductionLayer(Layer, can_do_bp=True):
 
     `operation` is "sum" (Σ x), "asum" (Σ |x|), "sumsq" (Σ x²) or "mean" (Σ x / n). A bottom (2, 3, 4) becomes (2), or
     with axis=2 (2, 3); one top for each bottom. Where x is 0, the gradient of |x| is 0. After Caffe's `Reduction`,
-    whose axis is 0 unless given: here images stay apart.
+    whose default axis is 0: here images stay separate.
 
     Example:
         [[layer]]
@@ -26,10 +26,10 @@ class ReductionLayer(Layer, can_do_bp=True):
         axis = 2
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is reduced"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to reduce"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
-    operation: Annotated[Literal["sum", "asum", "sumsq", "mean"], "what is made of the numbers"] = "sum"
-    axis: Annotated[int, non_zero, "first of the axes that become one number"] = 1
+    operation: Annotated[Literal["sum", "asum", "sumsq", "mean"], "the function of the numbers"] = "sum"
+    axis: Annotated[int, non_zero, "first of the axes to reduce to one number"] = 1
     coefficient: Annotated[float, finite, "multiplies the result"] = 1.0
 
 

@@ -16,10 +16,10 @@ class ReshapeLayer(Layer, can_do_bp=True):
 
     y[n, i] = x[n, i], where i counts the numbers of an image in C order.
 
-    `shape` is that of one image, without the batch: 0 stands for the bottom's length at this place, one -1 for what is
-    left. With `axis` and `n_axes` it takes the place of these axes only: shape [2, -1] makes (5, 6, 7) of (5, 42), and
-    with axis=2 it makes (5, 3, 2, 4) of (5, 3, 8). With n_axes=0 axes of length 1 come in before `axis`, and a negative
-    axis is counted from behind the last. Raises ConfigError where the numbers of an image do not fit. After Mocha.jl's
+    `shape` is that of one image, without the batch: 0 stands for the bottom's length of this axis, one -1 for the rest.
+    With `axis` and `n_axes` it replaces only these axes: shape [2, -1] makes (5, 6, 7) of (5, 42), and with axis=2 it
+    makes (5, 3, 2, 4) of (5, 3, 8). With n_axes=0 axes of length 1 are inserted before `axis`, and a negative axis is
+    counted from after the last. Raises ConfigError if the numbers of an image do not fit. After Mocha.jl's
     `ReshapeLayer` and Caffe's `Reshape`.
 
     Example:
@@ -30,11 +30,11 @@ class ReshapeLayer(Layer, can_do_bp=True):
         shape = [20, 7, 7]
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is reshaped"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to reshape"]
     tops: Annotated[Names, as_many_as("bottoms"), "the reshaped blobs"]
     shape: Annotated[Shape, every(lambda n: n >= -1, "above 0, or 0 to copy, or -1"), "shape of one image"]
-    axis: Annotated[int, non_zero, "first of the axes that `shape` takes the place of"] = 1
-    n_axes: Annotated[int, every(lambda n: n >= -1, "0 or more, or -1"), "how many they are; -1 is all behind"] = -1
+    axis: Annotated[int, non_zero, "first of the axes that `shape` replaces"] = 1
+    n_axes: Annotated[int, every(lambda n: n >= -1, "0 or more, or -1"), "number of these axes; -1 is all of them"] = -1
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -54,13 +54,13 @@ def _filled(layer: ReshapeLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
             f"{layer.name}: axis={layer.axis} and n_axes={layer.n_axes}, but the bottom of shape {shape} has the axes "
             f"1 to {len(shape) - 1}"
         )
-    copied = [place for place, length in enumerate(layer.shape) if length == 0]
+    copied = [index for index, length in enumerate(layer.shape) if length == 0]
     if copied and first + copied[-1] >= len(shape):
         raise ConfigError(
             f"{layer.name}: shape={layer.shape} copies the length of axis {first + copied[-1]}, which the bottom of "
             f"shape {shape} has not"
         )
-    new = [length or shape[first + place] for place, length in enumerate(layer.shape)]
+    new = [length or shape[first + index] for index, length in enumerate(layer.shape)]
     rest = prod(shape[first:behind]) // prod(length for length in new if length > 0)
     new = [rest if length == -1 else length for length in new]
     if prod(new) != prod(shape[first:behind]):

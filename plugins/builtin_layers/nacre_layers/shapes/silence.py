@@ -1,4 +1,4 @@
-"""Silence: an end for blobs that nobody reads."""
+"""Silence: takes blobs that no other layer reads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from nacre import Array, Layer, LayerState, Names, at_least
 
 
 class SilenceLayer(Layer, is_sink=True, can_do_bp=True):
-    """Take blobs, and give them no gradient: for a top of a layer that is trained, where nothing else reads that top.
+    """Take blobs, with a gradient of 0: for tops of a trained layer that no other layer reads.
 
-    dx = 0. Without it such a top is an error, since it is mostly a mistake. After Caffe's `Silence`.
+    dx = 0. Without it such a top is an error, because it is usually a mistake. After Caffe's `Silence`.
 
     Example:
         [[layer]]
@@ -18,7 +18,7 @@ class SilenceLayer(Layer, is_sink=True, can_do_bp=True):
         bottoms = ["unused"]  # (8, 10)
     """
 
-    bottoms: Annotated[Names, at_least(1), "what nobody reads"]
+    bottoms: Annotated[Names, at_least(1), "blobs that no other layer reads"]
 
 
 class SilenceState(LayerState, of=SilenceLayer, reads="", elementwise=True):

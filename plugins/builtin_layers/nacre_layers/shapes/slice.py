@@ -1,4 +1,4 @@
-"""Slice: a blob cut into parts."""
+"""Slice: cuts a blob into parts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..axes import axis_of, check_whole, parts_along
 class SliceLayer(Layer, can_do_bp=True):
     """Cut the bottom along `axis` into parts, one for each top: y_i = x[:, points[i - 1] : points[i]] for axis 1.
 
-    `points` are where the second part and those behind it begin, one less than there are tops; without them all parts
-    are of one length. The inverse of Concat. Raises ConfigError where a part would be empty,
-    and DataError where `axis` is 0 and not all rows of the batch count. After Caffe's `Slice`.
+    `points` are where the second and later parts begin, one fewer than tops; without them all parts have the same
+    length. The inverse of Concat. Raises ConfigError if a part would be empty, and DataError if `axis` is 0 and not all
+    rows of the batch are real. After Caffe's `Slice`.
 
     Example:
         [[layer]]
@@ -26,10 +26,10 @@ class SliceLayer(Layer, can_do_bp=True):
         points = [16]
     """
 
-    bottoms: Annotated[Names, exactly(1), "the whole"]
+    bottoms: Annotated[Names, exactly(1), "the blob to cut"]
     tops: Annotated[Names, at_least(1), "the parts"]
-    axis: Annotated[int, "axis along which it is cut"] = 1
-    points: Annotated[Shape, positive, "where the parts behind the first begin; equal parts unless given"] = default(())
+    axis: Annotated[int, "axis along which to cut it"] = 1
+    points: Annotated[Shape, positive, "where the parts after the first begin; by default all are equal"] = default(())
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -50,7 +50,7 @@ class SliceState(LayerState, of=SliceLayer, reads=""):
         if not layer.points and length % len(layer.tops):
             raise ConfigError(
                 f"{layer.name}: axis {axis} of length {length} cannot be cut into {len(layer.tops)} equal parts",
-                "say where with points",
+                "set `points`",
             )
         if layer.points and layer.points[-1] >= length:
             raise ConfigError(f"{layer.name}: points={layer.points}, but axis {axis} has the length {length}")

@@ -19,8 +19,8 @@ class SplitLayer(Layer, can_do_bp=True):
         tops = ["left", "right"]  # (8, 3, 32, 32), (8, 3, 32, 32)
     """
 
-    bottoms: Annotated[Names, exactly(1), "what is split"]
-    tops: Annotated[Names, at_least(1), "its other names"]
+    bottoms: Annotated[Names, exactly(1), "the blob"]
+    tops: Annotated[Names, at_least(1), "its copies"]
 
 
 class SplitState(LayerState, of=SplitLayer, reads="", elementwise=True):
@@ -31,7 +31,7 @@ class SplitState(LayerState, of=SplitLayer, reads="", elementwise=True):
         self.blobs = [backend.alias(inputs[0]) for _ in layer.tops]
 
     def forward(self, inputs: list[Array]) -> None:
-        """The tops are the bottom."""
+        """Do nothing: the tops are the bottom."""
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         wanted = [dy for dy in self.blobs_diff if dy is not None]

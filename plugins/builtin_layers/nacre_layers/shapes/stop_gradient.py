@@ -1,4 +1,4 @@
-"""StopGradient: a blob from which no gradient comes back."""
+"""StopGradient: passes a blob on, but no gradient back."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .passthrough import AliasState
 
 
 class StopGradientLayer(Layer):
-    """y = x, and no gradient comes back: what is above learns, and teaches nothing to what is below.
+    """y = x, and no gradient goes back: layers after it learn, and layers before it learn nothing from them.
 
-    One top for each bottom, without a copy. A blob may go to this layer beside others without a `Split`. What is below
-    must learn from another loss, be frozen, or have no parameters. After Caffe's `propagate_down: false`; PyTorch's
+    One top for each bottom, without a copy. A blob may go to this layer and to others without a `Split`. Layers before
+    it must learn from another loss, be frozen, or have no parameters. After Caffe's `propagate_down: false`; PyTorch's
     `detach`.
 
     Example:
@@ -23,7 +23,7 @@ class StopGradientLayer(Layer):
         tops = ["features"]  # (8, 256, 6, 6)
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is passed on"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to pass on"]
     tops: Annotated[Names, as_many_as("bottoms"), "the same blobs"]
 
 

@@ -1,4 +1,4 @@
-"""Tile: a blob several times over."""
+"""Tile: repeats a blob along an axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..axes import axis_of
 
 
 class TileLayer(Layer, can_do_bp=True):
-    """Put every bottom `tiles` times one behind the other along `axis`; the gradients of the tiles are added up.
+    """Repeat every bottom `tiles` times along `axis`; the gradients of the tiles are added up.
 
     With `axis` 1 y[n, c] = x[n, c mod C], for a bottom (N, C, ...) and c from 0 to tiles · C - 1.
 
@@ -25,10 +25,10 @@ class TileLayer(Layer, can_do_bp=True):
         tiles = 4
     """
 
-    bottoms: Annotated[Names, at_least(1), "what is repeated"]
+    bottoms: Annotated[Names, at_least(1), "the blobs to repeat"]
     tops: Annotated[Names, as_many_as("bottoms"), "the repeated blobs"]
-    axis: Annotated[int, non_zero, "axis along which it is repeated"] = 1
-    tiles: Annotated[int, positive, "how many times"]
+    axis: Annotated[int, non_zero, "axis along which to repeat them"] = 1
+    tiles: Annotated[int, positive, "number of repetitions"]
 
 
 class TileState(LayerState, of=TileLayer, reads=""):

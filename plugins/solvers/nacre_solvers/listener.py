@@ -1,4 +1,4 @@
-"""What a training tells on its way, as named numbers, and files that it is written to."""
+"""Callbacks that act on the events of a training, and write them to files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nacre import Callback, CallbackState, NacreError, Training
-from nacre.files import told
+from nacre.files import os_errors
 
 
 def numbers(event: str, data: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the numbers of a summary ("train/loss", "train/rate", "train/layer/statistic") or of a validation.
 
-    Those of a validation are called "validation/loss" or "test/loss", by its phase; other events have none.
+    The names of a validation begin with its phase ("validation/loss", "test/loss"); other events have no numbers.
     """
     if event not in ("summary", "validation"):
         return
@@ -26,19 +26,19 @@ def numbers(event: str, data: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 class Listener(Callback):
-    """A callback that goes by what others report, so that it is never due by itself."""
+    """A callback that acts on what other callbacks report, so it is never due on its own."""
 
     def complaints(self) -> Iterator[str]:
         for name in ("every_n_iter", "every_n_epoch"):
             if getattr(self, name):
-                yield f"{name}={getattr(self, name)}, but it goes by what other callbacks report: say it there"
+                yield f"{name}={getattr(self, name)}, but this callback acts when others report: set it there"
 
 
 class ListenerState(CallbackState):
-    """A callback that hears every event of its training, and writes of it to a file.
+    """A callback that gets every event of its training, and writes to a file.
 
-    That the file cannot be written when the training begins is an error; later it is a warning, since the training
-    goes well, and nothing more is written.
+    It is an error if the file cannot be written when the training begins. Later it is only a warning, because the
+    training itself is all right, and nothing more is written.
     """
 
     def __init__(self, callback: Any, training: Training) -> None:
@@ -47,23 +47,23 @@ class ListenerState(CallbackState):
         self._broken = False
         training.listeners.append(self._listen)
 
-    def hear(self, event: str, data: Mapping[str, Any]) -> None:
-        """Write what is to be written of an event."""
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
+        """Write what the file keeps of an event."""
         raise NotImplementedError
 
     def _listen(self, event: str, data: Mapping[str, Any]) -> None:
-        self.attempt(lambda: self.hear(event, data))
+        self.attempt(lambda: self.on_event(event, data))
 
     def attempt(self, write: Callable[[], None]) -> None:
-        """Write, as long as that can be done."""
+        """Write, until that has failed once."""
         if self._broken:
             return
         try:
-            with told(self.path, "cannot be written", NacreError):
+            with os_errors(self.path, "cannot be written", NacreError):
                 write()
         except NacreError as error:
             self._broken = True
             self.training.warn(f"{error.args[0]}; nothing more is written there")
 
     def run(self) -> None:
-        """Nothing is done at fixed times: events tell."""
+        """Do nothing at fixed times: this callback acts on events."""
