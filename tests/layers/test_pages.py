@@ -140,7 +140,7 @@ def refuses_the_batchs_axis(offer, folder):
 
 
 def test_which_layers_may_name_the_batchs_axis_is_told(data):
-    told = re.search(r"Axis 0 is the batch's(.*?);(.*?)\n\* ", CAFFE.read_text(encoding="utf-8"), re.S).groups()
+    told = re.search(r"Axis 0 is the batch axis(.*?);(.*?)\n\* ", CAFFE.read_text(encoding="utf-8"), re.S).groups()
     always, with_a_second_bottom = (set(re.findall(r"`(\w+)`", part)) for part in told)
     accepted = {offer.name for offer in AXES if not refuses_the_batchs_axis(offer, data)}
     assert always <= accepted <= always | with_a_second_bottom
