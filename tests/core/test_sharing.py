@@ -102,8 +102,11 @@ def test_layers_of_equal_values_do_not_share() -> None:
 def test_a_layer_that_a_rewrite_replaced_still_shares() -> None:
     class Rewriting(PlainBackend):
         def rewrite(self, graph: Any) -> Any:
-            node = next(node for node in graph.nodes if node.name == "ip")
-            return graph.replaced(node, dataclasses.replace(node.layer, bias_lr=2.0))
+            replace = dataclasses.replace
+            return graph.with_nodes(
+                replace(node, layer=replace(node.layer, bias_lr=2.0)) if node.name == "ip" else node
+                for node in graph.nodes
+            )
 
     backend, shared = Rewriting(), ip("ip")
     one, other = (net_of(data(4), shared, loss("ip"), backend=backend) for _ in range(2))

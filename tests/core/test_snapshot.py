@@ -479,7 +479,7 @@ def test_a_forked_worker_cannot_save(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path)]
     child = subprocess.run(command, env=ENVIRONMENT, stderr=subprocess.PIPE)
     assert child.returncode == 0
-    assert SnapshotFolder(tmp_path, HDF5Store()).read_run() == {"by": "the parent"}
+    assert json.loads((tmp_path / "run.json").read_bytes()) == {"by": "the parent"}
 
 
 def test_writing_without_the_lock_is_refused(tmp_path: Path) -> None:
@@ -494,10 +494,8 @@ def test_writing_without_the_lock_is_refused(tmp_path: Path) -> None:
 
 
 def test_run_json(folder: SnapshotFolder) -> None:
-    assert folder.read_run() is None
     folder.save(snapshot(1), run={"command": ["nacre", "train"], "environment": environment()})
-    run = folder.read_run()
-    assert run is not None
+    run = json.loads((folder.path / "run.json").read_bytes())
     assert run["command"] == ["nacre", "train"]
     assert run["environment"]["numpy"] == np.__version__
     assert run["environment"]["h5py"] == h5py.__version__

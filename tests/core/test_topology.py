@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,7 +144,8 @@ def test_a_long_net_is_sorted_quickly_enough_to_be_tested() -> None:
 def test_a_graph_remembers_the_users_layer_and_what_is_kept() -> None:
     user, other = ip("a"), ip("other", tops="a")
     graph = Graph.of([data(1), user], keep=["a"])
-    changed = sort(graph.replaced(graph.nodes[1], other))
+    source, node = graph.nodes
+    changed = sort(graph.with_nodes([source, replace(node, layer=other)]))
     node = changed.nodes[1]
     assert (node.layer, node.user, node.name) == (other, user, "a")
     assert changed.keep == {"a"}

@@ -17,7 +17,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ..errors import NacreError, PluginError, RegistryError, nearest, where_it_is
+from ..errors import NacreError, PluginError, RegistryError, nearest
 from .discovery import find_plugins, load, new_manager, read_module, switch_off
 from .guard import ForeignError, described, guarded, is_class, place_of, place_text, shown
 from .kernels import Accept, Choice
@@ -303,11 +303,10 @@ class Registry:
         A target in its hooks may name the module by the file's name. The file is not imported if the environment
         disables a plugin of its name. Raises PluginError with file and line.
         """
+        from ..files.reading import check_file
+
+        check_file(Path(path), "a Python file", PluginError)
         file = Path(path).resolve()
-        if not file.is_file():
-            if file.exists():
-                raise PluginError(f"{path}: not a file", "name a Python file")
-            raise PluginError(f"{path}: no such file", where_it_is(Path(path)))
         name = normalised(file.stem)
         same = [plugin for plugin in self.plugins() if plugin.provenance.distribution == name]
         if any(plugin.provenance.file != str(file) for plugin in same):

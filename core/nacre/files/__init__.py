@@ -9,5 +9,6 @@ from .json import event_line as event_line
 from .json import finite as finite
 from .json import is_log as is_log
 from .reading import Watched as Watched
+from .reading import check_file as check_file
 from .reading import unchanged as unchanged
 from .toml import toml_text as toml_text

@@ -7,9 +7,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import DataError, NacreError, where_it_is
 
 REMEDY = "do not change a file while it is read: write a new one, and rename it to this name when it is complete"
+
+
+def check_file(path: Path, wanted: str, error: type[NacreError] = DataError) -> None:
+    """Raise `error` unless `path` is a regular file; `wanted` names what it should be, such as "an HDF5 file"."""
+    if not path.is_file():  # reading a pipe or a device might never end
+        if path.exists():
+            raise error(f"{path}: not a file", f"give the path of {wanted}")
+        raise error(f"{path}: no such file", where_it_is(path))
 
 
 class Watched:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import ConfigError, where_it_is
+from ..errors import ConfigError
+from .reading import check_file
 
 LARGEST = 4 * 2**20
 """Bytes of the largest net file that is read; a net of a thousand layers needs a thirtieth of it."""
@@ -32,10 +33,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file. Raises ConfigError naming file, line and reason."""
     try:
-        if not path.is_file():  # a pipe or a device would be read for ever
-            if path.exists():
-                raise ConfigError(f"{path}: not a file", "name a TOML file")
-            raise ConfigError(f"{path}: no such file", where_it_is(path))
+        check_file(path, "a TOML file", ConfigError)
         if path.stat().st_size > LARGEST:
             raise ConfigError(f"{path}: larger than {LARGEST // 2**20} MiB, so it is not a net file")
         return parse_toml(path.read_text(encoding="utf-8-sig"))

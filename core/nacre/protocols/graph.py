@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """The layers of a net, in some order. A rewrite gives another graph, with `with_nodes` or `replaced`.
+    """The layers of a net, in some order. A rewrite returns another graph, made by `with_nodes`.
 
     Blobs in `keep` can be read from outside, so a rewrite leaves them what they are.
     """
@@ -44,7 +44,3 @@ class Graph:
 
     def with_nodes(self, nodes: Iterable[Node]) -> Graph:
         return replace(self, nodes=tuple(nodes))
-
-    def replaced(self, node: Node, layer: Layer) -> Graph:
-        """Put another layer in a node's place; the node remembers the user's."""
-        return self.with_nodes(replace(one, layer=layer) if one is node else one for one in self.nodes)

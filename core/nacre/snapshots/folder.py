@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..discovery.offers import FIRST_PARTY
-from ..errors import ConfigError, ContractError, PluginError, SnapshotError, where_it_is
+from ..errors import ConfigError, ContractError, PluginError, SnapshotError
 from ..fields.outputs import MARK, claim_folder, output_place
 from ..files.durable import FULL, FolderLock, atomic_write, make_folder, move, os_errors, remove
+from ..files.reading import check_file
 from .snapshot import check_state
 
 if TYPE_CHECKING:
@@ -127,10 +128,6 @@ class SnapshotFolder:
         """Write into `run.json` how this training runs (command, net, plugins and kernels, versions, processor)."""
         self._demand_lock()
         self._write_json(RUN, run)
-
-    def read_run(self) -> dict[str, Any] | None:
-        """Return what `write_run` noted, or None."""
-        return _read_json(self.path / RUN)
 
     def best(self) -> Path | None:
         """Return the file of the best snapshot, or None if none was marked."""
@@ -318,11 +315,7 @@ def open_stores(first: str = "") -> list[Store]:
 
 def _load_file(path: Path, store: Store) -> Snapshot:
     try:
-        if not path.is_file():  # a pipe or a device would be read for ever
-            raise SnapshotError(
-                f"{path}: {'not a file' if path.exists() else 'no such file'}",
-                "name a snapshot's file, or its folder" if path.exists() else where_it_is(path),
-            )
+        check_file(path, "a snapshot, or of its folder", SnapshotError)
         data = path.read_bytes()
     except OSError as error:
         raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..engine.arena import ALIGNMENT
+from ..engine.ops import item_size
 from ..engine.parameters import Slot
 from ..protocols.array import Array
 from ..protocols.parameter import Placed
@@ -43,7 +44,7 @@ def make_spans(slots: Sequence[Slot]) -> list[Span]:
 
 def _follows(one: Slot, other: Slot) -> bool:
     """Return whether `other` begins where `one` ends, with only padding between them, not a frozen parameter."""
-    step = ALIGNMENT // (8 if one.storage.dtype == "float64" else 4)
+    step = ALIGNMENT // item_size(one.storage.dtype)
     pairs = list(zip(_places(one), _places(other), strict=True))
     gaps = {after.offset - before.offset - one.storage.size for before, after in pairs}
     return (

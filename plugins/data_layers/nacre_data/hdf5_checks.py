@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 import h5py
 
-from nacre import DataError, nearest, where_it_is
-from nacre.files import Watched
+from nacre import DataError, nearest
+from nacre.files import Watched, check_file
 
 MAX_BYTES = 1 << 20  # of numbers that were never written, and so are not stored
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
@@ -144,10 +144,7 @@ def readable(where: str) -> Generator[None]:
 
 
 def _check_file(path: Path) -> None:
-    if not path.is_file():  # a pipe would be waited for for ever
-        if path.exists():
-            raise DataError(f"{path}: not a file", "name an HDF5 file")
-        raise DataError(f"{path}: no such file", where_it_is(path))
+    check_file(path, "an HDF5 file")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: this file is empty")
     with readable(str(path)):

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import DataError, Paths, at_least, non_negative, where_it_is
-from nacre.files import unchanged
+from nacre import DataError, Paths, at_least, non_negative
+from nacre.files import check_file, unchanged
 
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries
 
@@ -172,9 +172,7 @@ def _listed(path: Path) -> list[Path]:
     """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list."""
     if path.suffix != ".txt":
         return [path]
-    if not path.is_file():
-        told = f"{path}: {'not a file' if path.exists() else 'no such file'}"
-        raise DataError(told, "name an HDF5 file, or a .txt list of them" if path.exists() else where_it_is(path))
+    check_file(path, "an HDF5 file, or of a .txt list of them")
     if path.stat().st_size > LIST_BYTES:
         raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 from math import cos, pi, tanh
-from typing import Annotated, Any
+from typing import Annotated
 
-from nacre import Converted, LrPolicy, LrState, Training, finite, fraction, non_negative, positive, wholes
+from nacre import LrPolicy, LrState, Sizes, Training, finite, fraction, non_negative, positive
 
 from .stages import InnerStates, LrStages, StagedState
 
@@ -35,17 +35,10 @@ class Step(LrPolicy):
         return self.base * self.gamma ** (iteration // self.stepsize)
 
 
-class Iterations(Converted["int | list[int] | tuple[int, ...]", "tuple[int, ...]"]):
+class Iterations(Sizes):
     """Numbers of iterations, in order."""
 
     wants = "a list of iterations"
-
-    @staticmethod
-    def convert(value: Any) -> tuple[int, ...]:
-        numbers = wholes(value)
-        if not numbers:
-            raise ValueError
-        return numbers
 
 
 class MultiStep(LrPolicy):
