@@ -94,8 +94,9 @@ def test_a_crash_at_import_prints_the_module(install: Install) -> None:
 
 def test_what_takes_long_at_import_is_shown_and_goes_on(install: Install, tmp_path: Path) -> None:
     # It waits for what is printed about itself, not for a time.
-    install("slow", "import sys\nwhile b'slow_light.py' not in open(sys.argv[1], 'rb').read(): pass\n" + GOOD)
-    code = "import nacre, nacre.discovery as d; d.PATIENCE = 0.1; print(nacre.registry().names('layer').count('Calm'))"
+    install("slow", "import sys\nwhile b'<string>' not in open(sys.argv[1], 'rb').read(): pass\n" + GOOD)
+    code = "import nacre; from nacre.discovery import discovery; discovery.PATIENCE = 0.1"
+    code += "; print(nacre.registry().names('layer').count('Calm'))"
     file = tmp_path / "errors"
     with file.open("w") as errors:
         done = subprocess.run(

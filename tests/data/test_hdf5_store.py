@@ -69,7 +69,8 @@ def check_what_comes_out(iteration: int, arrays: dict[str, Any], state: dict[str
         assert back.arrays[name].shape == array.shape
         assert back.arrays[name].tobytes() == array.tobytes()
         assert back.arrays[name].flags.writeable
-    assert STORE.encode(back) == data
+    if h5py.version.hdf5_version_tuple >= (2, 0, 0):  # before, HDF5 writes the time into groups
+        assert STORE.encode(back) == data
 
 
 anything = given(

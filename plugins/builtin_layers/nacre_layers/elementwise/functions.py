@@ -235,6 +235,8 @@ def _raise(backend: Any, y: Array, power: float) -> None:
     xp = backend.xp
     if power == 2:
         xp.multiply(y, y, out=y)
+    elif power == 0.5:
+        xp.sqrt(y, out=y)  # NaN below 0, which NumPy's power of -inf is in some versions only
     elif power % 1:
         xp.power(y, power, out=y)
     elif power != 1:

@@ -92,7 +92,7 @@ class PairLossState(LayerState, reads="inputs"):
         out = self.backend.scratch(a.shape)
         self.terms(a, b, out)
         self.factor = self.layer.weight / self.divisor(rows)
-        self.loss = self.factor * self.backend.xp.sum(out)
+        self.loss = self.factor * self.backend.xp.sum(out, dtype="float64")
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         rows = min(self.backend.rows, self.images)

@@ -113,7 +113,7 @@ class ClassLossState(LayerState, reads=""):
             xp.multiply(log, self.shares, out=log)
             xp.copyto(log, 0, where=self.uncounted())  # also where the logarithm is infinite, or NaN
         self.factor = layer.weight / class_divisor(layer, self.classes)
-        self.loss = -self.factor * xp.sum(log)
+        self.loss = -self.factor * xp.sum(log, dtype="float64")
 
     def _shares(self, count: int) -> Array | None:
         """Return the weight of each label in the sum; None if all are 1."""
