@@ -94,7 +94,7 @@ def test_the_first_line_says_for_whom_copies_are_made() -> None:
     here.register_kernel(BlockedInnerProduct, "InnerProduct", "blocked", "blocked")
     told = run("explain", "small.toml", "--backend", "blocked").out.splitlines()[0]
     assert "2 of 4 layers run through kernels made for it; drop1, loss through their general code" in told
-    assert told.endswith(" copies a step for ip1/Tanh, drop1, loss")
+    assert told.endswith(" copies per step for ip1/Tanh, drop1, loss")
     assert run("explain", "small.toml").out.splitlines()[0].endswith("general code")
 
 

@@ -334,7 +334,7 @@ def test_a_net_that_nobody_gives_data_is_refused() -> None:
     inputs = f'{given}tops = ["data"]\nshape = [2, 4]\n', f'{given}name = "label"\ntops = ["label"]\n'
     Path("empty.toml").write_text("[[layer]]\n".join([head, *inputs, rest]))
     told = run("train", "empty.toml", code=2).err
-    assert "nobody has written 'data', 'label'" in told and "take a source with data" in told
+    assert "'data', 'label' of its Input layers" in told and "a source with data" in told
     assert not snapshots()
 
 

@@ -128,7 +128,7 @@ def test_arguments_of_another_type(layers: Any, options: dict[str, Any], words: 
 def test_what_is_no_name_freezes_nothing() -> None:
     net = net_of(*chain())
     for names in (3, ["a", "b"]):
-        with pytest.raises(TopologyError, match=r"layers are named by texts, not by .*\n  net.freeze\('conv1'"):
+        with pytest.raises(TopologyError, match=r"must be a string, not .*\n  .*net.freeze\('conv1'"):
             net.freeze(names)  # type: ignore[arg-type]
     assert not net.frozen
 
@@ -162,10 +162,8 @@ def test_blobs_that_are_not_kept() -> None:
     for call, what in ((net.blob, "blob 'a'"), (net.gradient, "the gradient of blob 'a'")):
         with pytest.raises(BlobError) as caught:
             call("a")
-        assert str(caught.value) == (
-            f"{what} is not kept after a step: its memory may hold something else by now\n"
-            "  make the net with keep=('a',), or keep='all'"
-        )
+        assert str(caught.value).startswith(f"{what} is not kept")
+        assert "keep=('a',)" in caught.value.remedy
     assert net.blob("c").shape == net.gradient("c").shape == (3, 3), "the bottoms of losses always are"
 
 
@@ -201,9 +199,8 @@ def test_a_gradient_that_nobody_wants() -> None:
     net = net_of(*chain())
     with pytest.raises(BlobError) as caught:
         net.gradient("data")
-    assert str(caught.value) == (
-        "nobody wants the gradient of blob 'data', so it is not computed\n  make the net with input_gradients=('data',)"
-    )
+    assert "the gradient of blob 'data' is not needed" in str(caught.value)
+    assert "input_gradients=('data',)" in caught.value.remedy
 
 
 def test_what_is_read_is_a_copy_that_cannot_be_written() -> None:
@@ -223,23 +220,23 @@ def test_what_is_read_is_a_copy_that_cannot_be_written() -> None:
     assert not np.any(before == net.parameters["a/weight"].value)
 
 
-WHOLE = "blob 'index' takes whole numbers (int64), but others were written: "
-BYTE = "blob 'byte' takes whole numbers (uint8), but others were written: "
+WHOLE = r"'index' .*\(int64\).* "
+BYTE = r"'byte' .*\(uint8\).* "
 
 
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("data", np.zeros((3, 5)), "blob 'data' has the shape (3, 4), but the array written has (3, 5)"),
-        ("data", np.zeros((4, 4)), "blob 'data' has the shape (3, 4), but the array written has (4, 4)"),
-        ("data", np.zeros((0, 4)), "blob 'data' has the shape (3, 4), but the array written has (0, 4)"),
-        ("data", 1.0, "blob 'data' has the shape (3, 4), but the array written has ()"),
-        ("data", np.full((3, 4), "x"), "blob 'data' takes numbers, but the array written is of <U1"),
+        ("data", np.zeros((3, 5)), r"'data' .*\(3, 4\).* \(3, 5\)"),
+        ("data", np.zeros((4, 4)), r"'data' .*\(3, 4\).* \(4, 4\)"),
+        ("data", np.zeros((0, 4)), r"'data' .*\(3, 4\).* \(0, 4\)"),
+        ("data", 1.0, r"'data' .*\(3, 4\).* \(\)"),
+        ("data", np.full((3, 4), "x"), "'data' needs numbers.* <U1"),
         ("index", np.full(3, 0.5), WHOLE + "0.5 in row 0"),
         ("index", np.full(3, np.nan), WHOLE + "nan in row 0"),
         ("index", [0, np.inf, 0], WHOLE + "inf in row 1"),
-        ("index", [0, 0, 1e30], WHOLE + "1e+30 in row 2"),
-        ("index", [0.0, -(2.0**63), 2.0**63], WHOLE + "9.22337e+18 in row 2"),
+        ("index", [0, 0, 1e30], WHOLE + r"1e\+30 in row 2"),
+        ("index", [0.0, -(2.0**63), 2.0**63], WHOLE + r"9.22337e\+18 in row 2"),
         ("index", np.array([0, 2**63], np.uint64), WHOLE + "9223372036854775808 in row 1"),
         ("byte", [0, -1], BYTE + "-1 in row 1"),
         ("byte", np.array([0, 2.0**15], np.float16), BYTE + "32768 in row 1"),
@@ -249,9 +246,8 @@ def test_what_cannot_be_written(name: str, array: Any, words: str) -> None:
     index = InputLayer(name="index", tops="index", batch_size=3, dtype="int64")
     byte = InputLayer(name="byte", tops="byte", batch_size=3, dtype="uint8")
     net = Net("t", [*chain(), index, byte], backend="numpy", initialise=False)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=words):
         net.write(name, array)
-    assert str(caught.value) == words
 
 
 def test_only_blobs_of_sources_can_be_written() -> None:
@@ -265,11 +261,9 @@ def test_a_parameter_is_written_by_assignment() -> None:
     handle.value = [[1, 2, 3, 4]] * 3
     assert handle.value[0].tolist() == [1, 2, 3, 4]
     assert handle.storage.version > version, "so that packed copies are made anew"
-    with pytest.raises(
-        DataError, match=r"parameter 'a/weight' has the shape \(3, 4\), but the array written has \(4,\)"
-    ):
+    with pytest.raises(DataError, match=r"'a/weight' .*\(3, 4\).* \(4,\)"):
         handle.value = np.zeros(4)
-    with pytest.raises(DataError, match=r"parameter 'a/weight' takes numbers of shape \(3, 4\), not 'a'"):
+    with pytest.raises(DataError, match=r"'a/weight' needs numbers .*\(3, 4\), not 'a'"):
         handle.value = "a"
 
 
@@ -368,7 +362,7 @@ def test_passes_and_epochs() -> None:
     for _ in range(3):
         net.forward()
     assert net.epoch == 1
-    with pytest.raises(DataError, match="net 'net' has no source with an end"):
+    with pytest.raises(DataError, match="net 'net' has no source "):
         net_of(*chain(), phase="test").forward_epoch()
     with pytest.raises(DataError, match="net 'net' is in phase 'train'"):
         Net("net", classifier(4), backend="numpy").forward_epoch()
@@ -377,7 +371,7 @@ def test_passes_and_epochs() -> None:
 def test_records_that_are_not_finite_are_a_warning_where_the_pass_begins() -> None:
     source = MemoryDataLayer(name="source", tops="data", data=[[[1.0, 2.0], [np.nan, 3.0]]], batch_size=2)
     net = net_of(source, ip("a"), loss("a"), phase="test")
-    with pytest.warns(UserWarning, match="blob 'data' of layer 'source': not all numbers of 1 of 2 records") as caught:
+    with pytest.warns(UserWarning, match="blob 'data' of layer 'source': 1 of 2 records") as caught:
         net.forward_epoch()
     assert [one.filename for one in caught] == [__file__]
 
@@ -641,7 +635,7 @@ def test_a_frozen_layer_computes_no_gradient_of_its_parameters_but_passes_the_ot
 
 def test_layers_cannot_be_frozen_under_a_training() -> None:
     net = net_of(*chain())
-    with Solver("SGD").start(net), pytest.raises(NacreError, match="is being trained; freeze layers before"):
+    with Solver("SGD").start(net), pytest.raises(NacreError, match="net 'net' is being trained"):
         net.freeze("a")
     net.freeze("a")
 

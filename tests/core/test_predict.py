@@ -96,9 +96,9 @@ def test_several_inputs_come_as_a_table() -> None:
     ])  # fmt: skip
     given = {"data": RECORDS, "more": 2 * RECORDS, "unused": np.zeros(1)}
     np.testing.assert_allclose(net.predict(given, "sum"), 3 * RECORDS)
-    with pytest.raises(DataError, match=r"the net needs the blobs data, more; give them as \{name: array\}"):
+    with pytest.raises(DataError, match=r"blobs data, more\n.*\{name: array\}"):
         net.predict(RECORDS)
-    with pytest.raises(DataError, match="the net needs the blobs data, more, but more is not given"):
+    with pytest.raises(DataError, match=r"blobs data, more, but .* no more"):
         net.predict({"data": RECORDS})
     with pytest.raises(DataError, match="the arrays have different numbers of records: 22, 23"):
         net.predict({"data": RECORDS, "more": RECORDS[1:]})
@@ -153,10 +153,10 @@ def test_a_blob_of_whole_numbers_stays_one() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (np.zeros((3, 4)), r"blob 'data' has records of shape \(5,\), but those given have \(4,\)"),
-        (np.zeros((0, 5)), "blob 'data': no record is given"),
-        (3.0, "blob 'data': no record is given"),
-        (np.full((3, 5), "x"), "blob 'data': an array of <U1 has no numbers"),
+        (np.zeros((3, 4)), r"blob 'data' has records of shape \(5,\), .*\(4,\)"),
+        (np.zeros((0, 5)), "blob 'data': .*no record"),
+        (3.0, "blob 'data': .*no record"),
+        (np.full((3, 5), "x"), "blob 'data': .*numbers.* <U1"),
     ],
 )
 def test_data_that_do_not_fit(given: Any, words: str) -> None:
@@ -168,7 +168,7 @@ def test_outputs_that_are_not_there() -> None:
     with pytest.raises(TopologyError, match=r"no layer writes blob 'probe' in this phase \(did you mean 'prob'\?\)"):
         made().predict(RECORDS, "probe")
     net = made([data(5), SquareLossLayer(name="loss", bottoms="data")])
-    with pytest.raises(DataError, match="no layer of the net has a top that can be asked for"):
+    with pytest.raises(DataError, match=r"no layer .* can be an output"):
         net.predict(RECORDS)
 
 
@@ -185,6 +185,6 @@ def test_a_blob_without_a_row_for_each_record_is_told_and_not_cut():
     layers = [InputLayer(tops="x", shape=2, batch_size=3), FlattenLayer(bottoms="x", tops="y", axis=0)]
     with (
         Net("flat", layers, backend="numpy", phase="predict") as net,
-        pytest.raises(DataError, match=r"blob 'y' of shape \(6,\) has not one row for each of the 3 records"),
+        pytest.raises(DataError, match=r"blob 'y' of shape \(6,\) .* each of the 3 records"),
     ):
         net.predict(np.ones((3, 2)), "y")

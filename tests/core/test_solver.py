@@ -278,7 +278,7 @@ def test_a_net_that_was_shut_down_is_not_trained() -> None:
 
 def test_a_training_on_blobs_that_nobody_has_written_is_refused() -> None:
     net = Net("empty", [InputLayer(tops=["data", "unread"]), PulledLayer(name="pull")], backend="numpy")
-    with pytest.raises(DataError, match=r"net 'empty' has no data: nobody has written 'data', which its Input"):
+    with pytest.raises(DataError, match="net 'empty' has no data: 'data' "):
         solver().solve(net)
     net.write("data", [1.0])
     assert solver().solve(net).iteration == 20
@@ -292,7 +292,7 @@ def test_a_validation_on_blobs_that_nobody_has_written_is_refused() -> None:
         InputLayer(name="in", tops="data", shape=image.shape[1:], batch_size=10, exclude=["train", "predict"]),
     ]
     callbacks = [ValidationPerformance(every_n_iter=5)]
-    with pytest.raises(DataError, match="nobody has written 'data'"):
+    with pytest.raises(DataError, match=r"'data' .*never written"):
         solver(callbacks=callbacks).solve(Net("toy", layers, backend="numpy"))
 
 
@@ -603,7 +603,7 @@ def test_another_net_is_refused_and_stays_as_it_is() -> None:
     with pytest.raises(SnapshotError, match=r"another net \('toy'\) than 'other'") as caught:
         solver().solve(net, resume=after(training))
     for words in (
-        "'norm/weight' is missing in it",
+        "'norm/weight' is missing",
         "'ip1/weight' is not in the net",
         "'norm/mean' is not in the net",
         "'ip4/weight' has the shape (3, 8) there, but (3, 9) here",
@@ -863,14 +863,14 @@ def test_a_training_goes_on_whichever_sharer_comes_first() -> None:
 def test_parameters_that_are_not_strict_must_still_be_there() -> None:
     snapshot = solver().solve(toy_net()).snapshot()
     arrays = {name: array for name, array in snapshot.arrays.items() if name != "parameters/ip4/bias"}
-    with pytest.raises(SnapshotError, match="'ip4/bias' is missing in it"):
+    with pytest.raises(SnapshotError, match="'ip4/bias' is missing"):
         load_parameters(toy_net(), Snapshot(3, arrays, snapshot.state), strict=False)
 
 
 def test_parameters_that_were_not_shared_cannot_become_one() -> None:
     snapshot = solver().solve(shared_net()).snapshot()
     own = {f"parameters/ip3/{name}": snapshot.arrays[f"parameters/ip2/{name}"] for name in ("weight", "bias")}
-    with pytest.raises(SnapshotError, match="'ip2/weight' is shared here, but was not there: ip2/weight, ip3/weight"):
+    with pytest.raises(SnapshotError, match=r"'ip2/weight' is shared .*: ip2/weight, ip3/weight"):
         load_parameters(shared_net(), Snapshot(3, snapshot.arrays | own, snapshot.state | {"aliases": {}}))
 
 

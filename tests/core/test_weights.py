@@ -106,7 +106,7 @@ def test_a_single_number_fits_with_any_number_of_axes(tmp_path, shape):
         training.restore(theirs)
         assert training.snapshot().arrays == snapshot.arrays
     for several in ((2,), (0,), (1, 2)):
-        with pytest.raises(DataError, match=r"parameter 'p/slope' has the shape \(1,\), but the array written has"):
+        with pytest.raises(DataError, match=r"parameter 'p/slope' has the shape \(1,\)"):
             here.parameters["p/slope"].value = np.zeros(several)
 
 
@@ -211,7 +211,7 @@ def test_freezing_is_for_training():
 
 
 def test_freezing_a_layer_that_is_not_there():
-    with pytest.raises(ConfigError, match=r"freeze names 'aa', which is no layer.*'a'"):
+    with pytest.raises(ConfigError, match=r"freeze has 'aa'.*'a'"):
         Net("n", layers("a"), backend="numpy", freeze=["aa"])
 
 

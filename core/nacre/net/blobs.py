@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Blobs:
-    """The blobs of a net as NumPy arrays; `Net` says what the methods of the same names do.
+    """The blobs of a net as NumPy arrays; the methods are described in `Net`, where they have the same names.
 
-    `written` names those that were ever written by hand; `pending` has those written since the last pass, each with the
-    number of its rows that count.
+    `written` has the names of all blobs that were ever written by hand; `pending` has those written since the last
+    pass, each with the number of its real rows.
     """
 
     def __init__(self, net: str, memory: Memory, *, trains: bool) -> None:
@@ -35,7 +35,7 @@ class Blobs:
         value = self._known(name)
         if not value.pinned:
             raise BlobError(
-                f"blob '{name}' is not kept after a step: its memory may hold something else by now",
+                f"blob '{name}' is not kept after a step: its memory may now hold something else",
                 f"make the net with keep=('{name}',), or keep='all'",
             )
         return self._read(value)
@@ -45,10 +45,10 @@ class Blobs:
         value = first if op.is_source else self.memory.final[name]
         if value.gradient is None:
             hint = f"make the net with input_gradients=('{name}',)" if self.trains else ""
-            raise BlobError(f"nobody wants the gradient of blob '{name}', so it is not computed", hint)
+            raise BlobError(f"the gradient of blob '{name}' is not needed in this net, so it is not computed", hint)
         if not value.gradient.pinned:
             raise BlobError(
-                f"the gradient of blob '{name}' is not kept after a step: its memory may hold something else by now",
+                f"the gradient of blob '{name}' is not kept after a step: its memory may now hold something else",
                 f"make the net with keep=('{name}',), or keep='all'",
             )
         return self._read(value.gradient)
@@ -62,23 +62,23 @@ class Blobs:
         given = np.asarray(array)
         rows = given.shape[0] if given.ndim else 0
         if given.shape[1:] != value.shape[1:] or not 0 < rows <= value.shape[0]:
-            raise DataError(f"blob '{name}' has the shape {value.shape}, but the array written has {given.shape}")
+            raise DataError(f"blob '{name}' has the shape {value.shape}, but the new array has {given.shape}")
         if given.dtype.kind not in "fiub":
-            raise DataError(f"blob '{name}' takes numbers, but the array written is of {given.dtype}")
+            raise DataError(f"blob '{name}' needs numbers, but the new array has the type {given.dtype}")
         full = np.empty(value.shape, value.dtype)
-        if (place := misfit(given, full.dtype)) is not None:
-            told = f"{number_text(given.reshape(-1)[place])} in row {place // (given.size // rows)}"
-            raise DataError(f"blob '{name}' takes whole numbers ({value.dtype}), but others were written: {told}")
+        if (index := misfit(given, full.dtype)) is not None:
+            message = f"blob '{name}' needs whole numbers ({value.dtype}), but the new array has"
+            raise DataError(f"{message} {number_text(given.reshape(-1)[index])} in row {index // (given.size // rows)}")
         full[:rows] = given
         full[rows:] = given[-1]
         if isinstance(op.layer, InputLayer):
-            op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer's is a SourceState)
+            op.state.rows = rows  # pyright: ignore[reportAttributeAccessIssue] (an InputLayer has a SourceState)
         self.pending[name] = (full, rows)
         self.written.add(name)
         self._put(name, full)
 
     def put_pending(self) -> int:
-        """Write the pending blobs over what the sources gave; return the rows of the shortest, or 0 if all are full."""
+        """Replace blobs of the sources by the pending ones; return the rows of the shortest, or 0 if all are full."""
         for name, (array, _) in self.pending.items():
             self._put(name, array)
         short = [rows for array, rows in self.pending.values() if rows < len(array)]
@@ -96,7 +96,7 @@ class Blobs:
         owner.from_host(full, self.memory.array(value, value.space))
 
     def _first(self, name: str) -> tuple[Op, Value]:
-        """Return a blob as its first writer leaves it: in-place layers and neurons make later versions."""
+        """Return a blob's first version and its writer; in-place layers and neurons make later versions."""
         self._known(name)
         return next((op, value) for op in self.memory.ops for value in op.outputs if value.name == name)
 
@@ -118,14 +118,14 @@ def write_array(backend: Backend, value: Any, array: Array, where: str) -> None:
     """Write numbers into a backend's plain array; `where` names it in errors.
 
     Raises:
-        DataError: the value is no array of numbers of this shape.
+        DataError: the value is not an array of numbers of this shape.
     """
     import numpy as np
 
     try:
         host = np.asarray(value, dtype=str(array.dtype))
     except (TypeError, ValueError) as error:
-        raise DataError(f"{where} takes numbers of shape {tuple(array.shape)}, not {value!r:.60}") from error
+        raise DataError(f"{where} needs numbers of shape {tuple(array.shape)}, not {value!r:.60}") from error
     if not fits(host.shape, tuple(array.shape)):
-        raise DataError(f"{where} has the shape {tuple(array.shape)}, but the array written has {host.shape}")
+        raise DataError(f"{where} has the shape {tuple(array.shape)}, but the new array has {host.shape}")
     backend.from_host(np.ascontiguousarray(host.reshape(array.shape)), array)

@@ -1,4 +1,4 @@
-"""Finds the first number of a net that is not finite."""
+"""Find the first number in a net that is not finite (NaN or infinite)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..protocols.array import Array
 
 
 def first_bad_blob(memory: Memory, losses: Mapping[str, float]) -> str:
-    """Name the first blob that holds such a number after a forward pass, with its layer; else the loss that is one.
+    """Return the first blob with such a number after a forward pass, and its layer; else the loss that is not finite.
 
-    Blobs whose memory holds something else by then are passed over.
+    Blobs whose memory already holds something else are skipped.
     """
     if found := _first_bad(memory, memory.ops):
         return found
@@ -25,7 +25,7 @@ def first_bad_blob(memory: Memory, losses: Mapping[str, float]) -> str:
 
 
 def bad_records(memory: Memory) -> dict[str, int]:
-    """Count the records with such a number that the sources gave last: {"blob 'data' of layer 'test'": 3}."""
+    """Return how many records of the last batch have such a number: {"blob 'data' of layer 'test'": 3}."""
     import numpy as np
 
     found: dict[str, int] = {}
@@ -40,9 +40,9 @@ def bad_records(memory: Memory) -> dict[str, int]:
 
 
 def first_bad_parameter(memory: Memory, slots: Iterable[Slot]) -> str:
-    """Name the first parameter, by gradient and then by value, that holds such a number; "" if none does.
+    """Return the first parameter that has such a number in its gradient, or else in its value; "" if none has.
 
-    Where a source gave one it is named instead: what lies between may have passed over it, as a ReLU may.
+    If a blob of a source has one, return that instead: layers between, such as a ReLU, may have hidden it.
     """
     slots = list(slots)
     found = _first_bad_parameter(memory, slots)
@@ -59,12 +59,12 @@ def _first_bad_parameter(memory: Memory, slots: Iterable[Slot]) -> str:
 
 
 def first_bad_array(memory: Memory, arrays: Iterable[tuple[str, Array]]) -> str:
-    """Return the name of the first array that holds such a number; "" if none does."""
+    """Return the name of the first array that has such a number; "" if none has."""
     return next((name for name, array in arrays if _bad(memory, array)), "")
 
 
 def _array(memory: Memory, op: Op, value: Value) -> Array:
-    """Return a plain array of a blob as it is now."""
+    """Return a blob's present content as a plain array."""
     space = op.space(value)
     if value.pinned:
         return memory.array(value, plain_space(memory.main))

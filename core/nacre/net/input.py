@@ -1,4 +1,4 @@
-"""InputLayer: blobs that are written from outside, by `net.write`; `predict` feeds nets through it."""
+"""InputLayer: blobs that are written from outside, by `net.write`; `predict` uses it for its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint
 class InputLayer(Layer, is_source=True):
     """Blobs that are written from outside: `net.write("data", x)`.
 
-    y = what was written, which stays until something else is. Every top has the shape (batch_size, *shape).
+    y = what was written; it stays until something else is written. Every top has the shape (batch_size, *shape).
 
     Example:
         [[layer]]
@@ -28,11 +28,11 @@ class InputLayer(Layer, is_source=True):
     tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data",))
     shape: Annotated[Shape, positive, "shape of one record"] = default(())
     batch_size: Annotated[int, positive, "records in a batch"] = 1
-    dtype: Annotated[str, one_of("", *TYPES), "type of the blobs; the net's floating type unless given"] = ""
+    dtype: Annotated[str, one_of("", *TYPES), "type of the blobs; by default the net's floating type"] = ""
 
 
 class InputState(SourceState, of=InputLayer):
-    """The state of `InputLayer`: it leaves its blobs as they are."""
+    """The state of `InputLayer`: it does not change its blobs."""
 
     endless = True
 
@@ -42,7 +42,7 @@ class InputState(SourceState, of=InputLayer):
         self.blobs = [backend.blob((layer.batch_size, *layer.shape), layer.dtype or None) for _ in layer.tops]
 
     def forward(self, inputs: list[Any]) -> None:
-        """Leave what was written."""
+        """Keep what was written."""
 
     def rewind(self) -> None:
-        """What was written has no beginning."""
+        """Do nothing: what was written has no beginning."""

@@ -1,4 +1,4 @@
-"""Net: layers wired by the names of their blobs, at work on one backend."""
+"""Net: layers connected by the names of their blobs, and run on one backend."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ class Net:
     """A net of layers in one phase, on one backend.
 
     Args:
-        name: for people.
+        name: a name for messages.
         layers: in any order; those that exclude the phase are left out.
-        backend: a `Backend`, its name, or None for NACRE_BACKEND, else that of `nacre.toml`, else the one that most
-            wants to be it of those that can be used here.
+        backend: a `Backend`, its name, or None. With None it is that of NACRE_BACKEND, else that of `nacre.toml`, else
+            the usable backend with the highest preference.
         phase: train, validation, test or predict.
         seed: of the first weights, masks and orders; see `nacre.random`.
-        dtype: float32 or float64, of all blobs that do not say otherwise.
-        compute: a narrower type to compute in, where the backend has one, such as "bf16": parameters, their gradients
-            and updates, losses, and what layers without a kernel compute stay in `dtype`.
-        deterministic: refuse whatever gives other bits from run to run.
+        dtype: float32 or float64, for all blobs that declare no type themselves.
+        compute: a narrower type to compute in, such as "bf16", if the backend has it. Parameters, their gradients and
+            updates, losses, and layers without a kernel still use `dtype`.
+        deterministic: use only code whose results have the same bits in every run.
         keep: names of blobs that stay readable after a step; "all" keeps all, and switches off sharing and rewriting.
-        input_gradients: names of blobs of sources whose gradients are wanted.
+        input_gradients: names of blobs of sources whose gradients are computed too.
         insert_splits: let the net add up the gradients of a blob that feeds several layers.
-        freeze: names of layers that keep their parameters from the start, as by `freeze`.
-        share: another net on this backend, whose parameters are taken for layers of the same name.
-        plan: what an earlier `compile` decided, to be followed.
-        pins: settled choices of the registry, such as {"kernel:Pooling@numpy": "nacre-numba"}; they win over those of
-            `nacre.toml`.
-        kernels: distributions whose kernels may serve though they own neither the layer nor the backend, such as
-            ["nacre-fast"], beside those of `nacre.toml`.
+        freeze: names of layers that are frozen from the start, as with the method `freeze`.
+        share: another net on this backend; layers of the same name use its parameters.
+        plan: decisions of a backend for an earlier net, to be followed (`net.plan`).
+        pins: fixed choices of the registry, such as {"kernel:Pooling@numpy": "nacre-numba"}; they have priority over
+            those of `nacre.toml`.
+        kernels: distributions whose kernels may be used although they own neither the layer nor the backend, such as
+            ["nacre-fast"]; those of `nacre.toml` are added.
         fallback: "warn" runs layers without a kernel through their own state; "error" refuses the copies between
-            memories that this costs.
-        initialise: False leaves new parameters 0, for whoever puts values into all of them next.
-        allocate: False only plans: shapes, parameters and bytes are known, nothing can run.
+            memories that this needs.
+        initialise: False leaves new parameters 0, for callers that write all of them next.
+        allocate: False only plans: shapes, parameters and bytes are known, but nothing can run.
 
     Raises:
-        TopologyError: the layers cannot be wired.
+        TopologyError: the layers cannot be connected.
         ConfigError, ContractError, RegistryError: a layer cannot be set up.
     """
 
@@ -118,26 +118,26 @@ class Net:
 
     def _make(self, options: NetOptions, given: Mapping[str, Storage]) -> None:
         """Make the net: from layers to calls, downwards. docs/inside.md has a picture of it."""
-        # layers -> graph: sorted, and as the backend would rather have it
+        # layers -> graph: sorted, and with the layers that the backend replaces
         here = (layer for layer in self.layers if self.phase not in layer.exclude)
         graph = sort(Graph.of(here, options.read_outside))
         if options.keep is not None:
             graph = sort(self.backend.rewrite(graph))
 
-        # graph -> wiring: who writes and who reads each version of a blob, and whose gradients are wanted
+        # graph -> wiring: which layers write and read each version of a blob, and which gradients are needed
         self.wiring = wire(graph)
         check_names(self.name, self.wiring, options.read_outside)
         wanted = wanted_gradients(self.wiring, options.input_gradients)
         self._bp_problem = why_no_backward(self.name, self.phase, self.wiring, wanted, options.insert_splits)
         self.trains = self._bp_problem is None
 
-        with enough_memory(self.name), ExitStack() as stack:  # a source may hold a file when a layer behind it fails
+        with enough_memory(self.name), ExitStack() as stack:  # a source may hold a file open when a later layer fails
             # wiring -> ops: the states of layers and neurons
             with held_settings():
                 self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
             self.node_ops = {op.name: op for op in self.ops if op.neuron is None}
 
-            # ops -> lifetimes, and the places of the parameters
+            # ops -> lifetimes, and memory for the parameters
             keep = None if options.keep is None else {*options.read_outside, *results(self.wiring)}
             self.memory = Memory(self.ops, self.backend, keep)
             how = {"trains": self.trains, "initialise": options.initialise, "allocate": options.allocate}
@@ -158,10 +158,10 @@ class Net:
                     check_places(op.layer)
                     op.state.ready()
                 self._compile_passes()
-            stack.pop_all()  # all is well: `shutdown` has the states from here on
+            stack.pop_all()  # no error: from here on `shutdown` closes the states
 
     def _make_accessors(self) -> None:
-        """Make what is behind the methods that read and write blobs, sources, statistics and parameters."""
+        """Make the objects that read and write blobs, sources, statistics and parameters."""
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
         self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs)
         self._statistics = Statistics(self.node_ops.values(), self.scalars)
@@ -177,7 +177,7 @@ class Net:
         self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
     def view(self, backend: Backend | None = None) -> View:
-        """Return this net's view of a backend; of its own unless given."""
+        """Return this net's view of a backend; by default of its own."""
         return self.target.view(backend)
 
     # Passes
@@ -186,14 +186,14 @@ class Net:
         """Return the steps of a pass, for an algorithm: "feed" (the sources), "forward" or "backward".
 
         Raises:
-            TopologyError: back-propagation cannot go through this net.
+            TopologyError: back-propagation is not possible in this net.
         """
         if name == "backward" and self._bp_problem is not None:
             raise self._bp_problem
         return list(self._steps[name])
 
     def in_phase(self, phase: str, steps: Iterable[Step]) -> list[Step]:
-        """Return the steps of a pass that states run in another phase, one of an algorithm's own ("positive", say)."""
+        """Return the steps of a pass in which states see another phase, such as an algorithm's own phase "positive"."""
 
         def turn(to: str) -> Callable[[], None]:
             def call() -> None:
@@ -206,7 +206,7 @@ class Net:
 
     @property
     def step(self) -> int:
-        """The iteration that masks and shifts are drawn for; a solver counts it, and so must a loop by hand."""
+        """The iteration for which masks and shifts are drawn; a solver counts it, a loop of your own must set it."""
         return int(self.scalars["step"])
 
     @step.setter
@@ -214,18 +214,18 @@ class Net:
         self.scalars["step"] = step
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
-        """Make one call of a list of steps."""
+        """Return one function that runs a list of steps."""
         return self.backend.wrap(compile_steps(steps))
 
     @in_turn("alone")
     def feed(self) -> None:
-        """Let the sources give the next batch; blobs written by hand since the last pass stay as written."""
+        """Run the sources, which write the next batch; blobs written by hand since the last pass stay as written."""
         self._need_memory()
         self._sources.feed(self._calls)
 
     @in_turn("alone")
     def forward(self) -> float:
-        """Run the sources and the layers on the next batch; give the loss (0 where there is none)."""
+        """Run the sources and the layers on the next batch; return the loss (0 if there is none)."""
         self._need_memory()
         if self._blobs.pending:
             self.feed()
@@ -239,7 +239,7 @@ class Net:
         """Compute the gradients of the loss of the last `forward`.
 
         Raises:
-            TopologyError: back-propagation cannot go through this net.
+            TopologyError: back-propagation is not possible in this net.
         """
         self._need_memory()
         if self._bp_problem is not None:
@@ -247,49 +247,49 @@ class Net:
         self._calls["backward"]()
 
     def loss(self) -> float:
-        """Fetch the sum of the losses of the last forward pass."""
+        """Return the sum of the losses of the last forward pass."""
         return sum(self.losses().values())
 
     def losses(self) -> dict[str, float]:
-        """Fetch the loss of each loss layer, by layer name, weighted as in the sum."""
+        """Return the loss of each loss layer, by layer name, weighted as in the sum."""
         return self._statistics.losses()
 
     def count_losses(self) -> float:
-        """Fetch the sum of the losses of the last forward pass, and count them for `statistics` if they are several."""
+        """Return the sum of the losses of the last forward pass; if they are several, count each for `statistics`."""
         return self._statistics.count_losses()
 
     @in_turn("training")
     def forward_epoch(self, warn: Callable[[str], object] | None = None) -> float:
-        """Run forward over every record of the sources once; give the mean loss a record.
+        """Run forward over every record of the sources once; return the mean loss per record.
 
-        Statistics are not reset before; the sources begin a new pass. `warn` is told of records whose numbers are not
-        all finite, which a layer may pass over without a sign; a Python warning unless given.
+        Statistics are not reset before; the sources begin a new pass. `warn` is called with a message about records
+        with numbers that are not finite, because layers may hide these; by default it is a Python warning.
 
         Raises:
-            DataError: no source of this net has an end, an `Input` blob has not been written, or the net trains: then
-                a pass begins inside a batch.
+            DataError: no source of this net has an end, an `Input` blob has not been written, or the net is in phase
+                `train`, where a pass begins inside a batch.
         """
         self._need_memory()
         return self._sources.forward_epoch(self._calls, self._statistics, warn)
 
     def tell(self, error: DataError, when: str) -> None:
-        """Let an error about a batch say when it was, and who gave it."""
+        """Add to the message of an error about a batch when it happened, and the names of the sources."""
         self._sources.tell(error, when)
 
     @property
     def epoch(self) -> int:
-        """How many passes over its data the first source that has an end has ended."""
+        """How many passes over its data are complete, of the first source whose data have an end."""
         return self._sources.epoch
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return the statistics since the last reset: {layer: {statistic: value}}.
 
-        Where there are several loss layers, each has the statistic "loss" too: the mean loss a record.
+        If there are several loss layers, each also has the statistic "loss": the mean loss per record.
         """
         return self._statistics.statistics()
 
     def reset_statistics(self) -> None:
-        """Start all statistics anew."""
+        """Reset all statistics."""
         self._statistics.reset_statistics()
 
     # Blobs and parameters from outside
@@ -308,7 +308,7 @@ class Net:
     def gradient(self, name: str) -> np.ndarray:
         """Return a read-only copy of the gradient of a blob, as the last backward pass left it.
 
-        Of a source's blob it is the gradient of what the source gave, before any layer changed it in place.
+        For a source's blob it is the gradient of what the source wrote, before any layer changed it in place.
 
         Raises:
             BlobError: the blob has no gradient, or the net does not keep it.
@@ -318,7 +318,7 @@ class Net:
 
     @in_turn("alone")
     def write(self, name: str, array: Any) -> None:
-        """Write a blob of a source, for the next forward pass; fewer rows than the batch are filled up with the last.
+        """Write a blob of a source, for the next forward pass; if rows are missing, the last row is repeated.
 
         Raises:
             BlobError: no source of the net writes this blob.
@@ -328,16 +328,16 @@ class Net:
         self._blobs.write(name, array)
 
     def unwritten(self) -> list[str]:
-        """Return the blobs of `Input` layers that nobody has written yet: they are zero."""
+        """Return the blobs of `Input` layers that have not been written yet: they are zero."""
         return self._sources.unwritten()
 
     def refuse_unwritten(self) -> None:
-        """Raise a DataError if the net would be trained or tested on the zeros of a blob that nobody has written."""
+        """Raise a DataError if the net would be trained or tested on a blob that has never been written."""
         self._sources.refuse_unwritten()
 
     def _need_memory(self) -> None:
         if not self.allocated:
-            raise BlobError(f"net '{self.name}' was made with allocate=False: it has shapes, but no memory")
+            raise BlobError(f"net '{self.name}' was made with allocate=False, so its blobs have no memory")
         if self._closed:
             raise BlobError(f"net '{self.name}' is shut down")
 
@@ -351,7 +351,7 @@ class Net:
 
     @in_turn("training")
     def freeze(self, *names: str) -> None:
-        """Let layers keep their parameters: their gradients are not computed, and the solver leaves them.
+        """Freeze layers: no gradients are computed for their parameters, and the solver does not change them.
 
         Raises:
             TopologyError: the net has no such layer.
@@ -361,12 +361,15 @@ class Net:
 
     @in_turn("training")
     def unfreeze(self, *names: str) -> None:
-        """Let frozen layers learn again."""
+        """Unfreeze layers: they learn again."""
         self._set_frozen(self.frozen - self._owners(names))
 
     def _set_frozen(self, frozen: set[str]) -> None:
         if self.trainings:
-            raise NacreError(f"net '{self.name}' is being trained; freeze layers before the training starts")
+            raise NacreError(
+                f"net '{self.name}' is being trained, so its layers cannot be frozen or unfrozen",
+                "do it before the training starts",
+            )
         self.frozen = frozen
         for slot in self.slots:
             slot.freeze(slot.layer in frozen)
@@ -378,28 +381,30 @@ class Net:
             self._compile_passes()
 
     def _owners(self, names: Sequence[str]) -> set[str]:
-        """Return the layers, and those by whose names their shared parameters go."""
+        """Return these layers, and the layers that their shared parameters are named after."""
         for name in names:
             if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TopologyError(f"layers are named by texts, not by {name!r}", "net.freeze('conv1', 'conv2')")
+                raise TopologyError(
+                    f"the name of a layer must be a string, not {name!r}", "call net.freeze('conv1', 'conv2')"
+                )
             if name not in self.node_ops:
                 raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
         return owners_of(names, self.slots)
 
     @in_turn("training")
     def load(self, path: Paths, *, strict: bool = True, rename: Mapping[str, str] | None = None) -> Loaded:
-        """Take parameters and buffers from trained nets, by the names of their layers and parameters.
+        """Load parameters and buffers from trained nets, by the names of their layers and parameters.
 
         Args:
-            path: a snapshot's file, or a folder for the newest in it; or several, of which a later one wins.
-            strict: whether every parameter must be found, and every value used; else what fits is taken.
-            rename: {name there: name here}, of layers ("ip1") or parameters ("ip1/weight"); "" passes them over.
+            path: a snapshot's file, or a folder, which means its newest snapshot; or several, of which later ones win.
+            strict: whether every parameter must be found, and every value used; else only what fits is loaded.
+            rename: {name there: name here}, of layers ("ip1") or parameters ("ip1/weight"); "" skips them.
 
         Returns:
-            What was loaded, missing, left over or of another shape; printed, it is a table.
+            What was loaded, missing, unused or of another shape; printed, it is a table.
 
         Raises:
-            SnapshotError: nothing fits, or with `strict` not all; the net is as it was then. Or a file cannot be read.
+            SnapshotError: nothing fits, or with `strict` not all of it, or a file cannot be read; the net is unchanged.
         """
         from ..snapshots.weights import match_weights
 
@@ -417,15 +422,15 @@ class Net:
         return list(dict.fromkeys([self.backend, *(op.backend for op in self.ops)]))
 
     def storages(self) -> dict[str, Storage]:
-        """Return the memory of every parameter, by each name that it has."""
+        """Return the memory of every parameter, under each of its names."""
         return {name: slot.storage for name, slot in names_of(self.slots).items()}
 
     def owners(self) -> dict[str, Any]:
-        """Return the states of the layers, which may have a memory, by the names that snapshots give them."""
+        """Return the states of the layers, under their names in snapshots."""
         return {f"layer.{op.name}": op.state for op in self.node_ops.values()}
 
     def working(self) -> dict[str, tuple[Any, Choice | None]]:
-        """Return the layers and neurons at work, and the choice of a kernel for each; a neuron's may be its layer's."""
+        """Return the layers and neurons of the net, each with its kernel choice; a neuron may have its layer's."""
         found: dict[str, tuple[Any, Choice | None]] = {}
         for op in self.ops:
             if op.neuron is not None:
@@ -440,15 +445,15 @@ class Net:
     # Derived nets
 
     def derive(self, phase: Phase, layers: Iterable[Layer] | None = None, *, name: str = "", **options: Any) -> Net:
-        """Make a net of another phase that shares this one's parameters, and its turns where there are several threads.
+        """Return a net of another phase that shares this one's parameters; threads take turns in both together.
 
-        It has this net's options too, unless others are given; but not those that speak of this net's own blobs, plan
-        and first values: `keep`, `input_gradients`, `plan` and `initialise`.
+        It also has this net's options, if `options` has no others; but not those about this net's own blobs, plan and
+        first values: `keep`, `input_gradients`, `plan` and `initialise`.
 
         Args:
             phase: train, validation, test or predict.
-            layers: this net's layers, unless given.
-            name: for people; this net's name and the phase unless given.
+            layers: by default this net's layers.
+            name: a name for messages; by default this net's name and the phase.
             options: other arguments of `Net`.
         """
         chosen = self.layers if layers is None else tuple(layers)
@@ -463,12 +468,12 @@ class Net:
     def predict(self, data: Any, output: str | Sequence[str] = "", *, batch_size: int = 0) -> Any:
         """Run any number of records through the layers that `output` needs, in phase `predict`.
 
-        Sources are replaced by `data`, which passes the same transformers; parameters are shared.
+        `data` replaces the sources, and goes through the same transformers; parameters are shared.
 
         Args:
-            data: an array (records, ...), or {blob: array} where the net needs several.
-            output: name of a blob, or several; the blobs that nobody reads unless given.
-            batch_size: records at a time; as in this net unless given.
+            data: an array (records, ...), or {blob: array} if the net needs several.
+            output: name of a blob, or several names; by default the blobs that no layer reads.
+            batch_size: records at a time; by default as in this net.
 
         Returns:
             A NumPy array with one row for each record; {blob: array} for several outputs.
@@ -488,10 +493,10 @@ class Net:
     def shutdown(self) -> None:
         """Shut down every state; the net cannot run any more. May be called twice.
 
-        Its parameters stay with the layers, and with the other nets that have them.
+        Its parameters stay with the layers, and with the other nets that use them.
         """
         self._closed = True
-        with ExitStack() as all_of_it:  # one that raises keeps none of the others open
+        with ExitStack() as all_of_it:  # an error in one must not leave the others open
             for op in self.ops:
                 all_of_it.callback(op.state.shutdown)
             for net in self._predictors.values():
@@ -509,14 +514,14 @@ class Net:
         self.shutdown()
 
     def summary(self) -> NetSummary:
-        """Return what there is to know of this net; nothing is allocated for it."""
+        """Return a summary of this net; nothing is allocated for it."""
         return summarise(self.name, self.target, self.wiring, self.schedule, trains=self.trains)
 
     def __str__(self) -> str:
         return str(self.summary())
 
     def _repr_svg_(self) -> str | None:
-        """Return the drawing that notebooks show, or None where no plugin offers one."""
+        """Return the drawing that notebooks show, or None if no plugin offers one."""
         if not registry().offers("drawing", "svg"):
             return None
         return registry().open("drawing", "svg", self.pins)().draw(self.summary())
@@ -530,10 +535,13 @@ def _parameters_of(share: Net | None, options: NetOptions) -> Mapping[str, Stora
     if share is None:
         return {}
     if not isinstance(share, Net):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"net '{options.name}': share={share!r}, but it must be another Net")
+        raise ConfigError(
+            f"net '{options.name}': share={share!r}, but it must be another Net", "leave share out, or give a net"
+        )
     if share.backend is not options.backend:
         raise TopologyError(
             f"net '{options.name}' on backend '{options.backend.name}' cannot share the parameters of net "
-            f"'{share.name}', which is on backend '{share.backend.name}'"
+            f"'{share.name}', which is on backend '{share.backend.name}'",
+            "make both nets on one backend",
         )
     return share.storages()

@@ -1,4 +1,4 @@
-"""NetOptions: what a net is made with, checked in one place, and what of it a net file may say."""
+"""NetOptions: the checked arguments of a net, and the ones that a net file may contain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHOICES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "dtype": (DTYPES, " or ".join(DTYPES)),
     "fallback": (get_args(Fallback), '"warn" or "error"'),
 }
-"""The options that have one of several values, and these in words."""
+"""The options with a fixed set of values: the values, and a text that lists them."""
 
 FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
     "seed": (int, "a whole number"),
@@ -34,17 +34,17 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
     "insert_splits": (bool, "true or false"),
     "freeze": (list, "a list of names of layers"),
 }
-"""The options that a net file may have: their types in TOML, and the words for these."""
+"""The options that a net file may have: their types in TOML, and a text for each type."""
 
 HANDED_ON = ("backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels", "fallback")
-"""The options that a net hands on to those derived from it."""
+"""The options that derived nets take over."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetOptions:
-    """The arguments of `Net`, which says what each is for, once they are checked.
+    """The checked arguments of `Net`; their meaning is described there.
 
-    `backend` is open, `compute` is a type, `keep` is None for "all"; `pins` and `kernels` are the settings' too.
+    `backend` is open, `compute` is a type, `keep` is None for "all"; `pins` and `kernels` include the settings'.
     """
 
     name: str
@@ -68,11 +68,11 @@ class NetOptions:
 
     @property
     def read_outside(self) -> tuple[str, ...]:
-        """The names of the blobs that are to be readable from outside, beside those that always are."""
+        """The names of the blobs that must be readable from outside, in addition to those that always are."""
         return (*(self.keep or ()), *self.input_gradients)
 
     def target(self) -> Target:
-        """Return what the net's states are made for."""
+        """Return the target for which the net's states are made."""
         types = self.dtype, self.compute
         return Target(self.backend, self.phase, self.seed, *types, self.deterministic, self.pins, self.kernels)
 
@@ -100,7 +100,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
     known = {layer.name for layer in layers}
     for name in given["freeze"]:
         if name not in known:
-            raise ConfigError(f"{net}: freeze names '{name}', which is no layer{nearest(str(name), known)}")
+            raise ConfigError(f"{net}: freeze has '{name}', but no layer has this name{nearest(str(name), known)}")
     backend, settled = open_backend(given["backend"]), settings()
     read: dict[str, Any] = {
         "layers": layers,
@@ -117,7 +117,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
 
 
 def misfits(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the choices that a net's arguments, or a net file, make."""
+    """Yield what is wrong with the arguments of a net, or of a net file, that have a fixed set of values."""
     for name, (choices, words) in CHOICES.items():
         if name in given and given[name] not in choices:
             yield f"{name}={brief(given[name])}, but it must be {words}"
@@ -129,7 +129,7 @@ def _layers(net: str, layers: Any) -> tuple[Layer, ...]:
     found = tuple(cast("Iterable[Any]", layers))
     for one in found:
         if not isinstance(one, Layer):
-            remedy = "make it: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
+            remedy = "make one: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
             raise ConfigError(f"{net}: layers holds {one!r}, but every entry must be a layer", remedy)
     return found
 

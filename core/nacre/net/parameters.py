@@ -1,4 +1,4 @@
-"""The parameters of a net by name, as they are read and written from outside."""
+"""The parameters of a net by name, for reading and writing from outside."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 Read = Callable[[Array], "np.ndarray"]
 Write = Callable[[Any, Array, str], None]
-"""Takes the value, the array that it is written into, and what that is called in errors."""
+"""Its arguments: the value, the array to write it into, and the name of this array in errors."""
 
 
 class Parameters(Mapping[str, "ParameterHandle"]):
-    """The parameters of a net by name, in its order; one that several layers share is found by the name in each.
+    """The parameters of a net by name, in its order; a shared one is found by its name in each of its layers.
 
-    `net` is the net's name, `names` gives the first sharer's name for every name; `read` and `write` copy arrays.
+    `net` is the net's name; `names` maps every name to the one in the first sharer; `read` and `write` copy arrays.
     """
 
     def __init__(self, net: str, slots: Iterable[Slot], read: Read, write: Write) -> None:
@@ -47,7 +47,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         return len(self._handles)
 
     def sharers(self) -> dict[str, list[str]]:
-        """Return every parameter's name, and behind it those that it has in the other layers that share it."""
+        """Return for every parameter the list of its names: the first, then those in the other layers that share it."""
         found = {name: [name] for name in self._handles}
         for name, first in self.names.items():
             if name != first:
@@ -59,18 +59,18 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         return {name: handle.shape for name, handle in self._handles.items()}
 
     def load(self, snapshot: Snapshot, *, strict: bool = True) -> None:
-        """Take parameters and buffers from a snapshot, also from one of a net in another phase.
+        """Load parameters and buffers from a snapshot, even if its net had another phase.
 
-        With `strict=False` those that the net lacks are passed over: layers may exclude its phase.
+        With `strict=False` those that the net does not have are skipped, because layers may exclude its phase.
 
         Raises:
-            SnapshotError: names the parameters that are missing, left over (if `strict`), or of another shape.
+            SnapshotError: names the parameters that are missing, unused (if `strict`), or of another shape.
         """
         for name, value in self.check(snapshot, strict=strict).items():
             self[name].value = value
 
     def names_in(self, snapshot: Snapshot) -> dict[str, set[str]]:
-        """Return for each parameter the names that it has in a snapshot: several if it was not shared then."""
+        """Return for each parameter its names in a snapshot: several if it was not shared then."""
         saved, aliases = below(snapshot, PARAMETERS), snapshot.state.get("aliases", {})
         return {
             name: {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
@@ -78,31 +78,32 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         }
 
     def check(self, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the value that a snapshot has for each parameter. Raises SnapshotError as `load` does."""
+        """Return a snapshot's value of each parameter. Raises SnapshotError as `load` does."""
         saved, sources = below(snapshot, PARAMETERS), self.names_in(snapshot)
         complaints: list[str] = []
         for name, handle in self.items():
             if not sources[name]:
-                complaints.append(f"'{name}' is missing in it")
+                complaints.append(f"'{name}' is missing")
             elif len(sources[name]) > 1:
-                complaints.append(f"'{name}' is shared here, but was not there: {', '.join(sorted(sources[name]))}")
+                several = ", ".join(sorted(sources[name]))
+                complaints.append(f"'{name}' is shared in this net, but in the snapshot it is not: {several}")
             elif not fits(shape := saved[min(sources[name])].shape, handle.shape):
-                complaints.append(f"'{name}' has the shape {shape} there, but {handle.shape} here")
+                complaints.append(f"'{name}' has the shape {shape} in the snapshot, but {handle.shape} in this net")
         used = {name for names in sources.values() for name in names}
         complaints += [f"'{name}' is not in the net" for name in saved if strict and name not in used]
         if complaints:
             theirs = snapshot.state.get("net")
-            what = f"belongs to another net ('{theirs}') than '{self.net}'" if theirs else "belongs to another net"
+            what = f"belongs to net '{theirs}', not to '{self.net}'" if theirs else "belongs to another net"
             what = f"does not fit net '{self.net}'" if theirs == self.net else what
             raise SnapshotError(
                 f"the snapshot {what}: parameter {'; '.join(complaints)}",
-                "take the net file that it was trained with",
+                "use the net file with which the snapshot was trained",
             )
         return {name: saved[min(names)] for name, names in sources.items()}
 
 
 class ParameterHandle:
-    """A parameter of a net as seen from outside: `value` and `gradient` are NumPy arrays, written by assignment."""
+    """A parameter of a net, seen from outside: `value`, which can be assigned, and `gradient` are NumPy arrays."""
 
     def __init__(self, slot: Slot, read: Read, write: Write) -> None:
         self.name = slot.name
@@ -128,12 +129,12 @@ class ParameterHandle:
 
     def _array(self) -> Array:
         if self.storage.array is None:
-            raise BlobError(f"parameter '{self.name}' has no memory: its net was made with allocate=False")
+            raise BlobError(f"parameter '{self.name}' has no memory, because its net was made with allocate=False")
         return self.storage.array
 
     @property
     def gradient(self) -> np.ndarray | None:
-        """A read-only copy of the gradient, summed over all that share the parameter; None where there is none."""
+        """A read-only copy of the gradient, summed over all layers that share the parameter; None if there is none."""
         gradient = None if self._slot.frozen else self._slot.gradient
         return None if gradient is None else self._read(gradient)
 
@@ -148,5 +149,5 @@ class _HasParameters(Protocol):
 
 
 def load_parameters(net: _HasParameters, snapshot: Snapshot, *, strict: bool = True) -> None:
-    """Put a snapshot's parameters and buffers into a net: `net.parameters.load`."""
+    """Load a snapshot's parameters and buffers into a net: `net.parameters.load`."""
     net.parameters.load(snapshot, strict=strict)

@@ -1,4 +1,4 @@
-"""`net.predict`: any number of records through a net derived for phase `predict`."""
+"""`net.predict`: run any number of records through a net derived for phase `predict`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a net needs for some outputs in phase `predict`: the `layers`, and the blobs `needed` of its `sources`."""
+    """What is needed for some outputs in phase `predict`: the `layers`, and the blobs `needed` from the `sources`."""
 
     outputs: tuple[str, ...]
     layers: tuple[Layer, ...]
@@ -29,10 +29,10 @@ class Wanted:
 
 
 def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
-    """Find what outputs need; the blobs that nobody reads are the outputs unless named.
+    """Return the layers and blobs that outputs need; by default the outputs are the blobs that no layer reads.
 
     Raises:
-        DataError: there is nothing that could be asked for.
+        DataError: there is no blob that could be an output.
         TopologyError: no layer writes the output in phase `predict`.
     """
     every = tuple(layers)
@@ -47,7 +47,7 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
 
 
 def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, made: dict[Any, Net]) -> Any:
-    """See `Net.predict`; `made` keeps the derived nets."""
+    """Do the work of `Net.predict`; `made` keeps the derived nets."""
     want = wanted(net.layers, output)
     arrays = _arrays(data, want.needed)
     counts = {len(array) for array in arrays.values()}
@@ -66,7 +66,7 @@ def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, m
 def layers_for(
     want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch_size: int, types: Mapping[str, str] | None = None
 ) -> list[Layer]:
-    """Return the layers of a net that takes records of these shapes in place of its sources, in order."""
+    """Return, in order, the layers of a net that gets records of these shapes instead of data from its sources."""
     inputs = [
         InputLayer(
             name=f"predict-{name}", tops=[name], shape=shape, batch_size=batch_size, dtype=(types or {}).get(name, "")
@@ -77,7 +77,7 @@ def layers_for(
 
 
 def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run records through a net of `layers_for`, batch by batch; give the outputs, one row for each record."""
+    """Run records through a net of `layers_for`, batch by batch; return the outputs, one row for each record."""
     import numpy as np
 
     count = len(next(iter(arrays.values())))
@@ -85,8 +85,8 @@ def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, n
     for name in want.outputs:
         if (shape := net.memory.final[name].shape)[:1] != (batch_size,):
             raise DataError(
-                f"blob '{name}' of shape {shape} has not one row for each of the {batch_size} records of a batch",
-                "ask for a blob that has, or run the net: forward, then net.blob",
+                f"blob '{name}' of shape {shape} does not have one row for each of the {batch_size} records of a batch",
+                "choose another output, or call net.forward and then net.blob",
             )
     results: dict[str, list[np.ndarray]] = {name: [] for name in want.outputs}
     for start in range(0, count, batch_size):
@@ -100,11 +100,11 @@ def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, n
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:
-    """Return the blobs that nobody reads: what a net is asked for when no output is named."""
+    """Return the blobs that no layer reads: the default outputs."""
     read = {name for node in graph.nodes if not node.layer.is_inplace for name in node.bottoms if node.tops}
     ends = tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
     if not ends:
-        raise DataError("no layer of the net has a top that can be asked for; name an output")
+        raise DataError("no layer of the net has a top that can be an output", "name a blob as the output")
     return ends
 
 
@@ -114,17 +114,17 @@ def _arrays(data: Any, needed: Sequence[str]) -> dict[str, np.ndarray]:
     if isinstance(data, Mapping):
         arrays = {str(name): np.asarray(array) for name, array in cast("Mapping[Any, Any]", data).items()}
         if missing := [name for name in needed if name not in arrays]:
-            raise DataError(f"the net needs the blobs {', '.join(needed)}, but {', '.join(missing)} is not given")
+            raise DataError(f"the net needs the blobs {', '.join(needed)}, but the data have no {', '.join(missing)}")
         arrays = {name: arrays[name] for name in needed}
     elif len(needed) != 1:
-        raise DataError(f"the net needs the blobs {', '.join(needed) or 'none'}; give them as {{name: array}}")
+        raise DataError(f"the net needs the blobs {', '.join(needed) or 'none'}", "give data={name: array}")
     else:
         arrays = {needed[0]: np.asarray(data)}
     for name, array in arrays.items():
         if array.ndim == 0 or not len(array):
-            raise DataError(f"blob '{name}': no record is given")
+            raise DataError(f"blob '{name}': the data have no record")
         if array.dtype.kind not in "fiub":
-            raise DataError(f"blob '{name}': an array of {array.dtype} has no numbers")
+            raise DataError(f"blob '{name}': the data must be numbers, but the array has the type {array.dtype}")
     return arrays
 
 
@@ -137,7 +137,7 @@ def _derive(net: Net, want: Wanted, shapes: Mapping[str, tuple[int, ...]], batch
     for name, shape in shapes.items():
         value = net.memory.final.get(name)
         if value is not None and value.shape[1:] != shape:
-            raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but those given have {shape}")
+            raise DataError(f"blob '{name}' has records of shape {value.shape[1:]}, but the data have {shape}")
     layers = layers_for(want, shapes, batch_size, {name: _type(net, name) for name in shapes})
     return net.derive("predict", layers, keep=want.outputs)
 
@@ -148,10 +148,10 @@ def _type(net: Net, name: str) -> str:
 
 
 def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Net) -> np.ndarray:
-    """Change a batch as the source that it stands for would."""
+    """Transform a batch as the source that it replaces does."""
     import numpy as np
 
-    source = next(one for one in sources if name in one.tops)  # the first, of one for training and one for validation
+    source = next(one for one in sources if name in one.tops)  # the first, if several phases have one
     changed = np.array(batch, net.dtype)
     source.prepare(name, changed, net.view(net.backend).random(f"predict-{name}"), "predict")
     return changed

@@ -1,4 +1,4 @@
-"""The sources of a net: their batches, how many rows of these count, and passes over the data."""
+"""The sources of a net: their batches, how many rows of these are real, and passes over the data."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .input import InputState
 from .statistics import Statistics
 
 Calls = Mapping[str, Callable[[], None]]
-"""The compiled passes of a net: "feed" and "forward", and "spread", which copies what was fed to other memories."""
+"""The compiled passes of a net: "feed" and "forward", and "spread", which copies the batch to other memories."""
 
 
 class Sources:
-    """The sources of a net in one phase; `Net` says what the methods of the same names do.
+    """The sources of a net in one phase; the methods are described in `Net`, where they have the same names.
 
-    They count in `scalars` how many rows of a batch are real.
+    `scalars` holds how many rows of a batch are real.
     """
 
     def __init__(self, net: str, phase: str, memory: Memory, scalars: Scalars, blobs: Blobs) -> None:
@@ -40,18 +40,18 @@ class Sources:
     # Batches
 
     def rows_step(self) -> Step:
-        """Return the step that counts the rows of a batch, behind those of the sources."""
+        """Return the step that counts the rows of a batch, after the steps of the sources."""
         return Step("rows", self._net, self._count_rows)
 
     def _count_rows(self) -> None:
         if self._at_work:
-            # Sources may have batches of different sizes; what counts is the one that is not full.
+            # Sources may have batches of different sizes; the one that is not full gives the number.
             short = [state.rows for op, state in self._at_work if state.rows < op.outputs[0].shape[0]]
             self._scalars["rows"] = min(short) if short else self._largest_batch
 
     @cached_property
     def _largest_batch(self) -> int:
-        """The rows of the largest blob that sources feed, maybe by way of a layer that joins their batches."""
+        """The rows of the largest blob that sources feed, directly or through a layer that joins their batches."""
         fed: dict[int, Value] = {}
         for op in self._memory.ops:
             if isinstance(op.state, SourceState) or any(id(value) in fed for value in op.inputs):
@@ -73,9 +73,8 @@ class Sources:
         read = {value.name for op in self._memory.ops for value in op.inputs}
         if blobs := [blob for blob in self.unwritten() if blob in read]:
             raise DataError(
-                f"net '{self._net}' has no data: nobody has written {', '.join(map(repr, blobs))}, which its Input "
-                "layers give",
-                f"write them before (net.write({blobs[0]!r}, x)), or take a source with data",
+                f"net '{self._net}' has no data: {', '.join(map(repr, blobs))} of its Input layers was never written",
+                f"write it before (net.write({blobs[0]!r}, x)), or use a source with data",
             )
 
     # Passes over the data
@@ -87,9 +86,9 @@ class Sources:
     def forward_epoch(self, calls: Calls, statistics: Statistics, warn: Callable[[str], object] | None = None) -> float:
         net, phase = f"net '{self._net}'", self._phase
         if phase == "train":
-            raise DataError(f"{net} is in phase 'train', where a pass over the data begins inside a batch")
+            raise DataError(f"{net} is in phase 'train', in which a pass over the data may begin inside a batch")
         if not self._ending:
-            raise DataError(f"{net} has no source with an end, so it has no passes over its data")
+            raise DataError(f"{net} has no source whose data have an end, so there are no passes over the data")
         self.refuse_unwritten()
         for source in self._ending:
             source.rewind()
@@ -107,8 +106,8 @@ class Sources:
             total += statistics.count_losses() * int(self._scalars["rows"])
             rows += int(self._scalars["rows"])
         for blob, count in bad.items():
-            message = f"{blob}: not all numbers of {count} of {rows} records are finite"
-            (warn or partial(warnings.warn, stacklevel=4))(f"{message}, so loss and statistics mean little")
+            message = f"{blob}: {count} of {rows} records have numbers that are not finite"
+            (warn or partial(warnings.warn, stacklevel=4))(f"{message}, so loss and statistics are not reliable")
         return total / rows
 
     def tell(self, error: DataError, when: str) -> None:

@@ -9,11 +9,11 @@ from ..protocols.view import Scalars
 
 
 class Statistics:
-    """The losses and statistics of a net; `Net` says what the methods of the same names do.
+    """The losses and statistics of a net; the methods are described in `Net`, where they have the same names.
 
     Args:
-        ops: those of the net's layers.
-        scalars: say how many rows of a batch count.
+        ops: of the net's layers.
+        scalars: hold how many rows of a batch are real.
     """
 
     def __init__(self, ops: Iterable[Op], scalars: Scalars) -> None:

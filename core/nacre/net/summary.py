@@ -20,9 +20,9 @@ from ..text import align, listed, size
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One layer of a net; `shapes` are those of its tops, `shared` the layers whose parameters it has.
+    """One layer of a net; `shapes` are those of its tops, `shared` the layers whose parameters it uses.
 
-    `kernel` is the class of its kernel, or None where its own state runs. `role` is source, loss or "", for drawings.
+    `kernel` is the class of its kernel, or None if its own state runs. `role` is source, loss or "", for drawings.
     """
 
     name: str
@@ -39,7 +39,7 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class BlobSummary:
-    """One version of a blob: the layer that writes it and those that read it, by their places among the layers."""
+    """One version of a blob: the layer that writes it and those that read it, by their indices among the layers."""
 
     name: str
     shape: tuple[int, ...]
@@ -49,10 +49,10 @@ class BlobSummary:
 
 @dataclass(frozen=True)
 class NetSummary:
-    """What there is to know of a net, for people and for programs; printed, it is a table.
+    """All facts about a net, for people and for programs; printed, it is a table.
 
-    `parameters` and `buffers` are counted in numbers, `bytes` by what they are for; `copied_for` names the layers whose
-    own code makes copies between memories necessary.
+    `parameters` and `buffers` count numbers, `bytes` is divided by purpose; `copied_for` has the names of the layers
+    whose own code makes copies between memories necessary.
     """
 
     HEAD: ClassVar[tuple[str, ...]] = ("layer", "type", "tops", "parameters", "kernel")
@@ -72,7 +72,7 @@ class NetSummary:
     copied_for: tuple[str, ...]
 
     def describe(self) -> dict[str, Any]:
-        """Return the same as JSON-able data."""
+        """Return the summary as data for JSON."""
         described = asdict(self)
         for key in ("blobs", "copied_for"):
             del described[key]
@@ -82,7 +82,7 @@ class NetSummary:
         return described
 
     def first_line(self) -> str:
-        """Return one line about what a net runs on: its backend, which layers have no kernels, and the copies."""
+        """Return one line about how a net runs: its backend, the layers without kernels, and the copies."""
         work = [layer for layer in self.layers if layer.role != "source"]
         own = [layer.name for layer in work if layer.kernel is None]
         parts = [f"{len(work) - len(own)} of {len(work)} layers run through kernels made for it"]
@@ -90,12 +90,12 @@ class NetSummary:
             parts.append(f"{listed(own)} through {'its' if len(own) == 1 else 'their'} general code")
         if self.copies:
             copies = "1 copy" if self.copies == 1 else f"{self.copies} copies"
-            parts.append(f"{copies} a step for {listed(self.copied_for)}")
+            parts.append(f"{copies} per step for {listed(self.copied_for)}")
         narrow = f" in {self.compute}" if self.compute != self.dtype else ""
         return f"backend {self.backend}{narrow}: {'; '.join(parts)}"
 
     def head(self) -> str:
-        """Return the line that says in which type a net computes, and on what."""
+        """Return the line above the table: the net's phase, types and backend."""
         narrow = f" computed in {self.compute}" if self.compute != self.dtype else ""
         return f"net '{self.name}' in phase {self.phase}, {self.dtype}{narrow} on {self.backend}"
 
@@ -112,8 +112,8 @@ class NetSummary:
         return [
             ", ".join(parts),
             f"{size(count['total'])}: parameters {size(count['parameters'])}, gradients {size(count['gradients'])}, "
-            f"blobs {size(count['blobs'])} ({size(count['blobs_unshared'])} if each had memory of its own; "
-            f"{size(count['blobs_peak'])} live at one time)",
+            f"blobs {size(count['blobs'])} ({size(count['blobs_unshared'])} without shared memory; "
+            f"{size(count['blobs_peak'])} in use at the same time)",
         ]
 
     def __str__(self) -> str:
@@ -121,9 +121,9 @@ class NetSummary:
 
 
 class Drawing(Component, kind="drawing"):
-    """Draws a net, offered by the ending of its files: `{"drawing": {"svg": "nacre_curves:Svg"}}`.
+    """Draws a net; it is offered under the ending of its files: `{"drawing": {"svg": "nacre_curves:Svg"}}`.
 
-    Notebooks show a net by the drawing `svg`.
+    Notebooks show a net with the drawing `svg`.
     """
 
     def draw(self, net: NetSummary) -> str:
@@ -201,7 +201,7 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
 
 
 def _copied_for(schedule: Schedule) -> tuple[str, ...]:
-    """Name the layers whose own code, which works in other memory than the kernels, makes copies necessary."""
+    """Return the layers that make copies necessary, because their own code and the kernels use different memory."""
     copied = {blob for blob, _, _ in schedule.copies}
     touching = [op for op in schedule.ops if copied & {value.name for value in (*op.inputs, *op.outputs)}]
     own = [op for op in touching if not op.kernel]
@@ -210,10 +210,10 @@ def _copied_for(schedule: Schedule) -> tuple[str, ...]:
 
 
 def not_enabled(choices: Iterable[Choice]) -> str:
-    """Return one line about installed kernels that were not asked for, and how to enable them; "" if there are none."""
+    """Return one line about installed kernels that are not enabled, and how to enable them; "" if there are none."""
     things: dict[str, dict[str, None]] = {}
     for choice in choices:
         for offer, _ in choice.not_enabled:
             things.setdefault(str(offer.provenance), {})[choice.thing] = None
-    told = "; ".join(f"{whose} for {listed(list(names))}" for whose, names in things.items())
-    return f"kernels that are installed but not enabled: {told} (nacre plugins enable NAME)" if told else ""
+    found = "; ".join(f"{whose} for {listed(list(names))}" for whose, names in things.items())
+    return f"kernels that are installed but not enabled: {found} (nacre plugins enable NAME)" if found else ""

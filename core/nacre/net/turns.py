@@ -1,4 +1,4 @@
-"""Who works with a net: one thread at a time."""
+"""Only one thread at a time may use a net."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ R = TypeVar("R")
 
 
 class Turns:
-    """One thread at a time in a net, and in the nets derived from it; that thread may come in again, as callbacks do.
+    """Lets one thread at a time use a net and the nets derived from it; this thread may enter again, as callbacks do.
 
-    There are three ways in:
+    There are three ways to enter:
 
-    * `alone`, for a call that belongs to others before and after it, such as write, forward and backward: an error
-      where another thread is inside, for waiting would not keep the calls of one thread together.
-    * `whole`, for what is complete in itself, such as `predict`: it waits, and whoever waits comes next.
-    * `training`, for what is complete in itself but meant for one thread, such as a training's step: it waits for those
-      who came in by `whole`; any other is an error.
+    * `alone`, for a call that belongs together with others, such as write, forward and backward: an error if another
+      thread is inside, because waiting would not keep the calls of one thread together.
+    * `whole`, for a call that is complete in itself, such as `predict`: it waits for its turn, in order of arrival.
+    * `training`, for a call that is complete in itself but meant for one thread, such as a training's step: it waits
+      while the thread inside entered by `whole`; otherwise it is an error.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._entrance, self._room = threading.Lock(), threading.Lock()
         self._inside, self._depth = 0, 0
-        self._soon_over = True  # whether nobody is inside but by `whole`
+        self._soon_over = True  # whether no thread is inside, or one that entered by `whole`
         self.alone, self.whole, self.training = _Way(self), _Way(self, waits=True), _Way(self, waits_for_whole=True)
 
     def enter(self, way: _Way) -> None:
-        """Come in.
+        """Enter the net.
 
         Raises:
             NacreError: another thread is inside.
@@ -45,7 +45,7 @@ class Turns:
         self._depth += 1
 
     def _pass_the_entrance(self, *, wait: bool) -> None:
-        """Lock the room, and the entrance as long as that takes: who has left goes behind those who wait."""
+        """Lock the room, and the entrance meanwhile, so that a thread that has just left queues behind the others."""
         if self._entrance.acquire(blocking=wait):
             try:
                 if self._room.acquire(blocking=wait):
@@ -53,13 +53,13 @@ class Turns:
             finally:
                 self._entrance.release()
         raise NacreError(
-            f"another thread is at work with net '{self._name}', or with one derived from it",
-            "let one thread alone work with it: net.predict, which takes turns, may be called from any thread; or make "
-            "a net for each thread: Net(..., share=net)",
+            f"another thread is using net '{self._name}', or a net derived from it",
+            "use it from one thread only (any thread may call net.predict, which waits for its turn), or make a net "
+            "for each thread: Net(..., share=net)",
         )
 
     def leave(self) -> None:
-        """Go out."""
+        """Leave the net."""
         self._depth -= 1
         if self._depth == 0:
             self._inside, self._soon_over = 0, True
@@ -67,7 +67,7 @@ class Turns:
 
 
 class _Way:
-    """A way in, which `with` takes."""
+    """One way to enter a net, for `with`."""
 
     def __init__(self, turns: Turns, *, waits: bool = False, waits_for_whole: bool = False) -> None:
         self.turns, self.waits, self.waits_for_whole = turns, waits, waits_for_whole
@@ -80,7 +80,7 @@ class _Way:
 
 
 class HasTurns(Protocol):
-    """A net, or who works with one."""
+    """A net, or an object that uses one."""
 
     turns: Turns
 
@@ -91,7 +91,7 @@ Has = TypeVar("Has", bound=HasTurns)
 def in_turn(
     way: Literal["alone", "whole", "training"],
 ) -> Callable[[Callable[Concatenate[Has, P], R]], Callable[Concatenate[Has, P], R]]:
-    """Let a method go into its object's net in one of the ways, and out at its end."""
+    """Return a decorator for methods: they enter their object's net in one of the ways, and leave it at the end."""
 
     def decorate(method: Callable[Concatenate[Has, P], R]) -> Callable[Concatenate[Has, P], R]:
         @wraps(method)
