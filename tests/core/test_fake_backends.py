@@ -259,5 +259,5 @@ def test_a_state_that_wants_numpy_arrays_gets_them_on_a_device(foreign: ForeignB
 
 
 def test_without_fallback_a_layer_without_a_kernel_is_refused(blocked: BlockedBackend) -> None:
-    with pytest.raises(nacre.NacreError, match="no kernel of backend 'blocked' serves ip2/Tanh"):
+    with pytest.raises(nacre.NacreError, match="'blocked' has no kernels for ip2/Tanh"):
         Net("net", mixed_layers(), backend="blocked", fallback="error")

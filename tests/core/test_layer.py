@@ -210,7 +210,7 @@ def test_setup_must_be_defined() -> None:
 
 
 def test_setup_must_give_a_state() -> None:
-    refuse("Pass.setup must give a LayerState, not a NoneType", lambda *_: None)
+    refuse("Pass.setup .* LayerState, not a NoneType", lambda *_: None)
 
 
 @pytest.mark.parametrize("missing", ["forward", "backward"])
@@ -223,7 +223,7 @@ def test_the_life_cycle_must_be_defined(missing: str) -> None:
         self.blobs = [backend.blob((3, 2))]
 
     Partial = type("Partial", (LayerState,), methods | {"__init__": init})
-    refuse(f"Partial does not define {missing}, but needs both forward and backward", Partial)
+    refuse(f"Partial does not define {missing}", Partial)
 
 
 def test_a_state_must_call_the_constructor_of_its_base() -> None:
@@ -249,7 +249,7 @@ def test_parameters_need_has_param() -> None:
             super().__init__(*given)
             self.parameters = [Parameter("w", (2,), init=Constant())]
 
-    refuse("it: Learns has parameters, but PassLayer does not say has_param", Learns)
+    refuse("it: Learns .*PassLayer .*has_param", Learns)
 
 
 def test_has_param_needs_a_list_of_parameters() -> None:
@@ -266,8 +266,8 @@ def test_has_param_needs_a_list_of_parameters() -> None:
             super().__init__(*given)
             self.parameters = [np.zeros(2)]  # type: ignore[list-item]
 
-    refuse("it: the class says has_param, but Tuple has no list 'parameters'", Tuple, ParamLayer)
-    refuse("it: Wrong.parameters holds a ndarray", Wrong, ParamLayer)
+    refuse("it: .*has_param, .*Tuple .*'parameters'", Tuple, ParamLayer)
+    refuse("it: Wrong.parameters has a ndarray", Wrong, ParamLayer)
 
 
 def test_has_loss_needs_a_loss() -> None:
@@ -285,7 +285,7 @@ def test_has_loss_needs_a_loss() -> None:
         def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
             """Computes nothing."""
 
-    refuse("it: the class says has_loss, but NoLoss has no 'loss'", NoLoss, LossLayer)
+    refuse("it: .*has_loss, .*NoLoss .*'loss'", NoLoss, LossLayer)
 
 
 @pytest.mark.parametrize("missing", ["dump_statistics", "reset_statistics"])
@@ -295,7 +295,7 @@ def test_has_stats_needs_two_methods(missing: str) -> None:
 
     methods = {"dump_statistics": lambda self: {}, "reset_statistics": lambda self: None}
     del methods[missing]
-    refuse(f"says has_stats, but Counts does not define {missing}", type("Counts", (PassState,), methods), StatsLayer)
+    refuse(f"has_stats, but Counts does not define {missing}", type("Counts", (PassState,), methods), StatsLayer)
 
 
 def test_a_source_needs_a_source_state() -> None:
@@ -307,7 +307,7 @@ def test_a_source_needs_a_source_state() -> None:
             state.blobs = [backend.blob((1,))]
             return state
 
-    with pytest.raises(ContractError, match="x: PassState belongs to a source, so it must be a SourceState"):
+    with pytest.raises(ContractError, match=r"x: PassState .* must be a SourceState"):
         Net("net", [Source(tops="x")], backend="numpy")
 
 
@@ -345,7 +345,7 @@ def test_an_alias_must_be_of_an_input() -> None:
             super().__init__(layer, backend, inputs, diffs)
             self.blobs = [backend.alias(backend.blob((3, 2)))]
 
-    refuse("it: top 'y' is an alias of a blob that is none of its inputs", Stranger)
+    refuse("it: top 'y' is an alias of .*inputs", Stranger)
 
 
 def test_parameters_need_an_initializer() -> None:

@@ -703,9 +703,8 @@ def test_a_deterministic_net_passes_kernels_over_that_are_not(monkeypatch: pytes
     assert net_of(*chain(), deterministic=True).node_ops["a"].kernel
     monkeypatch.setattr(InnerProductKernel, "deterministic", False)
     op = net_of(*chain(), deterministic=True).node_ops["a"]
-    assert [reason for _, reason in op.choice.declined] == [
-        "gives other bits from run to run, and the net is deterministic"
-    ]
+    ((_, reason),) = op.choice.declined
+    assert "the net is deterministic" in reason
     assert net_of(*chain()).node_ops["a"].kernel
 
 
@@ -752,5 +751,5 @@ def test_own_blobs_between_states_that_work_on_their_elements_have_memory() -> N
 
 
 def test_a_net_that_is_too_large_says_so() -> None:
-    with pytest.raises(NacreError, match=r"net 'net' needs more memory than there is: .*"):
+    with pytest.raises(NacreError, match=r"net 'net' needs more memory .*\n  "):
         net_of(data(4), ip("a", output_dim=10**14))

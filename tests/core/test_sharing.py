@@ -143,26 +143,25 @@ def test_the_name_of_a_backend_means_the_same_backend() -> None:
 @pytest.mark.parametrize(
     ("other", "options", "words"),
     [
-        (5, {}, "has the shape (3, 5) and type float64, but 'ip/weight', which it shares, has (3, 4) and float64"),
+        (5, {}, r"\(3, 5\) and type float64, .*'ip/weight', .* \(3, 4\) and float64"),
         (
             4,
             {"dtype": "float32"},
-            "layer 'ip' has float64 parameters from another net, but this net computes in float32",
+            "layer 'ip' has float64 parameters .* float32",
         ),
     ],
 )
 def test_shapes_and_types_must_agree(other: int, options: dict[str, Any], words: str) -> None:
     shared = ip("ip")
     net = net_of(data(4), shared)
-    with pytest.raises(TopologyError) as caught:
+    with pytest.raises(TopologyError, match=words):
         net_of(data(other), shared, **options)
-    assert words in str(caught.value)
     assert net.parameters["ip/weight"].shape == (3, 4)
 
 
 def test_a_net_that_cannot_be_made_leaves_nothing_behind() -> None:
     one, other = ip("one", param_key="k"), ip("other", "wide", param_key="k")
-    with pytest.raises(TopologyError, match="which it shares"):
+    with pytest.raises(TopologyError, match="'one/weight', with which it is shared"):
         net_of(data(4), data(5, top="wide"), one, other)
     assert net_of(data(6), one).parameters["one/weight"].shape == (3, 6)
 
@@ -285,7 +284,7 @@ def test_a_sharer_in_another_net_brings_the_parameters_with_it() -> None:
 def test_sharers_that_have_different_parameters_elsewhere() -> None:
     one, other = ip("one", param_key="k"), ip("other", param_key="k")
     nets = [net_of(data(4), one), net_of(data(4), other)]
-    with pytest.raises(TopologyError, match="parameters one/weight and other/weight are to be one, but"):
+    with pytest.raises(TopologyError, match="parameters one/weight and other/weight "):
         net_of(data(4), one, other)
     assert net_of(data(4), one, other, share=nets[0]).parameters["one/weight"].storage is nets[0].slots[-1].storage
 
@@ -368,7 +367,7 @@ def test_tied_to_a_buffer() -> None:
 
 
 def test_tied_to_nothing_or_to_another_shape() -> None:
-    with pytest.raises(TopologyError, match=r"to parameter 'in/V', which the net lacks \(did you mean 'in/"):
+    with pytest.raises(TopologyError, match=r"to parameter 'in/V', .*\(did you mean 'in/"):
         net_of(*autoencoder()[:2], MatrixLayer(name="out", bottoms="code", tops="x", width=5, tied="in/V"))
     with pytest.raises(TopologyError, match=r"layer 'out' is tied to 'in/W' of shape \(5, 2\), but needs \(2, 5\)"):
         net_of(*autoencoder()[:2], MatrixLayer(name="out", bottoms="code", tops="x", width=5, tied="in/W"))

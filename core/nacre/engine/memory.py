@@ -1,4 +1,4 @@
-"""Where the values of a net lie: versions, in-place takeover, buffers shared by lifetime, and the memory itself."""
+"""The memory of a net's values: how long each is needed, which of them share memory, and the arrays themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .ops import HOST, Group, Op, Space, Value, item_size, plain_space, value_by
 
 
 class Memory:
-    """The memory of a net: planned when it is made, there after `allocate`.
+    """The memory of a net: planned when the object is made, allocated by `allocate`.
 
     Args:
         ops: in the order of the forward pass.
@@ -40,7 +40,7 @@ class Memory:
     # Planning: pure decisions, nothing is allocated
 
     def _plan_forward(self) -> None:
-        # What a backward pass reads, another one may read again: no gradient takes its memory.
+        # Keep whatever backward reads until the end of the pass: backward may run twice after one forward.
         end = 2 * len(self.ops) + 1
         for time, op in enumerate(self.ops):
             for value in op.inputs:
@@ -59,8 +59,8 @@ class Memory:
             if value.name in self.keep:
                 value.pin()
         for time, op in enumerate(self.ops):
-            for place, above in op.aliases:
-                op.inputs[place].group.join(above.group)
+            for index, above in op.aliases:
+                op.inputs[index].group.join(above.group)
             if op.in_place and not self.keep_all:
                 for below, above in zip(op.inputs, op.outputs, strict=True):
                     free = not below.group.pinned and below.group.last <= time and below.group.fixed is None
@@ -72,9 +72,9 @@ class Memory:
         writers: dict[int, list[tuple[int, Op, int]]] = {}
         for time, op in reversed([*enumerate(self.ops)]):
             if op.backward:
-                for place, value in enumerate(op.inputs):
+                for index, value in enumerate(op.inputs):
                     if value.gradient is not None:
-                        writers.setdefault(id(value), []).append((2 * count - time, op, place))
+                        writers.setdefault(id(value), []).append((2 * count - time, op, index))
         self.sums: dict[int, list[tuple[Op, Value]]] = {}
         for time, op in enumerate(self.ops):
             op.output_diffs = [value.gradient for value in op.outputs]
@@ -88,16 +88,16 @@ class Memory:
             if value.gradient is None:
                 continue
             contributions = writers.get(id(value), [])
-            for number, (time, op, place) in enumerate(contributions):
+            for number, (time, op, index) in enumerate(contributions):
                 part = value.gradient
-                lies_elsewhere = op.in_place or bool(op.aliases)  # then the first cannot write the sum itself
-                if len(contributions) > 1 and (number or lies_elsewhere):
+                elsewhere = op.in_place or bool(op.aliases)  # then the first cannot write directly into the sum
+                if len(contributions) > 1 and (number or elsewhere):
                     part = Value(value.gradient.name, value.shape, value.dtype, op.space(value))
                     part.write_at(time)
                     part.read_at(time + 0.5)
                     self.extra.append(part)
                     self.sums.setdefault(id(value), []).append((op, part))
-                op.input_diffs[place] = part
+                op.input_diffs[index] = part
                 part.group.spaces.add(op.space(value))
                 if number == 0:
                     value.gradient.write_at(time)
@@ -108,7 +108,7 @@ class Memory:
                 value.gradient.group.spaces.add(value.gradient.space)
 
     def sum_space(self, value: Value) -> Space:
-        """Return the space in which the gradients of a value's readers are added up: own blobs if all of them are."""
+        """Return the space in which the gradients of a value's readers are added: own blobs if all are there."""
         assert value.gradient is not None
         if id(value) not in self._sum_spaces:
             spaces = {value.gradient.space, *(op.space(value) for op, _ in self.sums[id(value)])}
@@ -118,18 +118,18 @@ class Memory:
         return self._sum_spaces[id(value)]
 
     def _join_gradients(self, op: Op) -> None:
-        """Let gradients that flow through an in-place or aliasing op lie in one memory."""
+        """Put gradients that flow through an in-place or aliasing op into one memory."""
         if not op.backward:
             return
         aliased: dict[int, list[Value]] = {}
-        for place, top in op.aliases:
-            aliased.setdefault(place, []).append(top)
-        for place, part in enumerate(op.input_diffs):
+        for index, top in op.aliases:
+            aliased.setdefault(index, []).append(top)
+        for index, part in enumerate(op.input_diffs):
             above: Value | None = None
-            if len(tops := aliased.get(place, ())) == 1:
+            if len(tops := aliased.get(index, ())) == 1:
                 above = tops[0].gradient
             elif op.in_place and not self.keep_all:
-                above = op.outputs[place].gradient
+                above = op.outputs[index].gradient
                 if above is not None and part is not None and (above.group.pinned or part.group.pinned):
                     above = None
             if part is not None and above is not None:
@@ -141,7 +141,7 @@ class Memory:
         return list({id(value.group): value.group for value in values}.values())
 
     def planned_bytes(self) -> dict[str, int]:
-        """Return the bytes of all blobs: with a buffer for each value, as planned, and of those alive at one time."""
+        """Return the bytes of all blobs: without sharing, as planned, and the most that are in use at one time."""
         naive = planned = 0
         lives: list[tuple[Group | Own, int]] = []
         for group in self._groups():
@@ -155,7 +155,7 @@ class Memory:
         return {"blobs": naive, "planned": planned, "peak": most_at_once(lives)}
 
     def _classes(self) -> dict[tuple[Space, str], list[Group]]:
-        """Return the groups that may share plain memory: of one space and one type."""
+        """Return the groups that may share plain memory, by space and type."""
         classes: dict[tuple[Space, str], list[Group]] = {}
         for group in self._groups():
             if group.fixed is not None:
@@ -166,7 +166,7 @@ class Memory:
         return classes
 
     def _own_blobs(self) -> dict[str, list[Own]]:
-        """Return the own blobs of each backend that has kernels here, with their lifetimes."""
+        """Return the own blobs of each backend that has kernels in this net, with their lifetimes."""
         found: dict[str, list[Own]] = {name: [] for name in self.kernels}
         for op in self.ops:
             for value in (*op.inputs, *op.outputs, *op.input_diffs, *op.output_diffs):
@@ -179,7 +179,7 @@ class Memory:
         return found
 
     def _own_classes(self, name: str, blobs: Sequence[Own]) -> list[tuple[str, list[Own], Callable[[Own], int]]]:
-        """Return the own blobs that may share memory, by the type of plain array that they lie in, and their bytes."""
+        """Return the own blobs that may share memory, by the type of the array that stores them, and their bytes."""
         classes: dict[str, list[Own]] = {}
         for blob in blobs:
             classes.setdefault(self.backends[name].storage(blob)[1], []).append(blob)
@@ -195,7 +195,7 @@ class Memory:
         value.group.spaces.add(space)
 
     def allocate(self, plan: dict[str, Any]) -> None:
-        """Give every value memory, and fill the lists of the states; what backends decide is written into `plan`."""
+        """Allocate memory for every value, and fill the lists of the states; backends put decisions into `plan`."""
         self._allocate()
         self._arrange(plan)
         for op in self.ops:
@@ -205,11 +205,11 @@ class Memory:
     def _allocate(self) -> None:
         """Allocate the plain arrays, and fill the lists of the states."""
         for (space, dtype), groups in self._classes().items():
-            places, size = lay_out(groups, group_bytes)
+            addresses, size = lay_out(groups, group_bytes)
             arena = self._owner(space).empty((size // item_size(dtype),), dtype)
-            for group, place in places.items():
-                group.arrays[space] = arena[place // item_size(dtype) :]
-            for group in sharers(places, group_bytes):
+            for group, address in addresses.items():
+                group.arrays[space] = arena[address // item_size(dtype) :]
+            for group in sharers(addresses, group_bytes):
                 group.mark_shared()
         for op in self.ops:
             state = op.state
@@ -219,24 +219,24 @@ class Memory:
             state.blobs_diff[:] = [None if value is None else self.memory(op, value) for value in op.output_diffs]
 
     def _arrange(self, plan: dict[str, Any]) -> None:
-        """Let the backends decide the layouts of their own blobs, and give these memory."""
+        """Let the backends choose the layouts of their own blobs, and allocate memory for these."""
         sharing: set[Own] = set()
         for name, blobs in self._own_blobs().items():
             backend = self.backends[name]
             kernels = [op.state for op in self.ops if op.kernel and op.backend is backend]
             backend.arrange(kernels, blobs, plan.setdefault(name, {}))
             for kind, members, bytes_of in self._own_classes(name, blobs):
-                places, size = lay_out(members, bytes_of)
+                addresses, size = lay_out(members, bytes_of)
                 arena = backend.empty((size // item_size(kind),), kind)
-                for blob, place in places.items():
-                    backend.place(blob, arena[place // item_size(kind) :])
-                sharing |= sharers(places, bytes_of)
+                for blob, address in addresses.items():
+                    backend.place(blob, arena[address // item_size(kind) :])
+                sharing |= sharers(addresses, bytes_of)
         for group in self._groups():
             if sharing.intersection(group.own.values()):
                 group.mark_shared()
 
     def memory(self, op: Op, value: Value) -> Any:
-        """Return the array or own blob that an op sees as a value."""
+        """Return the array or own blob that an op gets for a value."""
         space = op.space(value)
         if space[0] == "own":
             own = self.own(value, space)
@@ -264,14 +264,14 @@ class Memory:
         return self._owner(space).view(group.arrays[space], value.shape)
 
     def _owner(self, space: Space) -> Backend:
-        """Return the backend that makes arrays in a space."""
+        """Return the backend that makes the arrays of a space."""
         if space == HOST:
             return self.main if self.main.on_host else HostMemory.shared()
         return self.backends[space[1]]
 
 
 class Elements:
-    """Stands in a list for the elements of an own blob, until its memory is there."""
+    """Placeholder in a list for the elements of an own blob that has no memory yet."""
 
     def __init__(self, own: Own, backend: Backend) -> None:
         self.own = own
@@ -279,17 +279,18 @@ class Elements:
 
 
 def _settle(values: list[Any]) -> None:
-    """Put arrays in the place of `Elements`, once own blobs have memory."""
-    for place, value in enumerate(values):
+    """Replace each `Elements` by its array, once own blobs have memory."""
+    for index, value in enumerate(values):
         if isinstance(value, Elements):
             array = value.backend.elements(value.own)
             if array is None:
-                raise ContractError(f"backend '{value.backend.name}' says elementwise, but gives no elements of a blob")
-            values[place] = array
+                message = f"backend '{value.backend.name}' declares elementwise, but its elements() returned None"
+                raise ContractError(message, "return the array of the blob's elements, or do not set elementwise")
+            values[index] = array
 
 
 def group_bytes(group: Group) -> int:
-    """Return the bytes of a plain array that any value of a group fits in."""
+    """Return the bytes of a plain array that is large enough for each value of a group."""
     return max(value_bytes(value) for value in group.members)
 
 
@@ -299,5 +300,5 @@ def enough_memory(net: str) -> Generator[None]:
     try:
         yield
     except MemoryError as error:
-        message = f"net '{net}' needs more memory than there is: {error}"
-        raise NacreError(message, "make the batch or the largest layer smaller") from error
+        message = f"net '{net}' needs more memory than is available: {error}"
+        raise NacreError(message, "use smaller batches, or make the largest layer smaller") from error

@@ -1,8 +1,8 @@
-"""What lies in a net's memory: values in groups and spaces, and the ops that read and write them.
+"""The values in a net's memory, their groups and spaces, and the ops that read and write them.
 
 The words: an `Op` is one state in the schedule (a layer's, or a neuron's). A `Value` is one version of a blob, or of
-its gradient. A `Group` is a set of values that lie in one memory. A `Space` says which kind of memory: ("own", backend)
-are a backend's own blobs, ("plain", backend) its plain arrays, and ("host", "") NumPy arrays.
+its gradient. A `Group` is a set of values in one memory. A `Space` is a kind of memory: ("own", backend) are a
+backend's own blobs, ("plain", backend) its plain arrays, and ("host", "") NumPy arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOST: Space = ("host", "")
 
 
 class Group:
-    """Values in one memory: from the time `first` of their first write to `last`, that of their last read."""
+    """Values in one memory; `first` is the time of their first write, `last` that of their last read."""
 
     def __init__(self, value: Value) -> None:
         self.members = [value]
@@ -35,12 +35,12 @@ class Group:
         self.own: dict[tuple[str, tuple[int, ...]], Own] = {}
 
     def mark_shared(self) -> None:
-        """Note that the memory holds something else at another time."""
+        """Note that the memory is used for other values at other times."""
         for value in self.members:
             value.shared = True
 
     def join(self, other: Group) -> None:
-        """Take over the members of another group."""
+        """Add the members of another group to this one."""
         if other is self:
             return
         self.spaces |= other.spaces
@@ -73,11 +73,11 @@ class Value:
         self.read_at(time)
 
     def read_at(self, time: float) -> None:
-        """Note that the value must be there until a time of the pass."""
+        """Note that the value is needed until a time of the pass."""
         self.group.last = max(self.group.last, time)
 
     def pin(self) -> None:
-        """Keep the value from pass to pass."""
+        """Keep the value's memory for it alone, from pass to pass."""
         self.pinned = self.group.pinned = True
 
 
@@ -96,8 +96,8 @@ class Op:
         diff_arrays: list[Any],
     ) -> None:
         self.name = name
-        self.layer = layer  # the user's, whatever a rewrite put in its place
-        self.neuron: Neuron | None = None  # whose op this is, behind a top of the layer
+        self.layer = layer  # the user's, even if a rewrite has replaced it
+        self.neuron: Neuron | None = None  # set if this is the op of a neuron, after a top of the layer
         self.state = state
         self.backend = backend
         self.choice = choice
@@ -107,12 +107,12 @@ class Op:
         self.input_diffs: list[Value | None] = [None] * len(inputs)
         self.outputs: list[Value] = []
         self.output_diffs: list[Value | None] = []
-        self.aliases: list[tuple[int, Value]] = []  # (place of the input, the top that is its alias)
+        self.aliases: list[tuple[int, Value]] = []  # (index of the input, the top that is its alias)
         self.in_place = self.is_source = self.backward = False
 
     @property
     def kernel(self) -> bool:
-        """Whether the state is a kernel, and not the layer's own."""
+        """Whether the state is a kernel, not the layer's own state."""
         return self.choice.kernel is not None
 
     @property
@@ -124,12 +124,12 @@ class Op:
         )
 
     def own_dtype(self, value: Value) -> str:
-        """Return the type of the numbers of an own blob in which this op sees a value."""
+        """Return the type of the numbers in the own blob that this op uses for a value."""
         view = self.state.backend
         return view.compute if value.dtype == view.dtype else value.dtype
 
     def space(self, value: Value) -> Space:
-        """Return the kind of memory in which this op wants a value."""
+        """Return the kind of memory in which this op needs a value."""
         backend = self.backend
         wants_own = self.kernel and not self.state.on_plain
         if wants_own and not backend.layout_is_plain(value.shape, self.own_dtype(value)):

@@ -1,4 +1,4 @@
-"""Where parameters lie: who shares them, in which arena, and in which order."""
+"""The memory of parameters: which layers share them, in which arena they are, and in which order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .target import Target
 
 
 class Use(NamedTuple):
-    """One layer's use of a parameter: `op` is the layer's, and `order` its place among the net's ops."""
+    """One layer's use of a parameter: `op` is the layer's, and `order` its index among the net's ops."""
 
     parameter: Parameter
     op: Op
@@ -30,10 +30,10 @@ class Use(NamedTuple):
 class Slot:
     """One parameter of a net: its memory, where its gradient is `placed`, and all `uses` of it.
 
-    The first use in the net's order gives name, layer, initialiser, rates, regulariser and constraint. `first` is the
-    parameter whose layer runs backward first; `parts` holds the scratch gradients of the other sharers, which are added
-    to `gradient` after their backward. `on_host` holds the device's gradient arrays of states that want NumPy arrays,
-    whose values and gradients are copied in each pass.
+    The first use in the net's order determines name, layer, initialiser, rates, regulariser and constraint. `first` is
+    the parameter whose layer runs backward first; `parts` holds the temporary gradients of the other sharers, which are
+    added to `gradient` after their backward. `on_host` holds the device's gradient arrays for states that need NumPy
+    arrays; their values and gradients are copied in each pass.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Slot:
         return None if self.placed is None else self.placed.array
 
     def names(self) -> list[str]:
-        """Return the names in all layers that have it, except those tied to it."""
+        """Return its names in all layers that use it, except layers that are tied to it."""
         return [f"{use.op.name}/{use.parameter.name}" for use in self.uses if not use.parameter.tied]
 
     def freeze(self, frozen: bool) -> None:
-        """Take the gradients away from the layers, or give them back."""
+        """Remove the gradients from the layers, or restore them."""
         if frozen and not self.frozen:
             self.withheld = {one: one.gradient for one in self.parameters}
             for parameter in self.parameters:
@@ -78,21 +78,21 @@ class Slot:
             parameter.frozen = frozen
 
     def fetch(self, parameter: Parameter, backend: Backend) -> None:
-        """Copy the value to a state that wants NumPy arrays."""
+        """Copy the value to a state that needs NumPy arrays."""
         array = self.storage.array
         parameter.blob[...] = backend.to_host(array.T if parameter.transposed else array)
 
     def keep(self, parameter: Parameter, backend: Backend) -> None:
-        """Copy a buffer that a state on the host has changed to the device."""
+        """Copy a buffer, which a state on the host has changed, to the device."""
         backend.from_host(parameter.blob, self.storage.array)
 
     def give_back(self, parameter: Parameter, backend: Backend) -> None:
-        """Copy the gradient of a state that wants NumPy arrays to the device."""
+        """Copy the gradient of a state that needs NumPy arrays to the device."""
         assert parameter.gradient is not None
         backend.from_host(parameter.gradient, self.on_host[parameter])
 
     def adder(self, parameter: Parameter, backend: Backend) -> Callable[[], None]:
-        """Return the call that adds a sharer's part to the gradient; the first to run backward sets it."""
+        """Return the function that adds a sharer's part to the gradient; for the first that runs backward it copies."""
         part, total = self.parts[parameter], self.gradient
         part = part.T if parameter.transposed else part
         if parameter is self.first:
@@ -101,7 +101,7 @@ class Slot:
 
 
 def backward_order(slot: Slot) -> list[Use]:
-    """Return the uses that have a gradient in the order in which they run backward."""
+    """Return the uses that have a gradient, in the order in which they run backward."""
     return sorted((use for use in slot.uses if use.op.backward), key=lambda use: -use.order)
 
 
@@ -114,12 +114,12 @@ def place_parameters(
     initialise: bool = True,
     allocate: bool = True,
 ) -> list[Slot]:
-    """Return every parameter of a net its memory, in the order in which the backward pass completes the gradients.
+    """Give every parameter of a net memory; return the slots, in the order in which backward completes the gradients.
 
-    `given` is memory of another net's parameters that those of the same names take.
+    `given` is the memory of another net's parameters; parameters of the same names use it.
 
     Raises:
-        TopologyError: sharers differ in shape or type, or a tied parameter names nothing.
+        TopologyError: sharers differ in shape or type, or a layer is tied to a parameter that does not exist.
     """
     backend = target.backend
     slots = _slots(target, ops, given)
@@ -133,7 +133,7 @@ def place_parameters(
     for slot in fresh:
         if not slot.trainable:
             slot.storage.placed = Placed(backend.empty(slot.storage.shape, slot.storage.dtype))
-        if initialise:  # on the threads of a pass: those of a library's products may change their bits
+        if initialise:  # on the same threads as a pass, because a library's products may have other bits on others
             backend.wrap(partial(_initialise, target, slot))()
     if trains:
         for slot, placed in _lay_out(target, [slot for slot in ordered if slot.trainable]):
@@ -149,9 +149,9 @@ def place_parameters(
 
 
 def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> list[Slot]:
-    """Return one slot for each parameter, or for all that share it.
+    """Return one slot for each parameter; layers that share it have one slot together.
 
-    Its memory is the one given for it, else that which one of the layers has in another net, else new.
+    Its memory is that in `given`, else that of one of the layers in another net, else new.
     """
     groups: dict[str, list[Use]] = {}
     for order, op in enumerate(ops):
@@ -166,20 +166,21 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
         storage = shared[0] if shared else Storage(names[0], uses[0].parameter.shape, target.dtype)
         if any(one is not storage for one in shared):
             raise TopologyError(
-                f"parameters {' and '.join(names)} are to be one, but the layers have different ones in other nets",
-                "make new layers, or give them one param_key from the first net on",
+                f"parameters {' and '.join(names)} should be shared, but in other nets each layer has its own",
+                "make new layers, or give them one param_key in the first net already",
             )
         for name, (parameter, op, _) in zip(names, uses, strict=True):
             if storage.dtype != target.dtype and storage.name == name:
                 raise TopologyError(
                     f"layer '{op.name}' has {storage.dtype} parameters from another net, "
                     f"but this net computes in {target.dtype}",
-                    "make a copy of the layer for it: dataclasses.replace(layer)",
+                    "use a copy of the layer in this net: dataclasses.replace(layer)",
                 )
             if (storage.shape, storage.dtype) != (parameter.shape, target.dtype):
                 raise TopologyError(
                     f"parameter '{name}' has the shape {parameter.shape} and type {target.dtype}, but "
-                    f"'{storage.name}', which it shares, has {storage.shape} and {storage.dtype}"
+                    f"'{storage.name}', with which it is shared, has {storage.shape} and {storage.dtype}",
+                    "give the layers the same sizes, or let them not share parameters",
                 )
             parameter.storage = storage
         slots.append(Slot(names[0], uses[0].op.name, storage, len(slots), uses))
@@ -187,18 +188,18 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
 
 
 def _kept(backend: Backend, uses: Iterable[Use]) -> list[Storage]:
-    """Return the memory that the parameters of layers have in other nets."""
+    """Return the memory of the layers' parameters in other nets."""
     kept = [backend.parameters.get(use.op.layer, {}).get(use.parameter.name) for use in uses]
     return [storage for storage in kept if storage is not None]
 
 
 def names_of(slots: Iterable[Slot]) -> dict[str, Slot]:
-    """Return the slots by the names that their parameters have in each of the layers that share them."""
+    """Return the slots by the names of their parameters in each of the layers that share them."""
     return {name: slot for slot in slots for name in slot.names()}
 
 
 def owners_of(names: Iterable[str], slots: Iterable[Slot]) -> set[str]:
-    """Return the layers of these names, and those by whose names their shared parameters go."""
+    """Return these layers, and the layers that their shared parameters are named after."""
     wanted = set(names)
     shared = [(slot.layer, use.op.name) for slot in slots for use in slot.uses if not use.parameter.tied]
     return wanted | {owner for owner, name in shared if name in wanted}
@@ -213,7 +214,7 @@ def _tie(ops: Sequence[Op], slots: Sequence[Slot]) -> None:
             slot = by_name.get(parameter.tied)
             if slot is None:
                 raise TopologyError(
-                    f"layer '{op.name}' is tied to parameter '{parameter.tied}', which the net lacks"
+                    f"layer '{op.name}' is tied to parameter '{parameter.tied}', but the net has no such parameter"
                     f"{nearest(parameter.tied, by_name)}"
                 )
             wanted = parameter.shape[::-1] if parameter.transposed else parameter.shape
@@ -231,7 +232,7 @@ def _padded(size: int, itemsize: int) -> int:
 
 
 def _lay_out(target: Target, slots: Sequence[Slot]) -> list[tuple[Slot, Placed]]:
-    """Return places for the values, or the gradients, of parameters: one behind the other in a new arena."""
+    """Return places for the values, or the gradients, of parameters: one after the other in a new arena."""
     if not slots:
         return []
     itemsize = item_size(target.dtype)
@@ -258,7 +259,7 @@ def _initialise(target: Target, slot: Slot) -> None:
 
 
 def _hand_out(target: Target, slot: Slot) -> None:
-    """Hand out the parameters' arrays; all sharers but the first to run backward write into scratch of their own."""
+    """Set the arrays of a slot's parameters; only the first sharer in backward writes directly into the gradient."""
     array = slot.storage.array
     for parameter, _, _ in slot.uses:
         parameter.blob = array.T if parameter.transposed else array
@@ -276,7 +277,7 @@ def _hand_out(target: Target, slot: Slot) -> None:
 
 
 def _move_to_host(slot: Slot, parameter: Parameter) -> None:
-    """Hand a state that wants NumPy arrays copies of a parameter in the machine's memory."""
+    """Replace a parameter's arrays by NumPy arrays, for a state that needs these."""
     host = HostMemory.shared()
     slot.on_host[parameter] = parameter.gradient
     parameter.blob = host.empty(parameter.shape, slot.storage.dtype)

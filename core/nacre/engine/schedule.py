@@ -1,4 +1,4 @@
-"""From ops and their memory to lists of steps, with the copies between memories, and to compiled calls."""
+"""The steps of a net's passes, with the copies between memories, made from ops and their memory; compiled calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .parameters import Slot
 class Schedule:
     """The steps of a net's passes over its memory and its parameters.
 
-    `parameters` has those of each op, with their slots; `copies` lists every copy of a blob between memories that the
-    passes need: (blob, from, to).
+    `parameters` has the parameters of each op, with their slots; `copies` lists every copy of a blob between memories
+    that the passes need: (blob, from, to).
     """
 
     def __init__(self, memory: Memory, slots: Sequence[Slot]) -> None:
@@ -44,13 +44,14 @@ class Schedule:
         }
 
     def refuse_copies(self) -> None:
-        """Raise a NacreError if the passes copy blobs between memories; it names the layers that make them do so."""
+        """Raise a NacreError if the passes copy blobs between memories; it names the layers that are the reason."""
         if self.copies:
             blobs = ", ".join(dict.fromkeys(name for name, _, _ in self.copies))
             missing = ", ".join(op.name for op in self.ops if not op.kernel and not op.is_source)
             raise NacreError(
-                f"fallback='error', but the blobs {blobs} are copied between memories: no kernel of backend "
-                f"'{self.main.name}' serves {missing}"
+                f"fallback='error', but the blobs {blobs} are copied between memories, because backend "
+                f"'{self.main.name}' has no kernels for {missing}",
+                "use fallback='warn', or another backend",
             )
 
     # Passes
@@ -76,8 +77,8 @@ class Schedule:
                 continue
             steps.append(self._step("backward", op))
             steps += self._add_gradients(op)
-            for place, value in enumerate(op.inputs):
-                part = op.input_diffs[place]
+            for index, value in enumerate(op.inputs):
+                part = op.input_diffs[index]
                 if part is None or value.gradient is None:
                     continue
                 plain = plain_space(self.main)
@@ -86,7 +87,7 @@ class Schedule:
                 if id(value) in self.memory.sums:
                     space = self.memory.sum_space(value)
                     steps += self._copies(op.name, part, start, space)
-                    if part is not value.gradient:  # which the first may have written itself
+                    if part is not value.gradient:  # the first may have written into the sum directly
                         steps.append(self._sum(op, part, value, space, first=id(value) not in started))
                     started.add(id(value))
                     if part is not self.memory.sums[id(value)][-1][1]:
@@ -141,7 +142,7 @@ class Schedule:
         return sorted(set(spaces) - {value.space})
 
     def _copies(self, name: str, value: Value, start: Space, end: Space) -> list[Step]:
-        """Return the steps that copy a value from one space to another, hop by hop."""
+        """Return the steps that copy a value from one space to another, maybe through others."""
         if start == end:
             return []
         path = _path(start, end, self.memory.backends)
@@ -184,7 +185,7 @@ class Schedule:
     # Copies of parameters
 
     def _fetch_parameters(self, op: Op) -> list[Step]:
-        """Return the steps that bring parameters to a state that wants NumPy arrays."""
+        """Return the steps that copy parameters to a state that needs NumPy arrays."""
         return [
             Step("copy", slot.name, partial(slot.fetch, parameter, self.main))
             for slot, parameter in self.parameters[op]
@@ -192,7 +193,7 @@ class Schedule:
         ]
 
     def _keep_buffers(self) -> list[Step]:
-        """Return the steps that bring the buffers of states that want NumPy arrays back to the device."""
+        """Return the steps that copy the buffers of states that need NumPy arrays back to the device."""
         return [
             Step("copy", slot.name, partial(slot.keep, parameter, self.main))
             for slot in self.slots
@@ -201,7 +202,7 @@ class Schedule:
         ]
 
     def _add_gradients(self, op: Op) -> list[Step]:
-        """Return the steps that add up the gradients of shared parameters, once an op has written its own."""
+        """Return the steps that add an op's gradients of shared parameters to the others."""
         steps: list[Step] = []
         for slot, parameter in self.parameters[op]:
             if slot.frozen:
@@ -214,15 +215,15 @@ class Schedule:
 
 
 def _path(start: Space, end: Space, backends: dict[str, Backend]) -> list[Space]:
-    """Return the way from one memory to another: own blobs, plain arrays, the host, and up again."""
+    """Return the path from one memory to another: own blobs, plain arrays, the host, and up again."""
 
     def down(space: Space) -> list[Space]:
-        way = [space]
-        if way[-1][0] == "own":
-            way.append(plain_space(backends[space[1]]))
-        if way[-1] != HOST:
-            way.append(HOST)
-        return way
+        path = [space]
+        if path[-1][0] == "own":
+            path.append(plain_space(backends[space[1]]))
+        if path[-1] != HOST:
+            path.append(HOST)
+        return path
 
     first, second = down(start), down(end)
     meeting = next(space for space in first if space in second)
@@ -230,7 +231,7 @@ def _path(start: Space, end: Space, backends: dict[str, Backend]) -> list[Space]
 
 
 def compile_steps(steps: Sequence[Step]) -> Callable[[], None]:
-    """Make one call of a list of steps: each run of a backend's own steps is compiled by that backend."""
+    """Return one function that runs a list of steps; neighbours that belong to one backend are compiled by it."""
     calls: list[Callable[[], None]] = []
     for own, run in itertools.groupby(steps, key=lambda step: step.own):
         members = list(run)

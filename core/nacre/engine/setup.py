@@ -1,4 +1,4 @@
-"""From a wiring to states: for every layer and neuron a kernel or its own state, set up in order, and checked."""
+"""The states of a net: for every layer and neuron a kernel or its own state, set up in order and checked."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .target import Target
 def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitStack, *, trains: bool) -> list[Op]:
     """Make the state of every layer, and of every neuron that no kernel applies, in order; return their ops.
 
-    `wanted` says of each wire whether its gradient is wanted. What shuts a state down is pushed on the `stack` as soon
-    as it is there: whoever fails half-way closes it.
+    `wanted` has for each wire whether its gradient is needed. Each state's `shutdown` is put on the `stack` as soon as
+    the state exists; the caller closes the stack if a later state fails.
     """
     ops, values = list[Op](), list[Value]()
     for index, node in enumerate(wiring.nodes):
@@ -64,7 +64,7 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
 
 
 def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
-    """Make the value of a top: of a declared blob, or of a plain array that the state brought itself."""
+    """Return the value of a top: for a declared blob, or for a plain array that the state made itself."""
     if not isinstance(blob, Blob):
         value = Value(name, tuple(blob.shape), str(blob.dtype), plain_space(target.backend))
         value.group.fixed = blob
@@ -72,15 +72,15 @@ def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
     value = Value(name, blob.shape, blob.dtype, ("", ""))
     value.space = op.space(value)
     if blob.of is not None:
-        place = next((place for place, given in enumerate(op.input_arrays) if given is blob.of), None)
-        if place is None:
-            raise ContractError(f"{op.name}: top '{name}' is an alias of a blob that is none of its inputs")
-        op.aliases.append((place, value))
+        index = next((index for index, given in enumerate(op.input_arrays) if given is blob.of), None)
+        if index is None:
+            raise ContractError(f"{op.name}: top '{name}' is an alias of a blob that is not one of the layer's inputs")
+        op.aliases.append((index, value))
     return value
 
 
 def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStack) -> Op | None:
-    """Return the op of a layer's neuron behind one of its tops, or None where there is none or a kernel applies it."""
+    """Return the op of a layer's neuron for one top, or None if there is no neuron or a kernel applies it."""
     if not node.layer.has_neuron:
         return None
     neuron: Neuron = node.layer.neuron
@@ -104,7 +104,7 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
 
 
 class NeuronState(LayerState, reads="blobs", elementwise=True):
-    """A neuron at work behind one top, through its own `forward` and `backward`."""
+    """The state of a neuron for one top; it calls the neuron's own `forward` and `backward`."""
 
     def __init__(self, layer: Neuron, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -121,34 +121,38 @@ class NeuronState(LayerState, reads="blobs", elementwise=True):
 
 
 def check_state(node: Node, state: Any) -> None:
-    """Check what the traits of a layer demand of its state.
+    """Check that a state has what the traits of its layer require.
 
     Raises:
         ContractError: names the class, the trait and what is missing.
     """
     layer, kind = node.layer, type(state).__name__
     if not isinstance(state, LayerState):
-        raise ContractError(f"{layer_type(type(layer))}.setup must give a LayerState, not a {kind}")
+        raise ContractError(f"{layer_type(type(layer))}.setup must return a LayerState, not a {kind}")
     if not hasattr(state, "blobs") or not hasattr(state, "parameters"):
         raise ContractError(f"{kind} does not call super().__init__(layer, backend, inputs, diffs)")
     base: type = SourceState if isinstance(state, SourceState) else LayerState
     for method in ("forward", "backward"):
         if getattr(type(state), method) is getattr(LayerState, method):
-            raise ContractError(f"{kind} does not define {method}, but needs both forward and backward")
+            raise ContractError(f"{kind} does not define {method}, but a state needs both forward and backward")
     if layer.is_source and base is not SourceState:
-        raise ContractError(f"{node.name}: {kind} belongs to a source, so it must be a SourceState")
+        raise ContractError(f"{node.name}: {kind} is the state of a source, so it must be a SourceState")
     if len(state.blobs) != len(node.tops):
         raise ContractError(f"{node.name}: {kind} declares {len(state.blobs)} blobs for {len(node.tops)} tops")
     if layer.has_param and not isinstance(getattr(state, "parameters", None), list):
-        raise ContractError(f"{node.name}: the class says has_param, but {kind} has no list 'parameters'")
+        raise ContractError(f"{node.name}: the class declares has_param, but {kind} has no list 'parameters'")
     if state.parameters and not layer.has_param:
-        raise ContractError(f"{node.name}: {kind} has parameters, but {type(layer).__name__} does not say has_param")
+        raise ContractError(
+            f"{node.name}: {kind} has parameters, but {type(layer).__name__} does not declare has_param"
+        )
     if layer.has_loss and not hasattr(state, "loss"):
-        raise ContractError(f"{node.name}: the class says has_loss, but {kind} has no 'loss'")
+        raise ContractError(f"{node.name}: the class declares has_loss, but {kind} has no 'loss'")
     if layer.has_stats:
         for method in ("dump_statistics", "reset_statistics"):
             if getattr(type(state), method) is getattr(LayerState, method):
-                raise ContractError(f"{node.name}: the class says has_stats, but {kind} does not define {method}")
+                raise ContractError(f"{node.name}: the class declares has_stats, but {kind} does not define {method}")
     for parameter in state.parameters:
         if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ContractError(f"{node.name}: {kind}.parameters holds a {type(parameter).__name__}")
+            raise ContractError(
+                f"{node.name}: {kind}.parameters has a {type(parameter).__name__}, but must have only Parameters"
+            )

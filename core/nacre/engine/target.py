@@ -1,4 +1,4 @@
-"""Target: what a net is made for, from which its states get their view and their kernels."""
+"""Target: where and how a net computes; it makes the views of states and chooses their kernels."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..protocols.view import Scalars, View
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Where a net computes, in which phase and in which types, and whose kernels may serve.
+    """The backend, phase and types of a net, and the distributions whose kernels it may use.
 
-    `compute` is the narrower type in which kernels compute that can, or `dtype`; `pins` and `kernels` are those of the
-    net and of the settings together.
+    `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
+    and of the settings together.
     """
 
     backend: Backend
@@ -32,7 +32,7 @@ class Target:
     views: dict[str, View] = field(default_factory=dict[str, View])
 
     def view(self, backend: Backend | None = None) -> View:
-        """Return what states may know of a backend, the net's own unless given, and of their net."""
+        """Return what states may know about their net and a backend; by default the net's own."""
         backend = backend or self.backend
         if backend.name not in self.views:
             self.views[backend.name] = View(
@@ -53,7 +53,7 @@ class Target:
             if kernel.dtypes and self.dtype not in kernel.dtypes:
                 return f"computes in {', '.join(kernel.dtypes)}, not {self.dtype}"
             if self.deterministic and not getattr(kernel, "deterministic", True):
-                return "gives other bits from run to run, and the net is deterministic"
+                return "its bits differ from run to run, but the net is deterministic"
             return kernel.supports(thing, inputs)
 
         lineage = self.backend.lineage or (self.backend.name,)
