@@ -141,7 +141,7 @@ def test_pages_by_every_name(name: str, head: str) -> None:
 def test_an_unknown_name_may_be_that_of_any_component() -> None:
     done = run("layers", "Snapshto", code=2)
     assert done.err.startswith(
-        "error: no layer and no component 'Snapshto' (did you mean 'Snapshot'?)\n  `nacre layers --"
+        "error: there is no layer and no component 'Snapshto' (did you mean 'Snapshot'?)\n  `nacre layers --"
     )
 
 
@@ -297,7 +297,7 @@ def test_backends() -> None:
     assert (named(found, "numpy")["usable"], named(found, "numpy")["reason"]) == (True, None)
     assert named(found, "numpy")["environment"]["threads"] > 0
     assert named(found, "broken")["reason"] == "there is no such device"
-    assert named(found, "raising")["reason"] == "asking it raised OSError: no driver"
+    assert named(found, "raising")["reason"] == "checking it raised OSError: no driver"
     assert "No module named 'no_such_module'" in named(found, "gone")["reason"]
     assert not any(named(found, name)["usable"] for name in ("broken", "raising", "gone"))
     lines = [line.split() for line in run("backends").out.splitlines()]

@@ -188,8 +188,8 @@ def test_a_file_that_cannot_be_read_stays(empty: Path) -> None:
 
 def test_the_command_enables_what_is_installed_even_if_it_is_broken(empty: Path, install: Install) -> None:
     install("nacre-fast", "1 / 0")
-    assert run("plugins", "enable", "Nacre_Fast").out == "nacre.toml: nacre-fast is enabled in this folder\n"
-    assert run("plugins", "enable", "nacre-fast").out == "nacre.toml: nacre-fast is enabled already\n"
+    assert run("plugins", "enable", "Nacre_Fast").out == "nacre.toml: nacre-fast is now enabled in this folder\n"
+    assert run("plugins", "enable", "nacre-fast").out == "nacre.toml: nacre-fast is already enabled\n"
     assert settings().kernels == ("nacre-fast",)
     told = run("plugins", "enable", "nacre-fats", code=2).err
     assert "no plugin 'nacre-fats' is installed (did you mean 'nacre-fast'?)" in told

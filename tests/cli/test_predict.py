@@ -124,10 +124,10 @@ def test_the_training_data_need_not_be_there(trained: Path) -> None:
     Path("test.h5").unlink()
     told = run("predict", "small.toml", trained, "some.npy", "--json").json
     assert [row["classes"][0]["class"] for row in told] == label[:3].tolist()
-    assert "say it: --shape" in run("predict", "small.toml", trained, "some.csv", code=2).err
+    assert "--shape 1,8,8" in run("predict", "small.toml", trained, "some.csv", code=2).err
     assert run("predict", "small.toml", trained, "some.csv", "--shape", "2,4", "--json").json == told
     wrong = run("predict", "small.toml", trained, "some.csv", "--shape", "2,5", code=2).err
-    assert "of shape (8,), but --shape says (2, 5)\n  say their shape, or leave --shape out" in wrong
+    assert "the shape (8,), but --shape is (2, 5)\n" in wrong
 
 
 def test_pictures(trained: Path) -> None:
@@ -158,8 +158,8 @@ def test_pictures(trained: Path) -> None:
         (b"no hdf5", "bad.h5", "bad.h5"),
         (b"1,2,3,4,5,6,7,x\n", "bad.csv", "bad.csv: record 0 (line 1): '1,2,3,4,5,6,7,x' must be numbers"),
         (b"1,2,3,4,5,6,7,8\n\n1,2\n", "bad.csv", "bad.csv: record 1 (line 3) has 2 numbers, but the first has 8"),
-        (b"1,2,3\n", "bad.csv", "bad.csv: its records are of shape (3,), but the net takes (2, 4)"),
-        (b"\n", "bad.csv", "bad.csv: there is no record in it"),
+        (b"1,2,3\n", "bad.csv", "bad.csv: its records have the shape (3,), but the net needs (2, 4)"),
+        (b"\n", "bad.csv", "bad.csv: it has no records"),
         (
             b"x",
             "bad.parquet",
@@ -182,9 +182,9 @@ def test_arrays_that_do_not_fit(trained: Path) -> None:
     np.save("objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.save("fine.npy", np.zeros((3, 2, 4)))
     for names, error in (
-        (["texts.npy"], "texts.npy: an array of <U1 has no numbers"),
+        (["texts.npy"], "texts.npy: its records must be numbers, but they have the type <U1"),
         (["objects.npy"], "objects.npy: it holds Python objects, but only numbers are read"),
-        (["fine.npy", "wide.npy"], "wide.npy: its records are of shape (2, 5), but the net takes (2, 4)"),
+        (["fine.npy", "wide.npy"], "wide.npy: its records have the shape (2, 5), but the net needs (2, 4)"),
     ):
         assert error in run("predict", "small.toml", trained, *names, code=2).err
     Path("test.h5").unlink()  # now nothing tells what the net takes, but what it was trained with
@@ -192,8 +192,10 @@ def test_arrays_that_do_not_fit(trained: Path) -> None:
     wide = run("predict", "small.toml", trained, "wide.npy", code=2).err
     assert "records of shape (2, 5) do not fit the net: 'ip1/weight' was trained with the shape (12, 8), but" in wide
     assert "snapshot" not in wide
-    told = "the records are of different shapes: wide.npy: (2, 5), fine.npy: (2, 4)"
-    assert told in run("predict", "small.toml", trained, "wide.npy", "fine.npy", code=2).err
+    assert (
+        "different shapes: wide.npy: (2, 5), fine.npy: (2, 4)"
+        in run("predict", "small.toml", trained, "wide.npy", "fine.npy", code=2).err
+    )
     changed = ("--set", "layer.ip1.output_dim=5")  # that is another net, whatever the records are
     assert "does not fit" in run("predict", "small.toml", trained, "fine.npy", *changed, code=2).err
 
@@ -203,7 +205,7 @@ def test_numbers_that_are_not_finite_are_named(trained: Path) -> None:
     records[1, 0, 3], records[5, 1, 1] = np.nan, np.inf
     np.save("some.npy", records)
     done = run("predict", "small.toml", trained, "some.npy", "--top", 1)
-    assert done.err == "warning: some.npy: records 1, 5: not all numbers are finite\n"
+    assert done.err == "warning: some.npy: records 1, 5: some numbers are not finite\n"
     lines = done.out.splitlines()
     assert [line.endswith(" %") for line in lines] == [
         True,
@@ -220,7 +222,7 @@ def test_numbers_that_are_not_finite_are_named(trained: Path) -> None:
     assert [len(row["classes"]) for row in told] == [3, 0, 3, 3, 3, 3, 3, 3]
     np.save("all.npy", records * np.nan)
     err = run("predict", "small.toml", trained, "all.npy").err
-    assert "records 0, 1, 2, 3, 4 and 3 more: not all numbers" in err
+    assert "records 0, 1, 2, 3, 4 and 3 more: some numbers" in err
 
 
 PASSES_OVER = """
@@ -288,14 +290,14 @@ def test_pictures_without_pillow_say_what_to_install(trained: Path, monkeypatch:
             ["--out", "x.txt"],
             "x.txt: no plugin writes files that end in '.txt'; known endings: .csv, .h5",
         ),
-        (["--blob", "prob,ip1", "--out", "x.npy"], "it holds one blob, but 2 are wanted"),
+        (["--blob", "prob,ip1", "--out", "x.npy"], "one blob, but there are 2: prob, ip1"),
         (["--classes", "no.txt"], "error: no.txt: no such file\n"),
         (["--classes", "."], "error: .: cannot be read: Is a directory\n"),
         (["--classes", "test.h5"], "error: test.h5: not a text file (UTF-8): "),
-        (["--classes", "two.txt"], "two.txt: it names 2 classes, but blob 'prob' has 3 numbers a record"),
+        (["--classes", "two.txt"], "two.txt: it has 2 names of classes, but blob 'prob' has 3 numbers per record"),
         (["--shape", "a"], "must be like 1,8,8"),
-        (["--shape", "1,x"], "'1,x' must be like 1,8,8, but 'x' is no whole number above 0"),
-        (["--shape", "1,0,8"], "but '0' is no whole number above 0"),
+        (["--shape", "1,x"], "'1,x' must be like 1,8,8, but 'x' is not a whole number above 0"),
+        (["--shape", "1,0,8"], "but '0' is not a whole number above 0"),
         (["--divide", "0"], "--divide 0"),
         (["--divide", "nan"], "--divide nan: it must be a finite number other than 0"),
         (["--out", "no/such/x.npy"], "no/such/x.npy"),
@@ -314,7 +316,7 @@ def test_a_net_of_two_inputs_is_refused(trained: Path) -> None:
     )
     Path("two.toml").write_text(text.replace("[solver]", f"{extra}[solver]", 1))
     assert (
-        "must read exactly one blob of its sources, but reads: data, more"
+        "must read exactly one blob of its sources, but it reads: data, more"
         in run("predict", "two.toml", trained, "test.h5", code=2).err
     )
 

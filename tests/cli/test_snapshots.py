@@ -93,7 +93,7 @@ def test_a_strangers_callback_and_store_are_found_by_what_they_say(monkeypatch: 
     net.write_text(net.read_text().replace('type = "Snapshot"\nevery_n_iter = 20', 'type = "Keeper"'))
     done = run("train", net, *plugin, "--set", "solver.max_iter=25")
     assert "snapshot: kept/snapshot-000025.5h" in done.out
-    assert "going on from iteration 25" in run("train", net, *plugin, "--resume", "auto").out
+    assert "continuing from iteration 25" in run("train", net, *plugin, "--resume", "auto").out
     for command in (["test", net, "kept"], ["predict", net, "kept/snapshot-000060.5h", "test.h5"]):
         assert run(*command, *plugin).err == ""
     new_process(monkeypatch)

@@ -121,7 +121,7 @@ def test_a_resumed_training_is_the_uninterrupted_one() -> None:
     whole = run("train", "small.toml", "--set", "callback.Snapshot.folder=whole", "--json").json
     run("train", "small.toml", "--set", "solver.max_iter=25", "--json")
     done = run("train", "small.toml", "--resume", "auto")
-    assert "going on from iteration 25" in done.out
+    assert "iteration 25\n" in done.out
     assert done.err == ""
     one, other = (load_snapshot(path).arrays for path in (whole["snapshot"], "snapshots/snapshot-000060.h5"))
     assert any(name.startswith("history/") for name in one)
@@ -167,7 +167,7 @@ def test_a_damaged_snapshot_is_passed_over() -> None:
     path.write_bytes(content)
     done = run("train", "small.toml", "--resume", "auto")
     assert "snapshot-000040.h5" in done.err
-    assert "going on from iteration 20" in done.out
+    assert "continuing from iteration 20" in done.out
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_weights_of_other_nets() -> None:
 def test_weights_are_for_a_training_that_begins() -> None:
     run("train", "small.toml", "--set", "solver.max_iter=20")
     resumed = run("train", "small.toml", "--resume", "auto", "--weights", "nowhere.h5").out
-    assert "going on from iteration 20, so --weights are not needed\n" in resumed and "loaded from" not in resumed
+    assert "from iteration 20, so --weights is not used\n" in resumed and "loaded from" not in resumed
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_weights_are_for_a_training_that_begins() -> None:
         (["--weights", "a.h5", "--rename", "ip1"], "--rename ip1: there is no '='"),
         (["--weights", ""], "--weights '': a name is missing"),
         (["--weights", "a.h5,"], "--weights 'a.h5,': a name is missing"),
-        (["--weights", "a.h5", "--resume", "b.h5"], "--weights is for a training that begins anew, but --resume goes"),
-        (["--rename", "ip1=ip2"], "--rename says what is called otherwise in --weights, which is not given"),
+        (["--weights", "a.h5", "--resume", "b.h5"], "--weights is for a training that begins anew, but --resume "),
+        (["--rename", "ip1=ip2"], "--rename is only for --weights"),
     ],
 )
 def test_bad_weights(options: list[str], message: str) -> None:
@@ -287,9 +287,9 @@ def test_another_solver_begins_anew_if_it_is_said() -> None:
     assert "made by the solver SGD, but this training uses Nesterov" in lines
     assert "--reset-solver" in lines
     lines = run("train", "small.toml", *other, "--reset-solver").out
-    assert "going on from iteration 40" in lines
+    assert "continuing from iteration 40" in lines
     assert "done after 60 iterations" in lines
-    assert "which needs --resume" in run("train", "small.toml", "--reset-solver", code=2).err
+    assert "--reset-solver is only for --resume" in run("train", "small.toml", "--reset-solver", code=2).err
 
 
 def test_what_is_loaded_needs_no_first_values() -> None:
@@ -316,7 +316,7 @@ def test_a_training_goes_on_whatever_happens_to_what_is_printed(closed: str) -> 
     assert load_snapshot("snapshots").iteration == 60
     assert json.loads(Path("log.jsonl").read_text().splitlines()[-1])["event"] == "end"
     if closed == ">/dev/full":
-        assert done.stderr == "warning: nothing more can be printed: No space left on device; the work goes on\n"
+        assert done.stderr == "warning: nothing more can be printed: No space left on device; the work continues\n"
     else:
         assert "Traceback" not in done.stderr
 
@@ -324,7 +324,7 @@ def test_a_training_goes_on_whatever_happens_to_what_is_printed(closed: str) -> 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has this device")
 def test_a_log_that_cannot_be_written_ends_no_training() -> None:
     done = run("train", "small.toml", "--log", "/dev/full")
-    assert done.err == "warning: /dev/full: cannot be written: No space left on device; nothing more is written there\n"
+    assert done.err == "warning: /dev/full: cannot be written: No space left on device; nothing more is written to it\n"
     assert snapshots()[-1] == "snapshot-000060.h5"
 
 

@@ -40,7 +40,7 @@ def test_the_demo_runs_again_and_leaves_a_changed_net_alone() -> None:
     net.write_text(changed)
     Path("nacre-demo/test.h5").write_bytes(b"damaged")
     again = run("demo", "--seed", 3)
-    assert "nacre-demo/lenet.toml was changed: it is used as it is" in again.out
+    assert "nacre-demo/lenet.toml was changed, and is used as it is" in again.out
     assert "trained 40 iterations" in again.out
     assert net.read_text() == changed
 
@@ -57,7 +57,7 @@ def test_a_demo_on_a_full_disk_leaves_no_half_files() -> None:
 
 def test_a_file_in_the_place_of_the_demos_folder() -> None:
     Path("nacre-demo").touch()
-    assert run("demo", code=2).err.startswith("error: nacre-demo: not a folder\n  give that file another name")
+    assert run("demo", code=2).err.startswith("error: nacre-demo: not a folder\n  rename that file")
 
 
 def test_a_demo_without_a_snapshot_says_so() -> None:

@@ -39,7 +39,7 @@ def test_phase_predict_has_inputs_in_place_of_the_sources() -> None:
     for name in ("train.h5", "test.h5"):
         Path(name).unlink()
     done = run("graph", "small.toml", "--phase", "predict", code=2)
-    told = "no source of small.toml tells the shape of 'data': its data are not here\n  bring them, or add a [[layer]]"
+    told = "the shape of 'data' is not known, because the data of small.toml are missing\n  copy the data here, or "
     assert told in done.err
 
 
@@ -59,7 +59,9 @@ def test_graph_is_svg_or_dot() -> None:
     with full_disk():
         assert "net.svg: cannot be written: No space left" in run("graph", "small.toml", "--out", "net.svg", code=2).err
     assert Path("net.svg").read_bytes() == before
-    assert "net.pdf: a drawing is .dot or .gv or .svg" in run("graph", "small.toml", "--out", "net.pdf", code=2).err
+    assert (
+        "net.pdf: the ending of a drawing must be .dot " in run("graph", "small.toml", "--out", "net.pdf", code=2).err
+    )
     assert (
         "no/net.svg: cannot be written: No such file or directory"
         in run("graph", "small.toml", "--out", "no/net.svg", code=2).err
@@ -144,7 +146,7 @@ def test_gradients_are_right() -> None:
     assert run("gradcheck", "small.toml", "--entries", 5).out.endswith("all gradients are right\n")
     for tolerance in ("nan", "-1"):
         done = run("gradcheck", "small.toml", f"--tolerance={tolerance}", code=2)
-        assert "must be 0 or a number above it" in done.err
+        assert "must be 0 or more" in done.err
 
 
 def test_the_gradient_that_is_being_checked_is_shown() -> None:

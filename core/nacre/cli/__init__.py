@@ -1,6 +1,6 @@
-"""The command line `nacre COMMAND`, and what authors of commands take from it: options, reading, training, printing.
+"""The command line `nacre COMMAND`, and help for authors of commands: options, reading, training, printing.
 
-Each command is a file; what it needs is imported when it runs.
+Each command is a file, which imports what it needs only when it runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command that the process was started with, and end the process with its exit code."""
+    """Run the command of this process, and end the process with its exit code."""
     from .streams import open_closed_streams
 
     open_closed_streams()

@@ -1,4 +1,4 @@
-"""The command `nacre`: finds its subcommands, the plugins' too, and turns errors into sentences and exit codes.
+"""The command `nacre`: finds its subcommands, including those of plugins; prints errors and returns exit codes.
 
 Exit codes: 0 done; 1 a bug, in nacre or in a plugin; 2 bad input; 129, 130 and 143 stopped by
 SIGHUP, SIGINT and SIGTERM.
@@ -23,11 +23,11 @@ from .options import debug_option, plugin_option
 from .streams import drop
 
 COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins")
-"""The core's own; all others are offered by plugins, nacre's own among them."""
+"""The core's own commands; all others are offered by plugins, some of them by nacre's own."""
 
 
 class Nacre(click.Group):
-    """A group whose commands are imported when they are asked for, and which ends every error in the same way."""
+    """A group that imports a command only when it is used, and prints every error in the same form."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *_offered()]
@@ -38,8 +38,8 @@ class Nacre(click.Group):
         from ..discovery.registry import registry
 
         if not registry().offers("command", cmd_name):
-            told = f"there is no command '{cmd_name}'{nearest(cmd_name, self.list_commands(ctx))}"
-            raise RegistryError(told, registry().absent("`nacre --help` lists the commands"))
+            message = f"there is no command '{cmd_name}'{nearest(cmd_name, self.list_commands(ctx))}"
+            raise RegistryError(message, registry().absent("`nacre --help` lists the commands"))
         opened = registry().open("command", cmd_name)
         return opened if isinstance(opened, click.Command) else click.Command(cmd_name, callback=opened)
 
@@ -57,11 +57,11 @@ class Nacre(click.Group):
         try:
             command = self.get_command(ctx, name)
         except NacreError:
-            return f"cannot be used: `nacre {name}` says why."
+            return f"cannot be used: `nacre {name}` shows the reason."
         return command.get_short_help_str(limit=88) if command else ""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
-        """Run with these arguments, or with the process's own, and exit."""
+        """Run with these arguments, or by default the process's own, and exit."""
         given = list(sys.argv[1:] if args is None else args)
         extra |= {"prog_name": "nacre", "standalone_mode": False}
         try:
@@ -69,20 +69,20 @@ class Nacre(click.Group):
             sys.stdout.flush()
         except click.exceptions.Abort:
             sys.exit(130)
-        except BrokenPipeError:  # `nacre layers | head`: nobody reads on, which is no mistake
+        except BrokenPipeError:  # `nacre layers | head`: the reader has ended, which is not an error
             drop(sys.stdout)
             sys.exit(1)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a plugin may raise what it likes
-            code = _told(error, as_json="--json" in given, debug="--debug" in given)
+        except BaseException as error:  # a plugin may raise anything
+            code = _print_error(error, as_json="--json" in given, debug="--debug" in given)
             drop(sys.stdout)
             sys.exit(code)
         sys.exit(result if isinstance(result, int) else 0)
 
 
 def _offered() -> dict[str, Provenance]:
-    """Return the commands of plugins, and whose they are; one called like nacre's own goes by its distribution too."""
+    """Return the commands of plugins and their origins; if nacre has the name too, it is `distribution:name`."""
     from ..discovery.registry import registry
 
     here = registry()
@@ -93,8 +93,8 @@ def _offered() -> dict[str, Provenance]:
     return dict(sorted(found.items()))
 
 
-def _told(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """Tell what went wrong, and what would do, as JSON in one line at the end of the output; give the exit code."""
+def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """Print an error and its remedy, with `as_json` as one line of JSON; return the exit code."""
     import traceback
 
     if debug:
@@ -106,24 +106,24 @@ def _told(error: BaseException, *, as_json: bool, debug: bool) -> int:
         message = error.format_message()
         context = getattr(error, "ctx", None)
         if context is not None:
-            remedy = f"{context.command_path} --help tells more"
+            remedy = f"{context.command_path} --help shows the options and arguments"
     elif isinstance(error, OSError) and error.strerror:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         message = f"{where}{error.strerror}"
     elif isinstance(error, MemoryError):
-        message, remedy = "there is not enough memory for this", "make the batch or the largest layer smaller"
+        message, remedy = "there is not enough memory", "use smaller batches, or make the largest layer smaller"
     else:
-        code, remedy = 1, "run it again with --debug for the traceback, and report it to whoever wrote that file"
+        code, remedy = 1, "run it again with --debug to see the traceback, and report it to the author of that file"
         frames = traceback.extract_tb(error.__traceback__)
-        place = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
-        message = f"a bug: {described(error)}{place}"
+        where = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
+        message = f"a bug: {described(error)}{where}"
     if as_json:
         from .screen import print_json
 
-        with suppress(OSError):  # of a full disk people are told below
+        with suppress(OSError):  # for a full disk, the message below is printed
             print_json({"error": message, "remedy": remedy}, lines=True)
             return code
-    with suppress(OSError):  # a closed terminal: the exit code tells it all the same
+    with suppress(OSError):  # with a closed terminal, the exit code alone shows the error
         click.echo(f"error: {message}" + (f"\n  {remedy}" if remedy else ""), err=True)
     return code
 
@@ -134,6 +134,6 @@ def _told(error: BaseException, *, as_json: bool, debug: bool) -> int:
 @debug_option
 @click.pass_context
 def nacre(ctx: click.Context) -> None:
-    """Train, test and look at nets of layers that anybody may write."""
+    """Train, test and inspect neural nets, whose layers may come from plugins."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -1,4 +1,4 @@
-"""Records for `predict`, read from files by what plugins offer for the files' endings."""
+"""Records for `predict`, read from files by the readers that plugins offer for the files' endings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..protocols.layer import Phase
 
 
-NAMED = 5  # records that a warning names
-AT_A_TIME = 1 << 20  # numbers that are looked at
+NAMED = 5  # records in a warning
+AT_A_TIME = 1 << 20  # numbers to check in one piece
 
 
 def read_inputs(
@@ -30,12 +30,12 @@ def read_inputs(
     shape: tuple[int, ...] | None,
     divide: float = 1.0,
     *,
-    said: bool = False,
+    from_option: bool = False,
 ) -> np.ndarray[Any, Any]:
-    """Read records (records, *shape) from files, one behind the other, and divide their numbers.
+    """Return the records (records, *shape) of all files, one after the other, with their numbers divided.
 
-    `shape` is None where nothing tells it; `said` tells that the user did, by --shape. A record
-    whose numbers are not all finite is warned of.
+    `shape` is None if it is not known; `from_option` is true if it comes from --shape. Records with numbers that are
+    not finite are a warning.
 
     Raises:
         DataError: a file cannot be read, or its records do not fit; the message names it.
@@ -45,40 +45,42 @@ def read_inputs(
     from ..protocols.records import reader_of
 
     if not divide or not isfinite(divide):
-        raise DataError(f"--divide {divide:g}: it must be a finite number other than 0", "leave it out, or say another")
+        raise DataError(
+            f"--divide {divide:g}: it must be a finite number other than 0", "leave it out, or use another number"
+        )
     readers = [reader_of(path, file.pins) for path in paths]
     if shape is None and any(reader.needs_shape for reader in readers):
-        told = f"no source of {file.path} tells the shape of '{blob}': its data are not here"
-        raise DataError(told, "say it: --shape 1,8,8")
+        message = f"the shape of '{blob}' is not known, because the data of {file.path} are missing"
+        raise DataError(message, "add the shape of a record, for example --shape 1,8,8")
     parts: list[np.ndarray[Any, Any]] = []
     for path, reader in zip(paths, readers, strict=True):
         if not path.is_file():
             if path.exists():
-                raise DataError(f"{path}: not a file", "name a file with records")
+                raise DataError(f"{path}: not a file", "use a file with records")
             raise DataError(f"{path}: no such file", where_it_is(path))
         with unchanged(path, grows=reader.grows):
             read = reader.read(path, blob, shape)
-        part = _shaped(read, shape, path, said=said)
+        part = _shaped(read, shape, path, from_option=from_option)
         parts.append(part if divide == 1 else part / divide)
         _warn_of_not_finite(part, path)
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) > 1:
-        told = ", ".join(f"{path}: {part.shape[1:]}" for path, part in zip(paths, parts, strict=True))
-        raise DataError(f"the records are of different shapes: {told}")
+        found = ", ".join(f"{path}: {part.shape[1:]}" for path, part in zip(paths, parts, strict=True))
+        raise DataError(f"the records have different shapes: {found}", "use files with records of one shape")
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
-    """Return the shape of a record, as a source of the net file has it whose data are there, or None."""
+    """Return the shape of a record from a source of the net file, or None if the data of all sources are missing."""
     batch = _known_batch(file, blob)
     return batch and batch[1:]
 
 
 def fed(file: NetFile, phase: Phase) -> NetFile:
-    """Return a net file whose net has sources in a phase: for `predict`, which may have none, inputs like its sources.
+    """Return a net file with sources in a phase; for `predict`, if there are none, with inputs like its sources.
 
     Raises:
-        DataError: nothing tells their shape.
+        DataError: their shape is not known.
     """
     from ..net.predict import layers_for, wanted
 
@@ -87,11 +89,9 @@ def fed(file: NetFile, phase: Phase) -> NetFile:
     want = wanted(file.layers)
     batches = {blob: _known_batch(file, blob) for blob in want.needed}
     if missing := [blob for blob, batch in batches.items() if batch is None]:
-        told = f"no source of {file.path} tells the shape of '{missing[0]}': its data are not here"
-        remedy = (
-            f'bring them, or add a [[layer]] with type = "Input", tops = ["{missing[0]}"], and the shape of a record'
-        )
-        raise DataError(told, f'{remedy}, and exclude = ["train", "validation", "test"]')
+        message = f"the shape of '{missing[0]}' is not known, because the data of {file.path} are missing"
+        layer = f'a [[layer]] with type = "Input", tops = ["{missing[0]}"], the shape of a record'
+        raise DataError(message, f'copy the data here, or add {layer}, and exclude = ["train", "validation", "test"]')
     known = {blob: batch for blob, batch in batches.items() if batch}
     layers = layers_for(want, {blob: batch[1:] for blob, batch in known.items()}, max(one[0] for one in known.values()))
     return dataclasses.replace(file, layers=tuple(layers))
@@ -109,30 +109,30 @@ def _known_batch(file: NetFile, blob: str) -> tuple[int, ...] | None:
 
 
 def _shaped(
-    part: np.ndarray[Any, Any], shape: tuple[int, ...] | None, path: Path, *, said: bool
+    part: np.ndarray[Any, Any], shape: tuple[int, ...] | None, path: Path, *, from_option: bool
 ) -> np.ndarray[Any, Any]:
     if part.dtype.kind not in "fiub":
-        raise DataError(f"{path}: an array of {part.dtype} has no numbers")
+        raise DataError(f"{path}: its records must be numbers, but they have the type {part.dtype}")
     if part.ndim == 0 or not len(part):
-        raise DataError(f"{path}: there is no record in it")
+        raise DataError(f"{path}: it has no records")
     if shape is None or part.shape[1:] == shape:
         return part
     if prod(part.shape[1:]) != prod(shape):
-        who = "--shape says" if said else "the net takes"
-        remedy = "say their shape, or leave --shape out" if said else "scale or cut them to the net's shape"
-        raise DataError(f"{path}: its records are of shape {part.shape[1:]}, but {who} {shape}", remedy)
+        wanted = "--shape is" if from_option else "the net needs"
+        remedy = "correct --shape, or leave it out" if from_option else "scale or cut the records to this shape"
+        raise DataError(f"{path}: its records have the shape {part.shape[1:]}, but {wanted} {shape}", remedy)
     return part.reshape(-1, *shape)
 
 
 def whole_records(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return whether each record has all its numbers: none is NaN."""
+    """Return for each record whether no number in it is NaN."""
     import numpy as np
 
     return _of_each(part, lambda numbers: np.logical_not(np.isnan(numbers)))
 
 
 def _of_each(part: np.ndarray[Any, Any], test: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
-    """Return whether all numbers of each record pass a test; in pieces, since the answers would take much memory."""
+    """Return for each record whether all its numbers pass a test; it works in pieces, to save memory."""
     import numpy as np
 
     if part.dtype.kind != "f":
@@ -149,4 +149,4 @@ def _warn_of_not_finite(part: np.ndarray[Any, Any], path: Path) -> None:
     if bad:
         more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
         named = f"{', '.join(map(str, bad[:NAMED]))}{more}"
-        warn(f"{path}: {'record' if len(bad) == 1 else 'records'} {named}: not all numbers are finite")
+        warn(f"{path}: {'record' if len(bad) == 1 else 'records'} {named}: some numbers are not finite")

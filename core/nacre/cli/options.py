@@ -1,4 +1,4 @@
-"""Options that several commands have, and the net file that they say how to read."""
+"""Options that several commands have, and `read_net`, which reads a net file with them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _load_plugins(ctx: click.Context, _: click.Parameter, files: tuple[str, ...]
         if plugin.status != "active":
             click.echo(f"warning: --plugin {file} is not used: {plugin.status}", err=True)
         elif not any(offer.provenance.file == plugin.provenance.file for offer in _every_offer()):
-            told = "it has no class of a layer or a component, and no hook that offers one"
-            click.echo(f"warning: --plugin {file} offers nothing: {told}", err=True)
+            reason = "it has no class of a layer or a component, and no hook that offers one"
+            click.echo(f"warning: --plugin {file} offers nothing: {reason}", err=True)
         for offer in plugin.offers:
             if offer.kind != "kernel" and (name := registry().name_of(offer)) != offer.name:
-                told = f"its {offer.kind.replace('_', ' ')} '{offer.name}' goes by the name '{name}'"
-                click.echo(f"warning: --plugin {file}: {told}: another has the short one", err=True)
+                message = f"its {offer.kind.replace('_', ' ')} '{offer.name}' has the name '{name}'"
+                click.echo(f"warning: --plugin {file}: {message}, because '{offer.name}' is taken", err=True)
 
 
 def _every_offer() -> Iterator[Offer]:
@@ -47,7 +47,7 @@ plugin_option: Decorator = click.option(
     expose_value=False,
     is_eager=True,
     callback=_load_plugins,
-    help="Use a Python file as a plugin; may be given several times.",
+    help="Use a Python file as a plugin. May be repeated.",
 )
 
 
@@ -59,10 +59,12 @@ debug_option: Decorator = click.option(
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-backend_option: Decorator = click.option("--backend", metavar="NAME", help="Compute on this backend.")
+backend_option: Decorator = click.option("--backend", metavar="NAME", help="Backend on which the net is computed.")
 
 
-seed_option: Decorator = click.option("--seed", type=int, metavar="N", help="Seed of first weights, masks and orders.")
+seed_option: Decorator = click.option(
+    "--seed", type=int, metavar="N", help="Seed of the random numbers: first weights, masks, orders."
+)
 
 
 set_option: Decorator = click.option(
@@ -87,19 +89,19 @@ def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say what the net file may write; the command gets them as `writes`, for `read_net`."""
+    """Add the options for files that the net file may write; the command gets them as `writes`, for `read_net`."""
 
     @click.option(
         "--allow-writes",
         multiple=True,
         metavar="DIR",
-        help="Let the net file write below this folder too, beside the working folder. May be repeated.",
+        help="Allow the net file to write in this folder too, not only in the working folder. May be repeated.",
     )
     @click.option(
         "--overwrite",
         multiple=True,
         metavar="FILE",
-        help="Let the net file replace or append to this file or folder, whoever wrote it. May be repeated.",
+        help="Allow the net file to replace or extend this file or folder, whatever wrote it. May be repeated.",
     )
     @wraps(command)
     def with_writes(*arguments: Any, allow_writes: tuple[str, ...], overwrite: tuple[str, ...], **options: Any) -> Any:
@@ -123,7 +125,7 @@ phase_option: Decorator = click.option(
 def read_net(
     net: Path, sets: tuple[str, ...], seed: int | None, writes: Mapping[str, tuple[str, ...]] | None = None
 ) -> NetFile:
-    """Read a net file as the options say."""
+    """Return a net file, changed by the options."""
     from ..config.netfile import load
 
     return load(net, [*sets, *([] if seed is None else [f"seed={seed}"])], **(writes or {}))

@@ -1,4 +1,4 @@
-"""What `predict` gives: the best classes of each record on the screen."""
+"""The output of `predict` on the screen: the best classes of each record."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 
 
 def read_classes(path: Path) -> list[str]:
-    """Read the names of the classes, one a line. Raises DataError."""
+    """Return the names of the classes from a file with one on each line. Raises DataError."""
     try:
         with unchanged(path):
             return [line.strip() for line in path.read_text(encoding="utf-8-sig").rstrip().splitlines()]
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file", where_it_is(path)) from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}", "name a text file: a class a line") from error
+        raise DataError(
+            f"{path}: cannot be read: {error.strerror}", "use a text file with one class on each line"
+        ) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not a text file (UTF-8): {error.reason} at byte {error.start}") from error
 
 
 def check_classes(names: Sequence[str], array: np.ndarray[Any, Any], file: str, blob: str) -> None:
-    """Check that there is a name for each class. Raises DataError."""
+    """Check that each class has a name. Raises DataError."""
     count = array[0].size
     if len(names) != count:
         raise DataError(
-            f"{file}: it names {len(names)} classes, but blob '{blob}' has {count} numbers a record",
-            "write one name a line, in the order of the classes",
+            f"{file}: it has {len(names)} names of classes, but blob '{blob}' has {count} numbers per record",
+            "write one name on each line, in the order of the classes",
         )
 
 
@@ -43,9 +45,9 @@ def best(
 ) -> list[list[dict[str, Any]]]:
     """Return the highest numbers of every record: {class, name, value, percent}; percent if they are probabilities.
 
-    A record whose numbers are not all finite has none, nor has one that went in with numbers missing (NaN), as `whole`
-    tells: some backends' layers pass over them, and a class would be a guess. A lone number, as a regression gives, is
-    no class's: it has no name unless there is one in `names`.
+    The list of a record is empty if some of its results are not finite, or if some of its inputs were NaN (`whole` is
+    false): layers of some backends hide NaN, and a class would be a guess. A single number, the result of a regression,
+    is not a class: it has no name if `names` has none.
     """
     import numpy as np
 
@@ -59,12 +61,12 @@ def best(
         rows.append(
             [
                 {
-                    "class": int(place),
-                    "name": names[place] if place < len(names) else str(place) * several,
-                    "value": float(values[place]),
-                    "percent": 100 * float(values[place]) if shares else None,
+                    "class": int(index),
+                    "name": names[index] if index < len(names) else str(index) * several,
+                    "value": float(values[index]),
+                    "percent": 100 * float(values[index]) if shares else None,
                 }
-                for place in order
+                for index in order
             ]
         )
     return rows
@@ -74,10 +76,10 @@ def print_best(rows: Sequence[Sequence[Mapping[str, Any]]]) -> None:
     """Print one line for each record."""
     width = len(str(len(rows) - 1))
     for number, row in enumerate(rows):
-        told = [
+        parts = [
             f"{one['name']} {one['percent']:.2f} %"
             if one["percent"] is not None
             else f"{one['name']} {one['value']:.5g}".lstrip()
             for one in row
         ]
-        click.echo(f"{number:{width}}: {', '.join(told) or 'not finite'}")
+        click.echo(f"{number:{width}}: {', '.join(parts) or 'not finite'}")

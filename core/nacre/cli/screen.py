@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON and numbers, in colour where somebody looks, as plain lines everywhere else."""
+"""Printing for commands: tables, JSON and numbers; with colour on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 
 def command_line(*words: str) -> str:
-    """Return a command of nacre's as it can be typed here: the program by its name if a shell finds this one by it."""
+    """Return a command line for nacre that works in this shell: with the program's path if its name is not enough."""
     import shlex
 
     return shlex.join([_program(), *words])
@@ -34,7 +34,7 @@ def _program() -> str:
 
 
 def print_json(data: Any, *, lines: bool = False) -> None:
-    """Print data as JSON, on one line if `lines`; numbers that are not finite, which JSON lacks, become null."""
+    """Print data as JSON, on one line if `lines`; numbers that are not finite become null, because JSON has none."""
     import json
 
     from ..files.json import finite
@@ -43,7 +43,7 @@ def print_json(data: Any, *, lines: bool = False) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Print a table; the columns of the numbers `right` are pushed to the right."""
+    """Print a table; the columns with their indices in `right` are aligned to the right."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -53,7 +53,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
         for number, name in enumerate(head):
             table.add_column(name, justify="right" if number in right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*map(Text, row))  # what stands in brackets is no markup
+            table.add_row(*map(Text, row))  # text in brackets is not markup
         Console().print(table)
     else:
         from ..text import align
@@ -64,7 +64,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
 
 @contextmanager
 def working() -> Generator[Callable[[str], object]]:
-    """Yield a function that shows what is being worked on, in a line that goes away; only on a terminal."""
+    """Yield a function that shows the present work in a temporary line; it does so only on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -76,18 +76,18 @@ def working() -> Generator[Callable[[str], object]]:
 
 
 def warn(message: str) -> None:
-    """Tell of something that does not stop the work."""
+    """Print a warning: a problem that does not stop the work."""
     click.echo(f"warning: {message}", err=True)
 
 
 def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits: int = 4) -> str:
-    """Return the loss of a net as people read it; where layers report theirs too, it is the sum of them."""
+    """Return the loss of a net as text; if several layers report theirs too, it is called total loss."""
     several = sum("loss" in values for values in statistics.values()) > 1
     return f"{'total loss' if several else 'loss'} {loss:.{digits}g}"
 
 
 def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
-    """Return a layer's statistics as people read them: `accuracy: 98.61 % (355 of 360)`."""
+    """Return a layer's statistics as text: `accuracy: 98.61 % (355 of 360)`."""
     parts: list[str] = []
     records = statistics.get("records")
     for key, value in statistics.items():
@@ -100,7 +100,7 @@ def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a time as people read it."""
+    """Return a time as text: `2 min 05 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""The snapshots that commands are given: which store reads them, and what they tell where a plugin is missing."""
+"""Reading the snapshots of a command line, and remedies for missing plugins from what snapshots record."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def read_trained(
     path: str | Path,
     writes: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[NetFile, Snapshot]:
-    """Read a net file, and a snapshot of it: a file, or the newest whole one of a folder.
+    """Return a net file and a snapshot of it: a file, or the newest complete one of a folder.
 
     Raises:
-        ConfigError: the net file cannot be read; where something in it is offered by nobody, and the snapshot tells who
-            offered it, the remedy does so too.
+        ConfigError: the net file cannot be read; if a plugin for it is missing, and the snapshot records its name, the
+            remedy has this name.
         SnapshotError: the snapshot cannot be read.
     """
     with advised(net, sets, path):
@@ -37,7 +37,7 @@ def read_trained(
 
 
 def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
-    """Read a snapshot file, or the newest whole one of a folder, by the store that its net file or its ending tells.
+    """Return a snapshot from a file, or the newest complete one of a folder; net file or ending determine the store.
 
     Raises:
         SnapshotError: it cannot be read.
@@ -57,7 +57,7 @@ def snapshot_place(callbacks: Iterable[Callback]) -> tuple[str, str] | None:
 
 @contextmanager
 def advised(net: Path, sets: Sequence[str], resume: str | Path) -> Generator[None]:
-    """Where a net file cannot be read, add to the remedy what a snapshot tells of who offered what is missing.
+    """If a net file cannot be read, add to the remedy which plugins offered the missing names, from a snapshot.
 
     `resume` is the snapshot's file or folder, or "auto" for the folder of the net file's own callback.
     """
@@ -81,7 +81,7 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
     from ..training.callback import Callback
 
     places: list[tuple[str, str]] = []
-    with suppress(NacreError):  # the net file may be in any state: what cannot be told is left out
+    with suppress(NacreError):  # the net file may have any error: then there is no remedy
         table = read_toml(net)
         for change in sets:
             apply_override(table, change)
@@ -98,7 +98,7 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a table."""
+    """Yield every string in a table."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -108,7 +108,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
-    """Return the snapshot that a training is taken up from, or None where it begins anew; see `training.train`."""
+    """Return the snapshot from which a training continues, or None if it begins anew; see `training.train`."""
     if resume != "auto":
         return load_snapshot(resume, file) if resume else None
     from ..errors import ConfigError
@@ -118,7 +118,7 @@ def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
     if place is None:
         raise ConfigError(
             f"{file.path} has no callback that saves snapshots, so there is no folder to resume from",
-            "give it one, or say --resume PATH",
+            "add one to the net file, or use --resume PATH",
         )
     folder, store = place
     newest = SnapshotFolder(folder, open_store(store, file.pins)).newest(warn)

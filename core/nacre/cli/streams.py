@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, or that nobody reads any more."""
+"""Standard streams that are closed, on a full disk, or no longer read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def open_closed_streams() -> None:
-    """Let what is closed of the standard streams (`>&-`) be the null device.
+    """Replace closed standard streams (`>&-`) by the null device.
 
-    Else Python has none, and the next file that is opened, a snapshot maybe, would get what libraries print there.
+    Otherwise the next file that is opened, perhaps a snapshot, would get what libraries print to that stream.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
@@ -24,7 +24,7 @@ def open_closed_streams() -> None:
 
 
 def drop(stream: Any) -> None:
-    """Forget what cannot be printed, or Python would try it once more at its end, and complain."""
+    """Discard output that cannot be printed; otherwise Python would try again at exit, and print an error."""
     try:
         stream.flush()
     except OSError:
@@ -32,13 +32,13 @@ def drop(stream: Any) -> None:
 
 
 def _silence(stream: Any) -> None:
-    with suppress(OSError):  # one that is no file has no number
+    with suppress(OSError):  # a stream that is not a file has no number
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def work_matters_more() -> Generator[None]:
-    """Go on where nobody reads what is printed (`| head`), or its disk is full; that is told once on stderr."""
+    """Continue if output cannot be printed (`| head`, or a full disk); a message on stderr says so once."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _Lasting(sys.stdout, "stdout"), _Lasting(sys.stderr, "stderr")  # pyright: ignore[reportAttributeAccessIssue]
     try:
@@ -48,7 +48,7 @@ def work_matters_more() -> Generator[None]:
 
 
 class _Lasting:
-    """A stream that can be written to whatever happens to it."""
+    """A stream that can be written to even after an error."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream, self._name = stream, name
@@ -69,7 +69,7 @@ class _Lasting:
     def _lose(self, error: OSError) -> None:
         _silence(self._stream)
         if self._name == "stdout":
-            print(f"warning: nothing more can be printed: {error.strerror}; the work goes on", file=sys.stderr)
+            print(f"warning: nothing more can be printed: {error.strerror}; the work continues", file=sys.stderr)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

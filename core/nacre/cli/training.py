@@ -1,4 +1,4 @@
-"""A training as commands run it: the first line, the progress, the log, and what is said at the end."""
+"""Training in commands: the first line, the progress, the log, and the lines at the end."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ REFRESH = 0.1  # seconds between two changes of the progress bar
 
 @dataclass(frozen=True)
 class Weights:
-    """The snapshots that a training takes its first parameters from, and what is called otherwise in them."""
+    """The snapshots with the first parameters of a training, and the names that differ in them."""
 
     paths: list[str]
     rename: dict[str, str]
 
     @classmethod
     def of(cls, paths: str | None, renames: Sequence[str]) -> Weights | None:
-        """Read the options: files with commas between them, None where not given; THERE=HERE for each rename."""
+        """Return the snapshots of the options, or None: `paths` has commas between files, a rename is THERE=HERE."""
         from ..errors import ConfigError
 
         for one in renames:
             if "=" not in one:
                 raise ConfigError(f"--rename {one}: there is no '='", "write --rename THERE=HERE")
         if renames and paths is None:
-            raise ConfigError("--rename says what is called otherwise in --weights, which is not given")
+            raise ConfigError(
+                "--rename is only for --weights, which is missing", "add --weights FILE, or leave --rename out"
+            )
         pairs = (one.partition("=") for one in renames)
         if paths is None:
             return None
@@ -64,11 +66,10 @@ def train(
     reset_solver: bool = False,
     quiet: bool = False,
 ) -> Training:
-    """Train as a net file says, with progress on the screen unless `quiet`, and a JSON line for each report in `log`.
+    """Train the net of a net file, with progress on the screen unless `quiet`, and a JSON line per report in `log`.
 
     `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder of the
-    callback that saves them; `reset_solver` lets the solver forget what it knew there. `weights` are for a training
-    that begins anew.
+    callback that saves them; with `reset_solver` the solver begins anew. `weights` are only for a new training.
     """
     from ..net.summary import not_enabled
 
@@ -96,26 +97,26 @@ def train(
         if snapshot is not None:
             training.restore(snapshot, reset_solver=reset_solver)
             if not quiet:
-                passed_over = ", so --weights are not needed" if weights is not None else ""
-                click.echo(f"going on from iteration {snapshot.iteration}{passed_over}")
+                unused = ", so --weights is not used" if weights is not None else ""
+                click.echo(f"continuing from iteration {snapshot.iteration}{unused}")
         with screen:
             training.run()
     return training
 
 
 def _choices(training: Training) -> list[Choice]:
-    """Return every choice of a kernel that a training rests on."""
+    """Return every choice of a kernel for a training."""
     components = [choice for _, choice in training.choices.values()]
     return [*(op.choice for op in training.net.ops), training.choice, *components]
 
 
 def exit_code(training: Training) -> int:
-    """Return 0, or that of the signal that stopped a training."""
+    """Return the exit code of a training: 0, or that of the signal that stopped it."""
     return EXIT_CODES.get(training.stopped, 0)
 
 
 def result(training: Training) -> dict[str, Any]:
-    """Return what `train --json` ends with."""
+    """Return the data of the last line of `train --json`."""
     return {
         "iterations": training.iteration,
         "seconds": training.seconds,
@@ -129,9 +130,9 @@ def result(training: Training) -> dict[str, Any]:
 
 @contextmanager
 def _logging(path: Path) -> Generator[Any]:
-    """Write one JSON line for each report: event, `clock` (seconds since the training was begun), and what it tells.
+    """Yield a report that writes JSON lines: event, `clock` (seconds since the training began), and the event's data.
 
-    Single iterations are left out, or the file would grow without end.
+    Single iterations are left out, because they would make the file very large.
     """
     from ..errors import NacreError
     from ..files.durable import os_errors
@@ -149,13 +150,13 @@ def _logging(path: Path) -> Generator[Any]:
                     file.write(event_line(event, data, start).encode())
                 except OSError as error:
                     broken = True
-                    warn(f"{path}: cannot be written: {error.strerror}; nothing more is written there")
+                    warn(f"{path}: cannot be written: {error.strerror}; nothing more is written to it")
 
         yield report
 
 
 class Screen:
-    """Shows a training: a bar where somebody looks, and a line for each report."""
+    """Shows a training: a progress bar on a terminal, and a line for each report."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -172,13 +173,13 @@ class Screen:
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=None),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[progress]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
             transient=True,
         )
         total = self.training.solver.max_iter if self.training else None
-        self._task = self._bar.add_task("", total=total, told="")
+        self._task = self._bar.add_task("", total=total, progress="")
         self._bar.start()
         return self
 
@@ -203,8 +204,8 @@ class Screen:
             return
         self._shown = time.perf_counter()
         training = self.training
-        told = f"loss {training.loss:.4g} · {training.images_per_second:,.0f} images/s" if training else ""
-        self._bar.update(self._task, completed=iteration, told=told)
+        progress = f"loss {training.loss:.4g} · {training.images_per_second:,.0f} images/s" if training else ""
+        self._bar.update(self._task, completed=iteration, progress=progress)
 
     def _say(self, line: str, *, error: bool = False) -> None:
         if self._bar is not None:
@@ -214,18 +215,18 @@ class Screen:
 
 
 def report_line(event: str, data: Mapping[str, Any]) -> str:
-    """Return the line for a report, or "" where there is nothing to say."""
+    """Return the line for a report, or "" if it needs none."""
     start = f"iteration {data['iteration']}: "
     if event == "summary":
         parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
         parts += [f"rate {data['rate']:.3g}"] if "rate" in data else []
         parts += [f"{data['images_per_second']:,.0f} images/s"] if data.get("images_per_second") else []
-        told = [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
-        return start + "; ".join([", ".join(parts), *told])
+        layers = [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
+        return start + "; ".join([", ".join(parts), *layers])
     if event == "validation":
-        told = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
-        told += [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
-        return f"{start}{data.get('phase', 'validation')}: {'; '.join(told)}"
+        parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
+        parts += [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
+        return f"{start}{data.get('phase', 'validation')}: {'; '.join(parts)}"
     if event == "snapshot":
         return f"{start}saved {data.get('path', '')}" + (", the best so far" if data.get("best") else "")
     return ""
@@ -240,7 +241,7 @@ def print_end(
     sets: Sequence[str] = (),
     writes: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Say how a training ended, and what may come next: commands that know what the options changed."""
+    """Print how a training ended, and commands that may come next, with the options that they need."""
     speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
     word = f"stopped by {training.stopped}" if training.stopped else "done"
     click.echo(f"{word} after {training.iteration} iterations: {seconds_text(training.seconds)}{speed}")
@@ -265,7 +266,7 @@ def print_end(
 
 
 def _some_input(file: NetFile) -> str:
-    """Return a file with records for `predict`: the first of the source that is there to test with."""
+    """Return a file with records for `predict`: the first of the source for phase test."""
     sources = [layer for layer in file.layers if layer.is_source]
     sources.sort(key=lambda layer: "test" in layer.exclude)
     fields = [(layer, field.name) for layer in sources for field in type(layer).fields() if field.takes(Paths)]

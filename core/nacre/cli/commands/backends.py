@@ -1,4 +1,4 @@
-"""`nacre backends`: where nets can be computed."""
+"""`nacre backends`: the backends on which nets can be computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @json_option
 @common
 def command(as_json: bool) -> None:
-    """List the backends: what each computes with, or why it cannot."""
+    """List the backends, and what each computes with."""
     from ..screen import print_json, print_table
 
     found = backends()
@@ -38,7 +38,7 @@ def command(as_json: bool) -> None:
 
 
 def backends() -> list[dict[str, Any]]:
-    """Return every backend that is offered; each is opened, which a broken one survives."""
+    """Return every backend that is offered; for a broken one, with the reason."""
     from ...discovery.guard import ForeignError, described, guarded
     from ...discovery.registry import registry
     from ...errors import PluginError
@@ -52,7 +52,7 @@ def backends() -> list[dict[str, Any]]:
         except PluginError as error:
             reason = "; ".join(part for part in (str(error.args[0]), error.remedy) if part)
         except ForeignError as failure:
-            reason = f"asking it raised {described(failure.error)}"
+            reason = f"checking it raised {described(failure.error)}"
         found.append(
             {
                 "name": here.name_of(offer),
@@ -67,6 +67,6 @@ def backends() -> list[dict[str, Any]]:
 
 
 def _asked(backend: type[Backend]) -> tuple[str | None, dict[str, Any]]:
-    """Return why a backend cannot be used here, or on what it computes."""
+    """Return why a backend cannot be used here (or None), and what it computes with."""
     reason = backend.unusable()
     return reason, {} if reason else backend().environment()

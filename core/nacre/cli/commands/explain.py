@@ -1,4 +1,4 @@
-"""`nacre explain`: who computes each layer, why, and what that costs."""
+"""`nacre explain`: the code that runs each layer, why it was chosen, and the copies that it needs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def command(
     net: Path, phase: Phase, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool
 ) -> None:
-    """Tell which code runs each layer, whose it is, and why.
+    """Show which code runs each layer, where it comes from, and why.
 
-    Shows for each layer the kernel or the layer's own state that was chosen, what lost or declined and why, and every
-    copy between memories that the net needs.
+    For each layer: the kernel or the layer's own code, the kernels that were not chosen and why. At the end: every copy
+    between memories that the net needs.
     """
     from ..inputs import fed
     from ..screen import print_json
@@ -47,7 +47,7 @@ def command(
 
 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
-    """Return every choice that was made for a net, as JSON-able data."""
+    """Return every choice that was made for a net, as data for JSON."""
     from ...discovery.registry import registry
     from ...fields.tables import type_name
     from ...training.penalties import choose_penalties
@@ -89,7 +89,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
 
 
 def _spans(net: Net) -> list[Span]:
-    """Return what a training would update, as far as a net without memory tells it: shapes, types and rates."""
+    """Return the spans that a training would update: shapes, types and rates, without memory."""
     from ...protocols.blob import Blob
     from ...training.spans import Span
 

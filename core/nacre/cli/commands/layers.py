@@ -1,4 +1,4 @@
-"""`nacre layers`: what layers there are, and the page of one of them, or of anything else that a net file can name."""
+"""`nacre layers`: a list of all layers, and the page of a layer or of anything else that a net file can name."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 NO_PARTS = ("kernel", "command", "layer_of", "number_of", "default_of")
 PLAIN = {"bool", "int", "float", "str", "None"}
-"""Types of fields that need no word of explanation."""
+"""Types of fields that need no explanation."""
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--all", "every", is_flag=True, help="List whatever a net file can name: neurons, solvers, callbacks, ..."
+    "--all", "every", is_flag=True, help="List everything that a net file can name: neurons, solvers, callbacks, ..."
 )
 @json_option
 @common
 def command(name: str | None, every: bool, as_json: bool) -> None:
     """List the layers, or show the page of one.
 
-    NAME is that of a layer, or of any component: SGD, Xavier, neuron/ReLU. `distribution:Name` always works. The list
-    of all components is that of --all.
+    NAME is the name of a layer, or of any other component: SGD, Xavier, neuron/ReLU. `distribution:Name` always works.
+    --all lists all components.
     """
     from ...discovery.registry import registry
     from ..screen import print_json, print_table
@@ -54,17 +54,17 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
 
 
 def _kinds() -> list[str]:
-    """Return the kinds of what a net file can name, layers first."""
+    """Return the kinds of things that a net file can name, layers first."""
     from ...discovery.registry import registry
 
     return ["layer", *(kind for kind in registry().kinds() if kind not in ("layer", *NO_PARTS))]
 
 
 def _named(name: str) -> list[Offer]:
-    """Find what a name means: a layer, or a component of any kind.
+    """Return the offers that a name means: a layer, or components of any kind.
 
     Raises:
-        RegistryError: nobody offers it, or several do.
+        RegistryError: no distribution offers it, or several do.
     """
     from ...discovery.registry import registry
     from ...errors import RegistryError, nearest
@@ -77,19 +77,19 @@ def _named(name: str) -> list[Offer]:
     if kinds:
         return [here.find(kind, name) for kind in (kinds[:1] if kinds[0] == "layer" else kinds)]
     every = [offer for kind in _kinds() for offer in here.offers(kind)]
-    if classes := [offer for offer in every if offer.target.rpartition(":")[2] == name]:  # as Python has it
+    if classes := [offer for offer in every if offer.target.rpartition(":")[2] == name]:  # the name of a Python class
         return classes
     try:
         return [here.find("layer", name)]
     except RegistryError as error:
-        told = f"no layer and no component '{name}'{nearest(name, (offer.name for offer in every))}"
+        message = f"there is no layer and no component '{name}'{nearest(name, (offer.name for offer in every))}"
         rest = "\n".join(error.remedy.split("\n")[1:])  # which plugins failed
-        remedy = "`nacre layers --all` lists what there is"
-        raise RegistryError(told, f"{remedy}\n{rest}" if rest else remedy) from error
+        remedy = "`nacre layers --all` lists them"
+        raise RegistryError(message, f"{remedy}\n{rest}" if rest else remedy) from error
 
 
 def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
-    """Return what there is to know of a layer or component, as JSON-able data; a broken one has a `problem`."""
+    """Return all facts about a layer or component, as data for JSON; a broken one has a `problem`."""
     from ...discovery import guard
     from ...discovery.guard import ForeignError, guarded
     from ...errors import NacreError
@@ -111,20 +111,22 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
     except ForeignError as failure:
         error = failure.error
         known = isinstance(error, NacreError)
-        told = (str(error.args[0]), error.remedy) if known else (guard.described(error),)
-        described["problem"] = "; ".join(part for part in told if part)
+        parts = (str(error.args[0]), error.remedy) if known else (guard.described(error),)
+        described["problem"] = "; ".join(part for part in parts if part)
     return described
 
 
 def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
-    """Return what only the class itself can tell."""
+    """Return the facts that need the class itself."""
     from ...discovery.registry import registry
     from ...fields.configured import Configured
     from ...protocols.layer import TRAITS
 
     cls = registry().open_offer(offer)
     doc = inspect.cleandoc(cls.__doc__ or "")
-    doc = "" if doc.startswith(f"{cls.__name__}(") else doc  # what dataclasses write where nobody wrote anything
+    doc = (
+        "" if doc.startswith(f"{cls.__name__}(") else doc
+    )  # the docstring that dataclasses make for a class without one
     found: dict[str, Any] = {"summary": " ".join(doc.partition("\n\n")[0].split())}
     if offer.kind == "layer":
         found["traits"] = {trait: bool(getattr(cls, trait)) for trait in TRAITS}
@@ -133,7 +135,7 @@ def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
 
 
 def describe_fields(cls: Any) -> list[dict[str, Any]]:
-    """Return the fields of a layer or component: those without a default first, and what it inherits behind its own."""
+    """Return the fields of a layer or component: those without a default first, and inherited ones last."""
     heirs = {name: depth for depth, base in [*enumerate(cls.__mro__)][::-1] for name in inspect.get_annotations(base)}
     return [
         _describe_field(field)
@@ -158,7 +160,7 @@ def _describe_field(field: Any) -> dict[str, Any]:
 
 
 def _choices(field: Any) -> list[str]:
-    """Return the names of the components that a field takes."""
+    """Return the names of the components that a field accepts."""
     from ...discovery.registry import registry
     from ...fields.component import Component
 
@@ -224,17 +226,17 @@ def _page(page: dict[str, Any]) -> str:
 
 
 def written(value: Any) -> str:
-    """Return a default as a net file says it."""
+    """Return a default as it is written in a net file."""
     from ...files.toml import toml_value
 
     return toml_value("none" if value is None else value)
 
 
 def types_of(fields: list[dict[str, Any]]) -> dict[str, str]:
-    """Return what may be written, for the types that do not say it themselves."""
-    told: dict[str, str] = {}
+    """Return a description of each type that is not clear by itself."""
+    found: dict[str, str] = {}
     for field in fields:
         if not set(field["type"].split(" | ")) <= PLAIN:
             choices = f" ({', '.join(field['choices'])})" if field["choices"] else ""
-            told[field["type"]] = f"{field['wants']}{choices}"
-    return told
+            found[field["type"]] = f"{field['wants']}{choices}"
+    return found

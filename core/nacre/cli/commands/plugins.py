@@ -1,4 +1,4 @@
-"""`nacre plugins`: who offers what, and what did not work."""
+"""`nacre plugins`: the plugins, what they offer, and their errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from ..options import common, json_option
 
 
 @click.group(invoke_without_command=True)
-@click.option("--isolate", is_flag=True, help="Try each in a process of its own, and name what crashes or hangs.")
 @click.option(
-    "--limit", type=click.FloatRange(min=0, min_open=True), default=20.0, metavar="SECONDS", help="Of each, --isolate."
+    "--isolate", is_flag=True, help="Try each plugin in a process of its own, to find those that crash or hang."
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    metavar="SECONDS",
+    help="Time for each plugin with --isolate.",
 )
 @json_option
 @common
@@ -54,22 +60,25 @@ def command(ctx: click.Context, isolate: bool, limit: float, as_json: bool) -> i
 @click.argument("name")
 @common
 def enable(name: str) -> None:
-    """Let kernels and a backend of the distribution NAME serve unasked, in this folder: written into nacre.toml."""
+    """Enable the kernels and the backend of plugin NAME in this folder.
+
+    NAME is a distribution; it is added to nacre.toml.
+    """
     from ...discovery.offers import FIRST_PARTY, normalised
     from ...discovery.settings import FILE, enable
     from ...errors import RegistryError, nearest
 
-    plugins, _ = find_plugins(None)  # from what is installed: nothing of it is imported, so it may be broken
+    plugins, _ = find_plugins(None)  # from the list of installed packages: nothing is imported, so they may be broken
     known = sorted({plugin.provenance.distribution for plugin in plugins} - {FIRST_PARTY})
     if normalised(name) not in known:
-        told = f"no plugin '{name}' is installed{nearest(normalised(name), known)}"
-        raise RegistryError(told, f"installed: {', '.join(known)}" if known else f"pip install {name}")
+        message = f"no plugin '{name}' is installed{nearest(normalised(name), known)}"
+        raise RegistryError(message, f"installed: {', '.join(known)}" if known else f"pip install {name}")
     new = enable(normalised(name))
-    click.echo(f"{FILE}: {normalised(name)} is {'enabled in this folder' if new else 'enabled already'}")
+    click.echo(f"{FILE}: {normalised(name)} is {'now enabled in this folder' if new else 'already enabled'}")
 
 
 def _isolate(limit: float, as_json: bool) -> int:
-    """Print what comes of each plugin in a process of its own; return the exit code."""
+    """Try each plugin in a process of its own, and print the results; return the exit code."""
     from ...discovery.isolate import Trial, tried
     from ..screen import print_json, print_table, working
 
@@ -97,7 +106,7 @@ def _isolate(limit: float, as_json: bool) -> int:
         )
     else:
         rows = [
-            (one.plugin.name, one.plugin.provenance.version, "to blame" if one.problem else "fine", str(one.offers))
+            (one.plugin.name, one.plugin.provenance.version, "broken" if one.problem else "works", str(one.offers))
             for one in trials
         ]
         print_table(("plugin", "version", "by itself", "offers"), rows, (3,))
@@ -115,21 +124,21 @@ def _plural(kind: str, count: int) -> str:
 
 
 def plugins() -> list[dict[str, Any]]:
-    """Return every plugin, the disabled and the failed ones too, and what went wrong of which no plugin is known.
+    """Return every plugin, including disabled and failed ones, and problems of which the plugin is not known.
 
-    `status` is "active", "disabled" or "failed"; `problem` says what went wrong, or which variable disabled it.
+    `status` is "active", "disabled" or "failed"; `problem` is what went wrong, or the variable that disabled it.
     """
     from ...discovery.registry import registry
 
     here = registry()
-    told: set[int] = set()
+    shown: set[int] = set()
     found: list[dict[str, Any]] = []
     for plugin in here.plugins():
-        problems = [problem for problem in here.problems if id(problem) not in told and _is_of(problem, plugin)]
-        told |= {id(problem) for problem in problems}
+        problems = [problem for problem in here.problems if id(problem) not in shown and _is_of(problem, plugin)]
+        shown |= {id(problem) for problem in problems}
         found.append(_entry(plugin, problems))
     for problem in here.problems:
-        if id(problem) not in told:
+        if id(problem) not in shown:
             whose = Provenance(problem.distribution, problem.version, problem.file, False, "")
             found.append(_entry(Plugin(problem.distribution, "", whose, "failed"), [problem]))
     return found
@@ -147,7 +156,7 @@ def _entry(plugin: Plugin, problems: list[Problem]) -> dict[str, Any]:
     offers: dict[str, list[str]] = {}
     for offer in plugin.offers:
         offers.setdefault(offer.kind, []).append(offer.name)
-    told = [f"{plugin.name} is disabled: {rule}"] if rule else []
+    reasons = [f"{plugin.name} is disabled: {rule}"] if rule else []
     variable = rule.rpartition(" ")[2]
     remedies = [f"change the environment variable {variable} to use it"] if rule else []
     return {
@@ -157,7 +166,7 @@ def _entry(plugin: Plugin, problems: list[Problem]) -> dict[str, Any]:
         "file": whose.file,
         "editable": whose.editable,
         "status": status,
-        "problem": "\n".join([*told, *map(str, problems)]) or None,
+        "problem": "\n".join([*reasons, *map(str, problems)]) or None,
         "remedy": "\n".join(dict.fromkeys([*remedies, *(problem.remedy for problem in problems)])) or None,
         "offers": offers,
     }

@@ -1,4 +1,4 @@
-"""`nacre predict`: what a trained net says of records in files."""
+"""`nacre predict`: the outputs of a trained net for records in files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
     lengths = [length.strip() for length in re.split(r"(?<=\d)x(?=\d)|,", value) if length.strip()]
     for length in lengths:
         if not (length.isdecimal() and int(length)):
-            raise click.BadParameter(f"{value!r} must be like 1,8,8, but {length!r} is no whole number above 0")
+            raise click.BadParameter(f"{value!r} must be like 1,8,8, but {length!r} is not a whole number above 0")
     return tuple(map(int, lengths)) or None
 
 
@@ -38,19 +38,42 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
 @click.argument("snapshot", type=click.Path(path_type=Path))
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--blob", "blobs", default="", callback=_names, metavar="A,B", help="Blobs that are wanted; else the ends."
+    "--blob",
+    "blobs",
+    default="",
+    callback=_names,
+    metavar="A,B",
+    help="Blobs to compute; by default those that no layer reads.",
 )
-@click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Best classes shown of each record.")
-@click.option("--classes", type=click.Path(path_type=Path), help="Text file with the name of each class, one a line.")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Number of best classes to show for each record.",
+)
+@click.option(
+    "--classes", type=click.Path(path_type=Path), help="Text file with the names of the classes, one on each line."
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the blobs to a file, such as prob.npy or blobs.h5.",
+    help="File for the blobs, such as prob.npy or blobs.h5.",
 )
-@click.option("--batch-size", type=click.IntRange(0), default=0, help="Records at a time; 100 unless given.")
-@click.option("--shape", default="", callback=_shape, metavar="1,8,8", help="Shape of a record, if no source tells it.")
+@click.option("--batch-size", type=click.IntRange(0), default=0, help="Records at a time; by default 100.")
 @click.option(
-    "--divide", type=float, default=1.0, show_default=True, help="Divide all numbers by this: of pictures, 0 to 255."
+    "--shape",
+    default="",
+    callback=_shape,
+    metavar="1,8,8",
+    help="Shape of a record, if the data of the net file are missing.",
+)
+@click.option(
+    "--divide",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Divide all numbers by this; those of pictures are 0 to 255.",
 )
 @net_options
 def command(
@@ -69,13 +92,13 @@ def command(
     sets: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Run a trained net on records of your own.
+    """Run a trained net on your own records.
 
-    INPUT is a file of a kind that a plugin reads: nacre's own read arrays (.npy), HDF5 files with a dataset of the
-    input blob's name (.h5), tables with one record a line (.csv), and pictures, which are scaled to the net's input, in
-    grey if that has one channel. The source prepares these as it does its own, so they must be like its data: of the
-    digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with percents if the
-    first blob holds probabilities.
+    INPUT is a file that a plugin can read. nacre itself reads arrays (.npy), HDF5 files with a dataset named after the
+    input blob (.h5), tables with one record on each line (.csv), and pictures, which are scaled to the net's input, in
+    grey if it has one channel. The net's source transforms these records as it does its own, so they must be like its
+    data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with
+    percentages if the first blob holds probabilities.
     """
     from ...net.predict import wanted
     from ..inputs import known_shape, read_inputs, whole_records
@@ -89,7 +112,7 @@ def command(
     names = read_classes(classes) if classes else []
     blob = input_blob(file, want)
     known = known_shape(file, blob) if shape is None else None
-    records = read_inputs(file, inputs, blob, shape or known, divide, said=shape is not None)
+    records = read_inputs(file, inputs, blob, shape or known, divide, from_option=shape is not None)
     found = run_predict(file, saved, want, records, batch_size, backend, sure=known is not None)
     if classes is not None:
         check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
@@ -105,25 +128,25 @@ def command(
 
 
 def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
-    """Return what writes the file, before any work is done."""
+    """Return the writer of a file; errors come before any work is done."""
     from ...errors import ConfigError
     from ...protocols.records import writer_of
 
     writer = writer_of(out, file.pins)
     if len(want.outputs) > 1 and not writer.several:
-        told = f"--out {out}: it holds one blob, but {len(want.outputs)} are wanted: {', '.join(want.outputs)}"
-        raise ConfigError(told, f"choose one (--blob {want.outputs[0]}), or an ending whose files hold several (.h5)")
+        message = f"--out {out}: it can hold one blob, but there are {len(want.outputs)}: {', '.join(want.outputs)}"
+        raise ConfigError(message, f"choose one (--blob {want.outputs[0]}), or a file for several blobs (.h5)")
     return writer
 
 
 def input_blob(file: NetFile, want: Wanted) -> str:
-    """Return the one blob of the sources that the outputs need. Raises DataError where it is not one."""
+    """Return the one blob of the sources that the outputs need. Raises DataError if they need none, or several."""
     from ...errors import DataError
 
     if len(want.needed) != 1:
         found = ", ".join(sorted(want.needed)) or "none"
-        told = f"{file.path}: a net for `predict` must read exactly one blob of its sources, but reads: {found}"
-        raise DataError(told, "ask for a blob that needs only one of them (--blob), or use net.predict in Python")
+        message = f"{file.path}: a net for `predict` must read exactly one blob of its sources, but it reads: {found}"
+        raise DataError(message, "choose a blob that needs only one of them (--blob), or use net.predict in Python")
     return want.needed[0]
 
 
@@ -137,12 +160,12 @@ def run_predict(
     *,
     sure: bool,
 ) -> dict[str, Any]:
-    """Run records through the layers that are wanted; give {blob: array}. The sources' data need not be there.
+    """Run records through the layers that are needed; return {blob: array}. The sources' data may be missing.
 
-    `sure` says that the records have the shape that a source tells.
+    `sure` is true if the records have the shape of a source's records.
 
     Raises:
-        DataError: the parameters are of other shapes than records of this shape make them.
+        DataError: the parameters have other shapes than records of this shape need.
         SnapshotError: the snapshot belongs to another net.
     """
     from ...net.predict import layers_for, run
@@ -159,7 +182,7 @@ def run_predict(
 
 
 def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:
-    """Tell records of a wrong shape from the snapshot of another net: as many outputs, but of other numbers of inputs.
+    """Check the shape of records: with a wrong one, layers have the trained number of outputs, but not of inputs.
 
     Raises:
         DataError: names a parameter.
@@ -171,5 +194,5 @@ def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:
     other = [(name, there, net.parameters[name].shape) for name, there in pairs if there != net.parameters[name].shape]
     if other and all(there[:1] == here[:1] for _, there, here in other):
         name, there, here = other[0]
-        told = f"records of shape {shape} do not fit the net: '{name}' was trained with the shape {there}"
-        raise DataError(f"{told}, but they need {here}", "say the right one: --shape 1,8,8")
+        message = f"records of shape {shape} do not fit the net: '{name}' was trained with the shape {there}"
+        raise DataError(f"{message}, but they need {here}", "use the right shape, for example --shape 1,8,8")

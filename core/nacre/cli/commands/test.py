@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Run a trained net over all its test data once.
 
-    SNAPSHOT is a file, or a folder, of which the newest is taken.
+    SNAPSHOT is a file, or a folder, which means its newest snapshot.
     """
     from ..screen import loss_text, print_json, statistic_text
     from ..snapshots import read_trained
@@ -52,7 +52,7 @@ def command(
 
 
 def run_test(file: NetFile, saved: Snapshot, phase: Phase, backend: str | None) -> dict[str, Any]:
-    """Run a snapshot's net over the data of a phase once; give loss and statistics.
+    """Run a snapshot's net over the data of a phase once; return loss and statistics.
 
     Raises:
         SnapshotError: the snapshot belongs to another net.

@@ -1,4 +1,4 @@
-"""`nacre train`: trains a net as its file says."""
+"""`nacre train`: trains the net of a net file."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from ..options import net_argument, net_options, read_net, write_options
     "--resume",
     default="",
     metavar="auto|PATH",
-    help="Go on from a snapshot: a file, the newest of a folder, or `auto` for the net file's own folder.",
+    help="Continue from a snapshot: a file, the newest of a folder, or `auto` for the net file's own folder.",
 )
 @click.option(
     "--reset-solver",
     is_flag=True,
-    help="With --resume: let the solver and its policies begin anew, so that they may be others than the snapshot's.",
+    help="With --resume: begin with a new solver, which may differ from the snapshot's.",
 )
 @click.option(
     "--weights",
     default=None,
     metavar="FILE,...",
-    help="Begin with the parameters of these snapshots, as far as names and shapes fit; a table says which did.",
+    help="Begin with the parameters of these snapshots whose names and shapes fit; a table shows which do.",
 )
 @click.option(
     "--rename",
     multiple=True,
     metavar="THERE=HERE",
-    help="What a layer or a parameter of --weights is called in this net; nothing behind the = passes it over.",
+    help="A layer or parameter THERE of --weights is HERE in this net; without HERE it is skipped. May be repeated.",
 )
 @click.option(
     "--log",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Append one JSON line for each report: start, summary, validation, snapshot, warning, end.",
+    help="File to which one JSON line is added for each report: start, summary, validation, snapshot, warning, end.",
 )
 @write_options
 @net_options
@@ -54,10 +54,10 @@ def command(
     sets: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Train a net as its file says, and save snapshots.
+    """Train the net of a net file, and save snapshots.
 
-    Ctrl-C finishes the iteration and saves it; `--resume auto` then goes on as if nothing had happened. With --json the
-    last line is {iterations, seconds, images_per_second, loss, statistics, snapshot}.
+    Ctrl-C finishes the iteration and saves a snapshot; `--resume auto` continues as if nothing had happened. With
+    --json the last line is {iterations, seconds, images_per_second, loss, statistics, snapshot}.
     """
     from ...errors import ConfigError
     from ..screen import print_json
@@ -65,12 +65,12 @@ def command(
     from ..training import Weights, exit_code, print_end, result, train
 
     if reset_solver and not resume:
-        raise ConfigError("--reset-solver is for a training that is taken up, which needs --resume")
-    if weights is not None and resume not in ("", "auto"):
-        told = "--weights is for a training that begins anew, but --resume goes on from a snapshot"
         raise ConfigError(
-            told, "leave out one of them; --resume auto begins with the weights where there is no snapshot"
+            "--reset-solver is only for --resume, which is missing", "add --resume, or leave --reset-solver out"
         )
+    if weights is not None and resume not in ("", "auto"):
+        message = "--weights is for a training that begins anew, but --resume continues from a snapshot"
+        raise ConfigError(message, "leave one of them out; --resume auto uses the weights if there is no snapshot yet")
     with advised(net, sets, resume):
         file = read_net(net, sets, seed, writes)
     training = train(file, backend, resume, log, Weights.of(weights, rename), reset_solver=reset_solver, quiet=as_json)
