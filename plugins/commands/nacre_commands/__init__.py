@@ -1,4 +1,4 @@
-"""nacre's own commands that look at nets, the demo, and the drawings of nets."""
+"""nacre's own commands for inspecting nets, the demo, and the drawings of nets."""
 
 from __future__ import annotations
 

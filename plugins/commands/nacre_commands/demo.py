@@ -1,4 +1,4 @@
-"""`nacre demo`: a first net, from real data to a picture of how it learned."""
+"""`nacre demo`: a first net, from real data to its learning curve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = ("lenet.toml", "train.h5", "test.h5")
 def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes: dict[str, tuple[str, ...]]) -> int:
     """Begin here: train a small net on real handwritten digits.
 
-    Everything goes into ./nacre-demo/, the net file too: change it, and run the demo again.
+    All files are in ./nacre-demo/, including the net file: change it, and run the demo again.
     """
     from nacre.cli import command_line, exit_code, print_end, read_net, read_trained, run_test, statistic_text, train
 
@@ -52,17 +52,17 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes
 
 
 def copy_files() -> None:
-    """Copy net file and data to ./nacre-demo/; a net file that somebody changed stays as it is.
+    """Copy net file and data to ./nacre-demo/; a net file that was changed stays as it is.
 
     Raises:
-        DataError: the folder or a file cannot be made; what was there is untouched.
+        DataError: the folder or a file cannot be made; existing files are unchanged.
     """
     from nacre import DataError
     from nacre.files import atomic_write, make_folder, os_errors
 
     source = demo_folder()
     if FOLDER.exists() and not FOLDER.is_dir():
-        raise DataError(f"{FOLDER}: not a folder", "give that file another name, or run the demo in another folder")
+        raise DataError(f"{FOLDER}: not a folder", "rename that file, or run the demo in another folder")
     with os_errors(FOLDER, "cannot be made", DataError):
         make_folder(FOLDER)
     for name in FILES:
@@ -71,24 +71,26 @@ def copy_files() -> None:
             atomic_write(copy, content, DataError)
         elif copy.read_bytes() != content:
             if name.endswith(".toml"):
-                click.echo(f"{copy} was changed: it is used as it is (remove it to get the demo's own again)")
+                click.echo(f"{copy} was changed, and is used as it is (remove it to get the original again)")
             else:
                 atomic_write(copy, content, DataError)
 
 
 def demo_folder() -> Path:
-    """Return the folder with the demo's files: in an installed nacre this package's, in a checkout examples/digits."""
+    """Return the folder with the demo's files: in this package if nacre is installed, examples/digits in a checkout."""
     from nacre import DataError
 
     package = Path(__file__).resolve().parent
     for folder in (package / "digits", package.parents[2] / "examples" / "digits"):
         if all((folder / name).is_file() for name in FILES):
             return folder
-    raise DataError("this nacre came without the demo's files", "install it again: pip install --force-reinstall nacre")
+    raise DataError(
+        "the demo's files are missing in this installation", "install it again: pip install --force-reinstall nacre"
+    )
 
 
 def _places(net: Path) -> list[str]:
-    """Return the overrides by which callbacks write into ./nacre-demo/, where the net file does not say where to."""
+    """Return overrides that make callbacks write into ./nacre-demo/, if the net file has no path for them."""
     from nacre import registry
     from nacre.config import load
 

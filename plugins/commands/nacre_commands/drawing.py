@@ -1,9 +1,9 @@
-"""A net as a drawing: layers are boxes, blobs are lines. As dot for GraphViz, and as SVG without it.
+"""Drawings of a net, as dot for GraphViz and as SVG: layers are boxes, blobs are lines.
 
 The SVG's layout is that of Sugiyama, Tagawa and Toda ("Methods for visual understanding of hierarchical system
-structures", 1981), simplified: a layer stands one rank below the lowest that it reads, a source right above its first
-reader; a blob that passes a rank gets a place in it; the places of a rank are ordered by the mean of their neighbours,
-and then pulled towards it.
+structures", 1981), simplified: a layer is one rank below the lowest layer that it reads, a source directly above its
+first reader; a blob that passes a rank gets a place in it; the places of a rank are ordered by the mean of their
+neighbours, and then moved towards it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SWEEPS = 12
 CHARACTER = 6.7  # mean width of a character of 12 pixels, in pixels
 MARGIN, BETWEEN, BOX_HEIGHT, RANK_HEIGHT = 24.0, 28.0, 44.0, 96.0
 LABEL_HEIGHT = 13.0
-LINE_WIDTH = 14.0  # that a passing line keeps free
+LINE_WIDTH = 14.0  # free space for a passing line
 COLOURS = {
     "source": ("#e8f1fb", "#3b6ea5"),
     "loss": ("#fbe9e7", "#b4503c"),
@@ -31,9 +31,9 @@ COLOURS = {
 
 @dataclass(eq=False)
 class Box:
-    """A place in a rank: a layer's box, or where a line passes (no `title`), or ends (no `subtitle`).
+    """A place in a rank: a layer's box, or the point where a line passes (no `title`) or ends (no `subtitle`).
 
-    `x`, `y` is its middle; `left` and `right` are what it keeps free on both sides of that.
+    `x`, `y` is its middle; `left` and `right` are the free space that it needs on both sides of the middle.
     """
 
     rank: int
@@ -54,7 +54,7 @@ class Box:
 
 @dataclass(eq=False)
 class Line:
-    """One version of a blob on its way from a layer to another, through the places that it passes."""
+    """The line of one version of a blob from a layer to another, and the places on its way."""
 
     blob: str
     label: str
@@ -62,21 +62,21 @@ class Line:
 
 
 class Dot(Drawing):
-    """A net as GraphViz reads it, in files that end in dot or gv."""
+    """A drawing for GraphViz, in files with the ending dot or gv."""
 
     def draw(self, net: NetSummary) -> str:
         return dot(net)
 
 
 class Svg(Drawing):
-    """A net as SVG, which browsers and notebooks show."""
+    """A drawing as SVG, for browsers and notebooks."""
 
     def draw(self, net: NetSummary) -> str:
         return svg(net)
 
 
 def dot(net: NetSummary) -> str:
-    """Return a net as GraphViz reads it."""
+    """Return a net as text for GraphViz."""
     lines = [f"digraph {json.dumps(net.name)} {{", '  node [shape=box, style="rounded,filled", fontname="sans-serif"]']
     lines.append('  edge [fontname="sans-serif", fontsize=10]')
     for layer in net.layers:
@@ -95,7 +95,7 @@ def dot(net: NetSummary) -> str:
 
 
 def svg(net: NetSummary) -> str:
-    """Return a net as SVG, in one piece that browsers and notebooks show."""
+    """Return a net as SVG, for browsers and notebooks."""
     boxes, lines = _places(net)
     ranks: list[list[Box]] = [[] for _ in range(max((box.rank for box in boxes), default=0) + 1)]
     for box in boxes:
@@ -121,7 +121,7 @@ def svg(net: NetSummary) -> str:
 
 
 def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
-    """Return the boxes, ranked, the places where lines pass ranks, and the lines."""
+    """Return the boxes with their ranks, the places where lines pass ranks, and the lines."""
     boxes: list[Box] = []
     producers: list[list[int]] = [[] for _ in net.layers]
     readers: list[list[int]] = [[] for _ in net.layers]
@@ -145,7 +145,7 @@ def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
         label = f"{blob.name} {_shape(blob)}"
         start = boxes[blob.producer]
         ends = [boxes[consumer] for consumer in blob.consumers]
-        if not ends:  # nobody reads it: its name stands at the end of its line
+        if not ends:  # no layer reads it: its name is at the end of its line
             ends = [Box(start.rank + 1, blob.name)]
             passing += ends
         trunk = [Box(rank) for rank in range(start.rank + 1, max(end.rank for end in ends))]
@@ -163,7 +163,7 @@ def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
 
 
 def _make_room(lines: Sequence[Line]) -> None:
-    """Let every box keep free what the labels of its lines need on both sides."""
+    """Give every box the free space that the labels of its lines need on both sides."""
     for leaving in _together(lines, 0):
         start, labels = leaving[0].places[0], list(dict.fromkeys(line.label for line in leaving))
         start.right = max(start.right, len(labels[-1]) * CHARACTER + 12)
@@ -196,20 +196,22 @@ def _shape(blob: BlobSummary) -> str:
 
 def _order(ranks: list[list[Box]]) -> None:
     """Order the places of every rank by the mean of their neighbours' places, downwards and upwards in turn."""
-    places = {id(box): float(place) for rank in ranks for place, box in enumerate(rank)}
+    positions = {id(box): float(index) for rank in ranks for index, box in enumerate(rank)}
     for sweep in range(SWEEPS):
         downwards = sweep % 2 == 0
         for rank in ranks if downwards else reversed(ranks):
             means = {
-                id(box): _mean([places[id(one)] for one in (box.above if downwards else box.below)], places[id(box)])
+                id(box): _mean(
+                    [positions[id(one)] for one in (box.above if downwards else box.below)], positions[id(box)]
+                )
                 for box in rank
             }
             rank.sort(key=lambda box, means=means: means[id(box)])
-            places |= {id(box): float(place) for place, box in enumerate(rank)}
+            positions |= {id(box): float(index) for index, box in enumerate(rank)}
 
 
 def _pull(ranks: list[list[Box]]) -> None:
-    """Move places towards the mean of their neighbours, as far as those beside them let them."""
+    """Move places towards the mean of their neighbours, as far as there is room."""
     for rank in ranks:
         x = 0.0
         for box in rank:
@@ -226,11 +228,11 @@ def _pull(ranks: list[list[Box]]) -> None:
 
 
 def _settle(rank: Sequence[Box], wishes: Sequence[float]) -> None:
-    """Put boxes side by side as near to their wishes as can be: those that would overlap move as one block."""
+    """Put boxes side by side, as near to their wishes as possible: those that would overlap move as one block."""
     offsets: list[float] = []
     for number, box in enumerate(rank):
         offsets.append(offsets[-1] + rank[number - 1].right + BETWEEN + box.left if number else 0.0)
-    blocks: list[list[float]] = []  # the sum of what its boxes wish for the block, their number
+    blocks: list[list[float]] = []  # the sum of its boxes' wishes for the block, and their number
     for wish, offset in zip(wishes, offsets, strict=True):
         blocks.append([wish - offset, 1])
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:

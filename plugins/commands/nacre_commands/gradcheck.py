@@ -1,4 +1,4 @@
-"""`nacre gradcheck`: are a net's gradients right?"""
+"""`nacre gradcheck`: compares a net's gradients with numerical ones."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ if TYPE_CHECKING:
 
 
 EPSILONS = (1e-5, 1e-6, 3e-7)  # the smaller, the fewer kinks and the fewer digits
-STEP = 0.05  # standard deviation of what is added to every parameter
+STEP = 0.05  # standard deviation of the noise that is added to every parameter
 
 
 def _not_negative(_: click.Context, __: click.Parameter, value: float) -> float:
     if not value >= 0:
-        raise click.BadParameter(f"{value} must be 0 or a number above it, such as 1e-4")
+        raise click.BadParameter(f"{value} must be 0 or more, such as 1e-4")
     return value
 
 
 @click.command()
 @net_argument
-@click.option("--entries", type=click.IntRange(1), default=40, show_default=True, help="Numbers of each parameter.")
+@click.option(
+    "--entries", type=click.IntRange(1), default=40, show_default=True, help="Numbers to check in each parameter."
+)
 @click.option(
     "--tolerance",
     type=float,
     default=1e-4,
     show_default=True,
     callback=_not_negative,
-    help="Largest relative error that is right.",
+    help="Largest relative error of a correct gradient.",
 )
 @net_options
 def command(
@@ -47,10 +49,10 @@ def command(
 ) -> int:
     """Compare a net's gradients with numerical ones, in float64.
 
-    Kernels that compute in float32 only decline, so this checks the layers' own code, not those. The parameters are
-    moved a little at random first, since a ReLU has no slope at 0, where zero biases put it; what looks wrong is looked
-    at again more closely, on the next batches, for the same reason. Of a large parameter some numbers are checked,
-    chosen at random (--entries). The exit code is 1 if a gradient is wrong.
+    Kernels that compute only in float32 are not used, so this checks the layers' own code. Before the check a little
+    random noise is added to the parameters: with zero biases a ReLU would be at 0, where it has no gradient. For the
+    same reason gradients that look wrong are checked again with smaller steps, on the next batches. In a large
+    parameter some numbers are checked, chosen at random (--entries). The exit code is 1 if a gradient is wrong.
     """
     import numpy as np
 
@@ -74,8 +76,10 @@ def command(
     if as_json:
         print_json({"parameters": errors, "zero": idle, "tolerance": tolerance, "right": not wrong})
     else:
-        told = dict.fromkeys(wrong, "wrong") | dict.fromkeys(idle, "nothing checked: the gradient is zero everywhere")
-        rows = [(name, f"{error:.2e}", told.get(name, "right")) for name, error in errors.items()]
+        results = dict.fromkeys(wrong, "wrong") | dict.fromkeys(
+            idle, "nothing checked: the gradient is zero everywhere"
+        )
+        rows = [(name, f"{error:.2e}", results.get(name, "right")) for name, error in errors.items()]
         print_table(("parameter", "relative error", "gradient"), rows, right=(1,))
         every = "all other gradients" if idle else "all gradients"
         end = f"{len(wrong)} of {len(errors)} gradients are wrong" if wrong else f"{every} are right"

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 @click.command()
 @net_argument
 @phase_option
-@click.option("--format", "kind", metavar="NAME", help="svg, or dot for GraphViz; as --out ends.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; else it is printed.")
+@click.option("--format", "kind", metavar="NAME", help="svg, or dot for GraphViz; by default the ending of --out.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; by default the drawing is printed."
+)
 @backend_option
 @set_option
 @common
@@ -33,7 +35,7 @@ def command(
         kind = out.suffix.removeprefix(".") if out else "svg"
         if not registry().offers("drawing", kind):
             endings = " or ".join(sorted({f".{offer.name}" for offer in registry().offers("drawing")}))
-            raise ConfigError(f"{out}: a drawing is {endings}", "give --format, or another name")
+            raise ConfigError(f"{out}: the ending of a drawing must be {endings}", "use another name, or --format")
     file = fed(read_net(net, sets, None), phase)
     made = file.net(phase, backend=backend, allocate=False, fallback="warn")
     drawing = registry().open("drawing", kind, file.pins)().draw(made.summary())

@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Show a net's layers, shapes, parameters and bytes.
 
-    Nothing is trained, and no memory is taken for it, however large the net is.
+    Nothing is computed, and the net gets no memory, so it may be of any size.
     """
     from nacre.cli import fed, print_json, print_table
 

@@ -1,4 +1,4 @@
-"""`nacre time`: what each layer costs."""
+"""`nacre time`: the time that each layer takes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ WARM_UP = 3
 @click.command()
 @net_argument
 @phase_option
-@click.option("--runs", type=click.IntRange(1), default=20, show_default=True, help="Runs, of which the median counts.")
+@click.option(
+    "--runs", type=click.IntRange(1), default=20, show_default=True, help="Number of runs; the median is shown."
+)
 @net_options
 def command(
     net: Path,
@@ -37,8 +39,8 @@ def command(
 ) -> None:
     """Time each layer, forward and backward, and the whole step.
 
-    Layers are timed one by one; the whole step is one call, as in training, and may be faster than their sum. Layers
-    that only write somewhere, such as HDF5Output, are left out.
+    Layers are timed one by one. The whole step is one call, as in training, and may take less time than their sum.
+    Layers that only write files, such as HDF5Output, are left out.
     """
     from nacre.cli import fed, print_json, print_table
 
@@ -64,7 +66,7 @@ def command(
 
 
 def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
-    """Time a net's layers one by one, its compiled passes, and an iteration of the file's solver without callbacks."""
+    """Return the times of a net's layers, of its compiled passes, and of one solver iteration without callbacks."""
     from nacre import type_name
 
     passes = [("forward", [*net.steps("feed"), *net.steps("forward")])]
