@@ -278,7 +278,7 @@ def test_a_net_that_was_shut_down_is_not_trained() -> None:
 
 def test_a_training_on_blobs_that_nobody_has_written_is_refused() -> None:
     net = Net("empty", [InputLayer(tops=["data", "unread"]), PulledLayer(name="pull")], backend="numpy")
-    with pytest.raises(DataError, match="net 'empty' has no data: 'data' "):
+    with pytest.raises(DataError, match=r"net 'empty' has no data: .*'data'"):
         solver().solve(net)
     net.write("data", [1.0])
     assert solver().solve(net).iteration == 20
@@ -292,7 +292,7 @@ def test_a_validation_on_blobs_that_nobody_has_written_is_refused() -> None:
         InputLayer(name="in", tops="data", shape=image.shape[1:], batch_size=10, exclude=["train", "predict"]),
     ]
     callbacks = [ValidationPerformance(every_n_iter=5)]
-    with pytest.raises(DataError, match=r"'data' .*never written"):
+    with pytest.raises(DataError, match=r"nothing was written to 'data'"):
         solver(callbacks=callbacks).solve(Net("toy", layers, backend="numpy"))
 
 
@@ -600,13 +600,13 @@ def test_another_net_is_refused_and_stays_as_it_is() -> None:
     layers[2] = InnerProductLayer(bottoms="data", tops="norm", output_dim=9)
     net = Net("other", layers, dtype="float64", backend="numpy")
     before = weights(net)
-    with pytest.raises(SnapshotError, match=r"another net \('toy'\) than 'other'") as caught:
+    with pytest.raises(SnapshotError, match="net 'toy', not to 'other'") as caught:
         solver().solve(net, resume=after(training))
     for words in (
         "'norm/weight' is missing",
         "'ip1/weight' is not in the net",
         "'norm/mean' is not in the net",
-        "'ip4/weight' has the shape (3, 8) there, but (3, 9) here",
+        "'ip4/weight' has the shape (3, 8) in the snapshot, but (3, 9) in this net",
     ):
         assert words in str(caught.value)
     with pytest.raises(SnapshotError):

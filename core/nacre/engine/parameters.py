@@ -114,7 +114,7 @@ def place_parameters(
     initialise: bool = True,
     allocate: bool = True,
 ) -> list[Slot]:
-    """Give every parameter of a net memory; return the slots, in the order in which backward completes the gradients.
+    """Return a net's parameters as slots with memory, in the order in which backward completes the gradients.
 
     `given` is the memory of another net's parameters; parameters of the same names use it.
 

@@ -337,9 +337,12 @@ class Net:
 
     def _need_memory(self) -> None:
         if not self.allocated:
-            raise BlobError(f"net '{self.name}' was made with allocate=False, so its blobs have no memory")
+            raise BlobError(
+                f"net '{self.name}' was made with allocate=False, so its blobs have no memory",
+                "make the net without allocate=False",
+            )
         if self._closed:
-            raise BlobError(f"net '{self.name}' is shut down")
+            raise BlobError(f"net '{self.name}' is shut down", "make a new net")
 
     @in_turn("whole")
     def _read(self, array: Array) -> np.ndarray:

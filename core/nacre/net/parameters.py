@@ -129,7 +129,10 @@ class ParameterHandle:
 
     def _array(self) -> Array:
         if self.storage.array is None:
-            raise BlobError(f"parameter '{self.name}' has no memory, because its net was made with allocate=False")
+            raise BlobError(
+                f"parameter '{self.name}' has no memory, because its net was made with allocate=False",
+                "make the net without it",
+            )
         return self.storage.array
 
     @property

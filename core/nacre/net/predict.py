@@ -114,7 +114,7 @@ def _arrays(data: Any, needed: Sequence[str]) -> dict[str, np.ndarray]:
     if isinstance(data, Mapping):
         arrays = {str(name): np.asarray(array) for name, array in cast("Mapping[Any, Any]", data).items()}
         if missing := [name for name in needed if name not in arrays]:
-            raise DataError(f"the net needs the blobs {', '.join(needed)}, but the data have no {', '.join(missing)}")
+            raise DataError(f"the net needs the blobs {', '.join(needed)}, but {', '.join(missing)} is missing")
         arrays = {name: arrays[name] for name in needed}
     elif len(needed) != 1:
         raise DataError(f"the net needs the blobs {', '.join(needed) or 'none'}", "give data={name: array}")

@@ -72,8 +72,9 @@ class Sources:
     def refuse_unwritten(self) -> None:
         read = {value.name for op in self._memory.ops for value in op.inputs}
         if blobs := [blob for blob in self.unwritten() if blob in read]:
+            names = ", ".join(map(repr, blobs))
             raise DataError(
-                f"net '{self._net}' has no data: {', '.join(map(repr, blobs))} of its Input layers was never written",
+                f"net '{self._net}' has no data: nothing was written to {names} of its Input layers",
                 f"write it before (net.write({blobs[0]!r}, x)), or use a source with data",
             )
 
@@ -86,7 +87,10 @@ class Sources:
     def forward_epoch(self, calls: Calls, statistics: Statistics, warn: Callable[[str], object] | None = None) -> float:
         net, phase = f"net '{self._net}'", self._phase
         if phase == "train":
-            raise DataError(f"{net} is in phase 'train', in which a pass over the data may begin inside a batch")
+            raise DataError(
+                f"{net} is in phase 'train', in which a pass over the data may begin inside a batch",
+                "use a net of another phase: net.derive('validation')",
+            )
         if not self._ending:
             raise DataError(f"{net} has no source whose data have an end, so there are no passes over the data")
         self.refuse_unwritten()
