@@ -8,14 +8,15 @@ def kit_tests(suite):
     return {name for name in dir(suite) if name.startswith("test_") and callable(getattr(suite, name))}
 
 
-def failures(suite, recorded=None, backend="numpy", dtypes=(), without=()):
+def failures(suite, recorded=None, backend="numpy", dtypes=(), without=(), examples=None):
     """Run the tests of a suite on a backend, as pytest would, `without` some; return {test: first error}.
 
     Of a backend of its own only those that ask for one: the others would only be repeated. `recorded` takes what the
-    tests record as properties; `dtypes` are the suite's if there are none.
+    tests record as properties; `dtypes` are the suite's if there are none, and of its `examples` the
+    first so many are tried.
     """
     found = {}
-    choices = {"backend": [backend], "dtype": dtypes or suite.dtypes, "example": list(suite().examples())}
+    choices = {"backend": [backend], "dtype": dtypes or suite.dtypes, "example": list(suite().examples())[:examples]}
     choices["record_property"] = [lambda *what: recorded.append(what) if recorded is not None else None]
     for name in sorted(kit_tests(suite) - set(without)):
         asked = [one for one in inspect.signature(getattr(suite, name)).parameters if one != "self"]

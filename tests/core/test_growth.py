@@ -136,10 +136,10 @@ def growth(cost: Callable[[int], int], count: int) -> float:
 
 EVERY_COMMIT = {("onednn", "images"), ("numpy", "chain"), ("numpy", "residual"), ("numpy", "sharing")}
 SET_UPS = [
-    pytest.param(kind, backend, count, marks=[pytest.mark.long] * (count > 250 or (backend, kind) not in EVERY_COMMIT))
+    pytest.param(kind, backend, count, marks=[pytest.mark.long] * (count > 125 or (backend, kind) not in EVERY_COMMIT))
     for kind in KINDS
     for backend in ("numpy", "onednn")
-    for count in (250, 1000)
+    for count in (125, 1000)
 ]
 
 
