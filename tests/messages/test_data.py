@@ -192,8 +192,7 @@ MESSAGES: list[Message] = [
     (
         lambda: read("a.png", b"dear diary", (1, 8, 8)),
         (
-            "a.png: this is not a picture that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP): cannot "
-            "identify image file 'a.png'\n"
+            "a.png: this is not a picture that can be read (BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP)\n"
             "  write it again as PNG"
         ),
     ),

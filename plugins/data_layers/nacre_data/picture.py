@@ -34,7 +34,7 @@ class PictureReader(RecordReader):
     def read(self, path: Path, blob: str, shape: tuple[int, ...] | None) -> np.ndarray:
         """Return one record (1, channels, rows, columns)."""
         try:
-            from PIL import Image
+            from PIL import Image, UnidentifiedImageError
         except ImportError as error:
             raise DataError(f"{path}: pictures need Pillow", 'pip install "nacre[images]"') from error
         if shape is None or len(shape) != 3 or shape[0] not in MODES:
@@ -49,7 +49,8 @@ class PictureReader(RecordReader):
         except Image.DecompressionBombError as error:
             raise _too_large(str(path)) from error
         except Exception as error:  # Pillow's plugins raise anything for damaged files
-            message = f"{path}: this is not a picture that can be read ({', '.join(FORMATS)}): {error}"
+            why = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
+            message = f"{path}: this is not a picture that can be read ({', '.join(FORMATS)}){why}"
             raise DataError(message, "write it again as PNG") from error
         pixels = np.asarray(picture, np.uint8).reshape(shape[1], shape[2], shape[0])
         return np.moveaxis(pixels, -1, 0)[np.newaxis]
