@@ -51,7 +51,7 @@ older: $(VENV)/dev.stamp
 	@for most in AVX2 SSE41; do \
 	  echo "with no more than $$most:"; \
 	  ONEDNN_MAX_CPU_ISA=$$most $(BIN)/python -m pytest $(TEST) -k onednn tests/backends \
-	    $(KERNELS:%=tests/layers/test_%.py) $(ARGS) || exit 1; \
+	    $(KERNELS:%=tests/layers/*/test_%.py) $(ARGS) || exit 1; \
 	done
 
 # The suite in environments of their own, remade each time: exactly the lower bounds of pyproject.toml, or the newest of

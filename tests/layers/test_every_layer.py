@@ -45,7 +45,7 @@ def suites():
     """Return the suites that each layer's class is tested with."""
     found = {}
     for folder in ("layers", "data"):
-        for file in (TESTS / folder).glob("test_*.py"):
+        for file in (TESTS / folder).rglob("test_*.py"):
             for name, over in layers_with_tests(file):
                 found.setdefault(name, set()).update(over)
     return found

@@ -11,7 +11,7 @@ from run_suite import failures
 
 
 def suites():
-    for file in sorted(Path(__file__).parent.glob("test_*.py")):
+    for file in sorted(Path(__file__).parent.rglob("test_*.py")):
         if file == Path(__file__):
             continue
         spec = importlib.util.spec_from_file_location(f"again_{file.stem}", file)

@@ -18,7 +18,7 @@ from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from small_layers import SquareLossLayer
 
-LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
+LENET = Path(__file__).resolve().parents[3] / "examples/digits/lenet.toml"
 
 
 def named(described: dict[str, list[dict[str, object]]], name: str) -> dict[str, object]:

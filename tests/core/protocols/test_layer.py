@@ -37,7 +37,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.pooling.pooling import PoolingLayer
 from small_layers import HalveLayer, MatrixLayer, SquareLossLayer, State, data
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 class WindowLayer(Layer, can_do_bp=True, has_neuron=True):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 HEAVY = {
     *("numpy", "h5py", "lmdb", "cupy", "rich", "matplotlib", "PIL", "hypothesis"),

@@ -41,7 +41,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import Tanh
 from page_tables import own_classes
 
-LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
+LENET = Path(__file__).resolve().parents[3] / "examples/digits/lenet.toml"
 NET = """
 name = "small"
 seed = 3

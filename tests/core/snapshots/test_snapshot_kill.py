@@ -19,7 +19,7 @@ from nacre_data.hdf5_store import HDF5Store
 CHILD = Path(__file__).with_name("kill_child.py")
 TRAININGS = {  # file and function, as kill_child.py says
     "toy": (CHILD, "toy_training"),
-    "solver": (CHILD.with_name("test_training_kill.py"), "solver_training"),
+    "solver": (CHILD.parents[1] / "training/test_training_kill.py", "solver_training"),
 }
 TRIALS = [5, pytest.param(int(os.environ.get("NACRE_TRIALS", "1000")), marks=pytest.mark.long)]
 ENVIRONMENT = os.environ | {
@@ -88,7 +88,7 @@ def test_the_long_run_has_a_thousand_trials() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "long", __file__]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert {f"[{training}-1000]" for training in TRAININGS} == set(re.findall(r"\[.*-1000\]", done.stdout))
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text(encoding="utf-8")
     assert "long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)" in makefile
 
 

@@ -16,7 +16,6 @@ import pytest
 
 import nacre
 from forging import ODD, trials
-from layers.test_pages import example_of, fed
 from nacre import InputLayer, Net, Solver
 from nacre.config import load
 from nacre.errors import NacreError
@@ -27,6 +26,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_solvers import SGD, ValidationPerformance
+from page_examples import example_of, fed
 
 ROOM = 1 << 29  # bytes of address space that a trial may take more than there are
 KINDS = [

@@ -298,5 +298,5 @@ def test_the_door_for_authors_of_commands_has_every_name_that_it_says() -> None:
     (typed,) = [node for node in source.body if isinstance(node, ast.If)]
     names = [alias.name for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names]
     assert sorted([*names, "main"]) == sorted(nacre.cli.__all__)
-    page = (Path(__file__).resolve().parents[2] / "docs/plugins.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs/plugins.md").read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in page] == []
