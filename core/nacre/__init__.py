@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .fields.types import spread as spread
     from .fields.types import whole as whole
     from .fields.types import wholes as wholes
+    from .fields.whole import count_in as count_in
     from .fields.whole import misfit as misfit
     from .fields.whole import number_text as number_text
     from .hooks import hookimpl as hookimpl
@@ -127,7 +128,7 @@ _PLACES = {
     "fields.outputs": "claim_folder open_to_append output_place replace_output",
     "fields.tables": "table_of type_name",
     "fields.types": "Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",
-    "fields.whole": "misfit number_text",
+    "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
     "net.input": "InputLayer",
     "net.net": "Net",

@@ -303,3 +303,9 @@ def test_every_initializer_of_ours_is_tested_here():
 @pytest.mark.parametrize("initializer", [Constant(value=0.5), Uniform(), Gaussian(), Xavier(), XavierFanIn(), He()])
 def test_a_single_number_has_a_first_value_too(initializer):
     assert np.shape(values(initializer, ())) == ()
+
+
+@pytest.mark.parametrize("initializer", [He(slope=1e308), Xavier(gain=1e308)])
+def test_a_field_whose_square_is_too_large_raises_nothing(initializer):
+    with np.errstate(all="ignore"):
+        assert values(initializer, (20, 30)).shape == (20, 30)

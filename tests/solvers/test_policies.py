@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nacre
 from forging import trials
-from nacre import ConfigError, LrPolicy, Solver
+from nacre import ConfigError, LrPolicy, NacreError, Solver
 from nacre.training.policies import LrState
 from nacre_solvers import (
     SGD,
@@ -232,3 +232,11 @@ def test_what_inner_policies_remember_is_kept_apart() -> None:
         training.lr.remember({**memory, "0.1.rate": 0.05})
         assert training.lr.rate(1) == pytest.approx(0.1 * 0.55)
         assert training.lr.rate(3) == 0.05
+
+
+@pytest.mark.parametrize("policy", [Inv(base=1, gamma=1, power=-1e9), Exp(base=1, gamma=1e300)])
+def test_a_rate_that_no_float_can_hold_ends_in_a_sentence(policy: LrPolicy) -> None:
+    solver = Solver(SGD(), lr_policy=policy, max_iter=3, check_finite=False)
+    message = r"iteration [12]: the learning rate .* cannot be computed"
+    with toy_net() as net, pytest.raises(NacreError, match=message):
+        solver.solve(net)

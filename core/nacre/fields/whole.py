@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+MOST = 2**63
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +27,14 @@ def misfit(given: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> int | None:
     else:
         right = (given >= lowest) & (given <= highest)
     return None if right.all() else int(np.argmin(right))
+
+
+def count_in(memory: Mapping[str, Any], key: str) -> int:
+    """Return a count that a state has put into a snapshot: a whole number, 0 or more; else raise a ValueError."""
+    count = memory[key]
+    if count != int(count) or not 0 <= count < MOST:
+        raise ValueError(f"{key}={count!r}, but it must be a whole number, 0 or more")
+    return int(count)
 
 
 def number_text(number: Any) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISREG
 
 from ..errors import DataError, NacreError, where_it_is
 
@@ -14,10 +15,14 @@ REMEDY = "do not change a file while it is read: write a new one, and rename it 
 
 def check_file(path: Path, wanted: str, error: type[NacreError] = DataError) -> None:
     """Raise `error` unless `path` is a regular file; `wanted` names what it should be, such as "an HDF5 file"."""
-    if not path.is_file():  # reading a pipe or a device might never end
-        if path.exists():
-            raise error(f"{path}: not a file", f"give the path of {wanted}")
-        raise error(f"{path}: no such file", where_it_is(path))
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise error(f"{path}: no such file", where_it_is(path)) from None
+    except OSError as problem:
+        raise error(f"{path}: cannot be read: {problem.strerror}") from problem
+    if not S_ISREG(mode):  # reading a pipe or a device might never end
+        raise error(f"{path}: not a file", f"give the path of {wanted}")
 
 
 class Watched:

@@ -7,6 +7,9 @@ from typing import Any
 
 from ..errors import BlobError
 
+MOST_AXES = 32
+"""What every NumPy can hold; Caffe's limit too."""
+
 
 class Blob:
     """A declared array: it has a shape and a type, and no memory before `ready`.
@@ -20,6 +23,8 @@ class Blob:
         self.of = of
         if min(self.shape, default=1) < 1:
             raise BlobError(f"a blob of shape {self.shape} is empty; every axis must be 1 or longer")
+        if len(self.shape) > MOST_AXES:
+            raise BlobError(f"a blob of {len(self.shape)} axes cannot be made; it may have {MOST_AXES} at most")
         if of is not None and self.size != of.size:
             message = f"shape {self.shape} has {self.size} elements, but the blob of shape {of.shape} has {of.size}"
             raise BlobError(message)

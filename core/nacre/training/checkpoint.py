@@ -167,11 +167,15 @@ SOLVERS_OWN = ("solver", "lr_policy", "momentum_policy")
 
 def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[str]) -> list[str]:
     """Restore the memory of every owner; return the names of those that have a memory but none in the snapshot."""
+    arrays: dict[str, dict[str, np.ndarray[Any, Any]]] = {}  # by owner, whose name may have a "/" in it
+    for key, array in below(snapshot, MEMORY).items():
+        for slash in (place for place, letter in enumerate(key) if letter == "/"):
+            arrays.setdefault(key[:slash], {})[key[slash + 1 :]] = array
     forgotten: list[str] = []
     for name, owner in members.owners.items():
         if name in passed_over:
             continue
-        saved = {**snapshot.state.get("memory", {}).get(name, {}), **below(snapshot, f"{MEMORY}{name}/")}
+        saved = {**snapshot.state.get("memory", {}).get(name, {}), **arrays.get(name, {})}
         if saved:
             try:
                 owner.remember(saved)

@@ -185,8 +185,14 @@ class Training:
         begin = time.perf_counter()
         iteration, net = self.iteration, self.net
         scalars, count = net.scalars, self.solver.n_accumulate
-        scalars["rate"] = self.lr.rate(iteration)
-        scalars["momentum"] = self.momentum.momentum(iteration)
+        try:
+            scalars["rate"] = self.lr.rate(iteration)
+            scalars["momentum"] = self.momentum.momentum(iteration)
+        except ArithmeticError as error:
+            raise NacreError(
+                f"iteration {iteration}: the learning rate or the momentum cannot be computed: {error}",
+                "change the fields of lr_policy or momentum_policy",
+            ) from error
         self.method.advance()
         self._loss = None
         losses, images = 0.0, 0

@@ -109,7 +109,7 @@ class Xavier(Scaled):
     gain: Annotated[float, positive, "multiplies every value; 5/3 before a tanh, for example"] = 1.0
 
     def variance(self) -> float:
-        return self.gain**2
+        return self.gain * self.gain  # too large a float is inf, but `**` would raise an error
 
 
 class XavierFanIn(Initializer):
@@ -130,7 +130,7 @@ class He(Scaled):
     slope: Annotated[float, finite, "slope of the leaky ReLU for numbers below 0"] = 0.0
 
     def variance(self) -> float:
-        return 2 / (1 + self.slope**2)
+        return 2 / (1 + self.slope * self.slope)
 
 
 class GaussianSqrtFanIn(Gaussian):

@@ -21,6 +21,8 @@ from nacre.files import atomic_write
 HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
 """By the format's version. Version 3 only adds names of fields, and arrays with fields are not read."""
 
+MOST_AXES = 32  # of a blob
+
 
 class NpyReader(RecordReader):
     """Records from an array (.npy) whose axis 0 counts them."""
@@ -46,10 +48,15 @@ def _read(file: BinaryIO, where: str) -> np.ndarray:
             shape, fortran_order, dtype = HEADERS[read_magic(file)](file)
     except Exception as error:  # the header is Python code, on which NumPy's parser may fail in any way
         raise DataError(f"{where}: damaged: its header cannot be read", "write it again with numpy.save") from error
-    if dtype.hasobject:  # NumPy would run any code in the file
-        message = f"{where}: it holds Python objects, but only numbers are read"
-        raise DataError(message, "write it again with numpy.save")
+    if dtype.hasobject or dtype.subdtype or dtype.names:  # for objects, NumPy would run any code in the file
+        what = "Python objects" if dtype.hasobject else f"elements of type {dtype}"
+        raise DataError(f"{where}: it holds {what}, but only numbers are read", "write numbers with numpy.save")
     shape = tuple(map(int, shape))  # the header may say True for 1
+    if len(shape) > MOST_AXES:
+        message = (
+            f"{where}: damaged: it declares an array of {len(shape)} axes, but a blob may have {MOST_AXES} at most"
+        )
+        raise DataError(message, "write it again with numpy.save")
     size, stored = prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
     beside_none = prod(number or 1 for number in shape) * dtype.itemsize  # too large even if there are no records
     if min(shape, default=0) < 0 or size > stored or beside_none > sys.maxsize:

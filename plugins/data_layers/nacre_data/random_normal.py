@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Layer, Names, Shape, Sizes, SourceState, at_least, default, positive, spread
+from nacre import Layer, Names, Shape, Sizes, SourceState, at_least, count_in, default, positive, spread
 from nacre.random import Random
 
 
@@ -77,4 +77,4 @@ class RandomNormalState(SourceState, host_only=True):
         return {"batches": self.batches}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self.batches = int(memory.get("batches", 0))
+        self.batches = count_in(memory, "batches") if memory else 0

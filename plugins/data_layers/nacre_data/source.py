@@ -17,6 +17,7 @@ from nacre import (
     SourceState,
     Transformer,
     at_least,
+    count_in,
     default,
     make_component,
     misfit,
@@ -256,7 +257,7 @@ class RecordSourceState(SourceState, host_only=True):
                 f"{self.records.count}",
                 "continue with the same data, or start a new training from the snapshot's parameters",
             )
-        self.passes.position, self.passes.epoch = int(memory["position"]), int(memory["epoch"])
+        self.passes.position, self.passes.epoch = count_in(memory, "position"), count_in(memory, "epoch")
         self.epoch = self.passes.epoch
 
     def shutdown(self) -> None:

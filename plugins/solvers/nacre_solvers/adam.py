@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Annotated, Any, ClassVar, Literal
 
-from nacre import Array, Method, MethodState, Span, fraction, positive
+from nacre import Array, Method, MethodState, Span, count_in, fraction, positive
 
 from .elementwise import ElementwiseState
 
@@ -81,7 +81,7 @@ class MomentsState(ElementwiseState):
         return {"count": self.count}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self.count = int(memory["count"])
+        self.count = count_in(memory, "count")
 
 
 class AdamState(MomentsState):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Annotated, Any
 
-from nacre import LrPolicy, LrState, Snapshot, Training, fraction, non_negative
+from nacre import LrPolicy, LrState, Snapshot, Training, count_in, fraction, non_negative
 
 from .statistic import HIGHER, STATISTIC, Judge, Judged, direction_complaints
 
@@ -80,7 +80,7 @@ class DecayOnValidationState:
         if self.falling:  # the training is back where it was held; the rate stays what it has become
             self.falling = False
             return
-        self.current, self.since = float(memory["rate"]), int(memory["since"])
+        self.current, self.since = float(memory["rate"]), count_in(memory, "since")
         self.held = _unpack(memory)
 
 
@@ -104,4 +104,4 @@ def _pack(snapshot: Snapshot) -> dict[str, Any]:
 
 def _unpack(memory: Mapping[str, Any]) -> Snapshot | None:
     held = {key.removeprefix(HELD): value for key, value in memory.items() if key.startswith(HELD)}
-    return Snapshot(int(held.pop("iteration")), state=json.loads(held.pop("state")), arrays=held) if held else None
+    return Snapshot(held.pop("iteration"), state=json.loads(held.pop("state")), arrays=held) if held else None

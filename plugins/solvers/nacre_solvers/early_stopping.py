@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Annotated, Any
 
-from nacre import CallbackState, Training, non_negative, positive
+from nacre import CallbackState, Training, count_in, non_negative, positive
 
 from .listener import Listener
 from .statistic import HIGHER, STATISTIC, Judge, Judged, direction_complaints
@@ -78,6 +78,6 @@ class EarlyStoppingState(CallbackState):
         return {"waited": self.waited, "best_iteration": self.best_iteration, **best}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
-        self.waited, self.best_iteration = int(memory["waited"]), int(memory["best_iteration"])
+        self.waited, self.best_iteration = count_in(memory, "waited"), count_in(memory, "best_iteration")
         self.best = float(memory["best"]) if "best" in memory else None
         self.to_beat = float(memory["to_beat"]) if "to_beat" in memory else self.best

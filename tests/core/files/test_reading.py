@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre import DataError
-from nacre.files.reading import Watched, unchanged
+from nacre.files.reading import Watched, check_file, unchanged
 
 
 def cut(path: Path) -> None:
@@ -99,3 +99,10 @@ def test_the_change_explains_what_was_wrong(path: Path) -> None:
     with pytest.raises(DataError, match="cut while it was read") as caught:
         read()
     assert str(caught.value.__context__) == "record 5 has 3 numbers"
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "there/is/none", "file/below"])
+def test_a_name_that_no_file_can_have_ends_in_a_sentence(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"no such file|cannot be read: File name too long"):
+        check_file(tmp_path / name, "an HDF5 file")

@@ -78,3 +78,9 @@ def test_scalars_are_memory_with_names() -> None:
     assert scalars.values[scalars.place("scale")] == 5
     with pytest.raises(KeyError):
         scalars["rte"] = 1
+
+
+def test_a_blob_has_no_more_axes_than_numpy_can_hold() -> None:
+    assert Blob((1,) * 32, "float32").ndim == 32
+    with pytest.raises(BlobError, match=r"a blob of 33 axes .* 32 at most"):
+        Blob((1,) * 33, "float32")

@@ -95,6 +95,22 @@ def test_a_history_of_another_shape_is_refused(saved: tuple[str, Snapshot]) -> N
         training.restore(forged)
 
 
+@pytest.mark.parametrize("wrong", [-1, 1.5, -(2**63), 2**63])
+def test_a_count_that_is_none_is_refused_whoever_counts(
+    saved: tuple[str, Snapshot], wrong: float, tmp_path: Path
+) -> None:
+    backend, snapshot = saved
+    memories = snapshot.state["memory"]
+    counts = [(owner, key) for owner in memories for key, value in memories[owner].items() if type(value) is int]
+    assert len(counts) > 5
+    options: dict[str, Any] = {"backend": backend, "dtype": "float32"}
+    with toy_net(**options) as net, solver(tmp_path, 6).start(net) as training:
+        for owner, key in counts:
+            state = snapshot.state | {"memory": memories | {owner: memories[owner] | {key: wrong}}}
+            with pytest.raises(SnapshotError, match=f"{key.rpartition('/')[2]}=|was made with .* records"):
+                training.restore(Snapshot(snapshot.iteration, snapshot.arrays, state))
+
+
 def try_all(saved: tuple[str, Snapshot], folder: Path, numbers: range) -> None:
     backend, snapshot = saved
     bugs: list[str] = []
