@@ -125,7 +125,7 @@ def test_a_room_says_what_it_is_in_one_sentence_and_nothing_else() -> None:
         assert room in doors or len(body) == 1, room
 
 
-WAY = ("sort", "wire", "set_up", "Memory", "place_parameters", "Schedule", "allocate", "ready", "_compile_passes")
+WAY = ("sort", "wire", "set_up", "Memory", "place_parameters", "Schedule", "allocate", "ready", "compile_all")
 """What is called on the way from layers to calls, in this order."""
 
 

@@ -7,6 +7,7 @@ backend's own blobs, ("plain", backend) its plain arrays, and ("host", "") NumPy
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf, prod
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..discovery.kernels import Choice
 from ..protocols.array import Array
 from ..protocols.backend import Backend, Own
 from ..protocols.components import Neuron
-from ..protocols.layer import Layer
+from ..protocols.layer import Layer, is_identity
 from ..protocols.state import LayerState
 
 Space = tuple[str, str]
@@ -154,3 +155,17 @@ def item_size(dtype: str) -> int:
     import numpy as np
 
     return np.dtype(dtype).itemsize
+
+
+def working(ops: Iterable[Op]) -> dict[str, tuple[Any, Choice | None]]:
+    """Return the layers and neurons of ops, each with its kernel choice; a neuron may have its layer's."""
+    found: dict[str, tuple[Any, Choice | None]] = {}
+    for op in ops:
+        if op.neuron is not None:
+            found[f"neuron.{op.name.rpartition('/')[0]}"] = (op.neuron, op.choice)
+            continue
+        found[f"layer.{op.name}"] = (op.layer, op.choice)
+        layer = op.state.layer  # after a rewrite
+        if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
+            found[f"neuron.{op.name}"] = (layer.neuron, op.choice)
+    return found

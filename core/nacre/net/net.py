@@ -12,8 +12,9 @@ from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.memory import Memory, enough_memory
+from ..engine.ops import working
 from ..engine.parameters import names_of, owners_of, place_parameters
-from ..engine.schedule import Schedule, compile_steps
+from ..engine.schedule import Schedule
 from ..engine.setup import set_up
 from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from ..fields.outputs import check_places
@@ -22,12 +23,13 @@ from ..graph.wiring import check_names, results, sort, wire
 from ..protocols.array import Array, Dtype
 from ..protocols.backend import Backend, Step
 from ..protocols.graph import Graph
-from ..protocols.layer import Layer, Phase, is_identity
+from ..protocols.layer import Layer, Phase
 from ..protocols.parameter import Storage
 from ..protocols.view import View
 from .blobs import Blobs, read_array, write_array
 from .options import Fallback, NetOptions, read_options
 from .parameters import Parameters
+from .passes import Passes
 from .sources import Sources
 from .statistics import Statistics
 from .summary import NetSummary, summarise
@@ -128,8 +130,8 @@ class Net:
         self.wiring = wire(graph)
         check_names(self.name, self.wiring, options.read_outside)
         wanted = wanted_gradients(self.wiring, options.input_gradients)
-        self._bp_problem = why_no_backward(self.name, self.phase, self.wiring, wanted, options.insert_splits)
-        self.trains = self._bp_problem is None
+        bp_problem = why_no_backward(self.name, self.phase, self.wiring, wanted, options.insert_splits)
+        self.trains = bp_problem is None
 
         with enough_memory(self.name), ExitStack() as stack:  # a source may hold a file open when a later layer fails
             # wiring -> ops: the states of layers and neurons
@@ -146,7 +148,7 @@ class Net:
 
             # lifetimes -> steps, with the copies between memories
             self.schedule = Schedule(self.memory, self.slots)
-            self._make_steps()
+            self._passes = Passes(self.schedule, self.target, self._sources.rows_step(), bp_problem)
             if options.fallback == "error":
                 self.schedule.refuse_copies()
 
@@ -157,7 +159,7 @@ class Net:
                 for op in self.ops:
                     check_places(op.layer)
                     op.state.ready()
-                self._compile_passes()
+                self._passes.compile_all()
             stack.pop_all()  # no error: from here on `shutdown` closes the states
 
     def _make_accessors(self) -> None:
@@ -166,15 +168,6 @@ class Net:
         self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs)
         self._statistics = Statistics(self.node_ops.values(), self.scalars)
         self.parameters = Parameters(self.name, self.slots, self._read, self._write_array)
-
-    def _make_steps(self) -> None:
-        self._steps = self.schedule.passes()
-        self._steps["feed"].append(self._sources.rows_step())
-
-    def _compile_passes(self) -> None:
-        self._calls = {name: self.compile(steps) for name, steps in self._steps.items()}
-        self._calls["feed and forward"] = self.compile([*self._steps["feed"], *self._steps["forward"]])
-        self._calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
     def view(self, backend: Backend | None = None) -> View:
         """Return this net's view of a backend; by default of its own."""
@@ -188,21 +181,11 @@ class Net:
         Raises:
             TopologyError: back-propagation is not possible in this net.
         """
-        if name == "backward" and self._bp_problem is not None:
-            raise self._bp_problem
-        return list(self._steps[name])
+        return self._passes.steps(name)
 
     def in_phase(self, phase: str, steps: Iterable[Step]) -> list[Step]:
         """Return the steps of a pass in which states see another phase, such as an algorithm's own phase "positive"."""
-
-        def turn(to: str) -> Callable[[], None]:
-            def call() -> None:
-                for view in self.target.views.values():
-                    view.phase = to
-
-            return call
-
-        return [Step("phase", phase, turn(phase)), *steps, Step("phase", self.phase, turn(self.phase))]
+        return self._passes.in_phase(phase, steps)
 
     @property
     def step(self) -> int:
@@ -215,13 +198,13 @@ class Net:
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         """Return one function that runs a list of steps."""
-        return self.backend.wrap(compile_steps(steps))
+        return self._passes.compile(steps)
 
     @in_turn("alone")
     def feed(self) -> None:
         """Run the sources, which write the next batch; blobs written by hand since the last pass stay as written."""
         self._need_memory()
-        self._sources.feed(self._calls)
+        self._sources.feed(self._passes.calls)
 
     @in_turn("alone")
     def forward(self) -> float:
@@ -229,9 +212,9 @@ class Net:
         self._need_memory()
         if self._blobs.pending:
             self.feed()
-            self._calls["forward"]()
+            self._passes.calls["forward"]()
         else:
-            self._calls["feed and forward"]()
+            self._passes.calls["feed and forward"]()
         return self.count_losses()
 
     @in_turn("alone")
@@ -242,9 +225,8 @@ class Net:
             TopologyError: back-propagation is not possible in this net.
         """
         self._need_memory()
-        if self._bp_problem is not None:
-            raise self._bp_problem
-        self._calls["backward"]()
+        self._passes.need_backward()
+        self._passes.calls["backward"]()
 
     def loss(self) -> float:
         """Return the sum of the losses of the last forward pass."""
@@ -270,7 +252,7 @@ class Net:
                 `train`, where a pass begins inside a batch.
         """
         self._need_memory()
-        return self._sources.forward_epoch(self._calls, self._statistics, warn)
+        return self._sources.forward_epoch(self._passes.calls, self._statistics, warn)
 
     def tell(self, error: DataError, when: str) -> None:
         """Add to the message of an error about a batch when it happened, and the names of the sources."""
@@ -380,8 +362,8 @@ class Net:
             for op in self.ops:
                 if op.state.parameters:
                     op.state.ready()
-            self._make_steps()
-            self._compile_passes()
+            self._passes.arrange()
+            self._passes.compile_all()
 
     def _owners(self, names: Sequence[str]) -> set[str]:
         """Return these layers, and the layers that their shared parameters are named after."""
@@ -434,16 +416,7 @@ class Net:
 
     def working(self) -> dict[str, tuple[Any, Choice | None]]:
         """Return the layers and neurons of the net, each with its kernel choice; a neuron may have its layer's."""
-        found: dict[str, tuple[Any, Choice | None]] = {}
-        for op in self.ops:
-            if op.neuron is not None:
-                found[f"neuron.{op.name.rpartition('/')[0]}"] = (op.neuron, op.choice)
-                continue
-            found[f"layer.{op.name}"] = (op.layer, op.choice)
-            layer = op.state.layer  # after a rewrite
-            if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
-                found[f"neuron.{op.name}"] = (layer.neuron, op.choice)
-        return found
+        return working(self.ops)
 
     # Derived nets
 

@@ -86,7 +86,7 @@ def test_rows_that_do_not_count_may_hold_anything():
     net.write("x", [[0, 1], [2, 3]])
     net.forward()
     net.node_ops["words"].input_arrays[0][2] = np.nan  # of the third row, which `write` has filled up
-    net._calls["forward"]()
+    net._passes.calls["forward"]()
     weight, bias = (net.parameters[f"words/{name}"].value for name in ("weight", "bias"))
     np.testing.assert_array_equal(net.blob("y"), weight[[[0, 1], [2, 3], [0, 0]]] + bias)
 
