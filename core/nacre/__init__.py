@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from .net.input import InputLayer as InputLayer
     from .net.net import Net as Net
     from .net.parameters import load_parameters as load_parameters
+    from .net.records import open_records as open_records
+    from .net.records import store_of as store_of
     from .net.summary import BlobSummary as BlobSummary
     from .net.summary import Drawing as Drawing
     from .net.summary import LayerSummary as LayerSummary
@@ -84,6 +86,12 @@ if TYPE_CHECKING:
     from .protocols.components import Neuron as Neuron
     from .protocols.components import Regularizer as Regularizer
     from .protocols.components import Transformer as Transformer
+    from .protocols.data_store import Codec as Codec
+    from .protocols.data_store import Field as Field
+    from .protocols.data_store import Reader as Reader
+    from .protocols.data_store import Store as Store
+    from .protocols.data_store import Writer as Writer
+    from .protocols.data_store import blocks as blocks
     from .protocols.graph import Graph as Graph
     from .protocols.graph import Node as Node
     from .protocols.layer import Layer as Layer
@@ -133,11 +141,13 @@ _PLACES = {
     "net.input": "InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",
+    "net.records": "open_records store_of",
     "net.summary": "BlobSummary Drawing LayerSummary NetSummary",
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own Step open_backend",
     "protocols.blob": "Blob",
     "protocols.components": "ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
+    "protocols.data_store": "Codec Field Reader Store Writer blocks",
     "protocols.graph": "Graph Node",
     "protocols.layer": "Layer Phase is_identity",
     "protocols.parameter": "Parameter Storage",

@@ -1,5 +1,6 @@
 """Bytes and tables on disk, whole or not at all."""
 
+from .durable import NewFile as NewFile
 from .durable import atomic_write as atomic_write
 from .durable import make_empty as make_empty
 from .durable import make_folder as make_folder

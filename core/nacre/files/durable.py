@@ -50,6 +50,43 @@ def atomic_write(path: str | Path, data: bytes | memoryview, error: type[NacreEr
         _sync_folder(path.parent)
 
 
+class NewFile:
+    """A file that is written beside its place, as `.NAME.tmp`, and gets its name when it is complete.
+
+    `error` is what an OSError becomes. What a killed process left behind is replaced by the next one.
+    """
+
+    def __init__(self, path: str | Path, error: type[NacreError] = NacreError) -> None:
+        self.path = Path(path)
+        self.temporary = self.path.with_name(f".{self.path.name}.tmp")
+        self.error = error
+        with os_errors(self.path, "cannot be written", error):
+            self.file: int | None = _create(self.temporary)
+
+    def commit(self) -> None:
+        """Give the file its name, replacing a file there; durable on return."""
+        if self.file is None:
+            return
+        with os_errors(self.path, "cannot be written", self.error):
+            mine = os.fstat(self.file)
+            self._release()
+            if not os.path.samestat(mine, self.temporary.stat()):
+                raise self.error(f"{self.path}: another process writes this file too", "use another name")
+            put_in_place(self.temporary, self.path)
+
+    def drop(self) -> None:
+        """Leave no file behind, except the one that had the name before."""
+        if self.file is not None:
+            self._release()
+            with suppress(OSError):
+                _os.unlink(self.temporary)
+
+    def _release(self) -> None:
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
+
+
 def make_empty(path: Path) -> None:
     """Make an empty file of this name. A file or link of this name is removed; the target of a link is not."""
     os.close(_create(path))

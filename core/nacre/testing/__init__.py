@@ -1,7 +1,8 @@
 """The conformance kit: what an author of a layer or a kernel tests it with.
 
 `from nacre.testing import Example, LayerTests`: examples and a naive reference, and the kit does the rest. Importing
-this package imports neither pytest nor NumPy; `LayerTests` and `KernelTests` need pytest (`pip install pytest`).
+this package imports neither pytest nor NumPy; `LayerTests`, `KernelTests` and `StoreTests` need pytest (`pip install
+pytest`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .gradients import worst_error as worst_error
     from .kernels import KernelTests as KernelTests
     from .layers import LayerTests as LayerTests
+    from .stores import StoreTests as StoreTests
     from .trial import Example as Example
     from .trial import Trial as Trial
     from .trial import backends as backends
@@ -29,6 +31,7 @@ _PLACES = {
     "gradients": "check_net_gradients numerical_gradient worst_error",
     "kernels": "KernelTests",
     "layers": "LayerTests",
+    "stores": "StoreTests",
     "trial": "Example Trial backends with_kernel without_kernels",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}

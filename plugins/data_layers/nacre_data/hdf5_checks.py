@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 import h5py
+import numpy as np
 
 from nacre import DataError, nearest
 from nacre.files import Watched, check_file
@@ -58,6 +59,24 @@ class CheckedFile:
             short = stored.dtype.kind == "S" and stored.dtype.itemsize <= 100 and stored.shape == ()
             value: Any = self.file.attrs[name] if short else None
             return value if value is None else bytes(value)
+
+    def names(self) -> list[str]:
+        """Return the names of the datasets in the file's first group; links are not followed."""
+        with readable(self.where):
+            every = [str(name) for name in self.file]
+            hard = [name for name in every if self.file.id.links.get_info(name.encode()).type == HARD_LINK]
+            return [name for name in hard if isinstance(self.file[name], h5py.Dataset)]
+
+    def texts(self, dataset: h5py.Dataset, name: str) -> tuple[str, ...]:
+        """Return an attribute of a dataset that is a list of texts; () if there is none."""
+        with readable(f"{self.where}: attribute '{name}' of {dataset.name}"):
+            if name not in dataset.attrs:
+                return ()
+            found: Any = dataset.attrs[name]
+        texts = [one.decode() if isinstance(one, bytes) else one for one in np.atleast_1d(found).tolist()]
+        if not all(isinstance(one, str) for one in texts):
+            raise DataError(f"{self.where}: attribute '{name}' of {dataset.name} must be a list of texts")
+        return tuple(texts)
 
     @contextmanager
     def reading(self, where: str, what: str = "") -> Generator[None]:

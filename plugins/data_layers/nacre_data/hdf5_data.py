@@ -14,7 +14,8 @@ import numpy as np
 from nacre import DataError, Paths, at_least, non_negative
 from nacre.files import check_file, unchanged
 
-from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState, check_counts, check_entries
+from .checks import check_counts, check_entries
+from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
 LIST_BYTES = 1 << 24  # of a list of files

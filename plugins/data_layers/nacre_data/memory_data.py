@@ -9,7 +9,8 @@ import numpy as np
 
 from nacre import Converted, DataError
 
-from .source import ArrayRecords, RecordSourceLayer, RecordSourceState, check_counts, check_entries
+from .checks import check_counts, check_entries
+from .source import ArrayRecords, RecordSourceLayer, RecordSourceState
 
 Given = Sequence[Any] | Mapping[str, Any] | np.ndarray
 Read = tuple[np.ndarray, ...] | dict[str, np.ndarray]

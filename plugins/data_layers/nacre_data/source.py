@@ -26,7 +26,6 @@ from nacre import (
 )
 from nacre.random import Random
 
-NUMBERS = "biuf"  # NumPy's kinds: booleans, whole numbers with and without a sign, floating-point numbers
 ONE_NUMBER = ((), (1,))
 
 
@@ -262,28 +261,3 @@ class RecordSourceState(SourceState, host_only=True):
 
     def shutdown(self) -> None:
         self.records.close()
-
-
-def check_entries(where: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Check that an array has records of numbers; `where` begins the error.
-
-    Raises:
-        DataError: there is no axis of records, a record is empty, or its entries are not real numbers.
-    """
-    if not shape:
-        raise DataError(f"{where} is a single value, but its first axis must count the records")
-    if dtype.kind not in NUMBERS:
-        raise DataError(f"{where} is of type {dtype}, but it must hold whole or floating-point numbers")
-    if 0 in shape[1:]:
-        raise DataError(f"{where} has records of shape {tuple(shape[1:])}, which hold no number")
-
-
-def check_counts(where: str, tops: Sequence[str], counts: Sequence[int]) -> None:
-    """Check that every top has as many records as the first.
-
-    Raises:
-        DataError: one has more or fewer.
-    """
-    for top, count in zip(tops, counts, strict=True):
-        if count != counts[0]:
-            raise DataError(f"{where}: '{top}' has {count} records, but '{tops[0]}' has {counts[0]}")

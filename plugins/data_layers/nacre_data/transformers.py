@@ -85,8 +85,8 @@ class SubMean(Transformer):
         return DataError(f"SubMean: {where}a mean of shape {shape} does not fit records of shape {record}")
 
     def _read(self, record: tuple[int, ...]) -> np.ndarray:
+        from .checks import check_entries
         from .hdf5_checks import open_hdf5
-        from .source import check_entries
 
         path = self.mean_file[0]
         with open_hdf5(path) as file:

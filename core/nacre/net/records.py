@@ -1,0 +1,291 @@
+"""The records of files, as nets take them: the store is found by the path, files are joined, bytes are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ..discovery.offers import FIRST_PARTY
+from ..discovery.registry import registry
+from ..errors import DataError, NacreError, PluginError, nearest
+from ..fields.component import make_component
+from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows
+
+OLD = "stores of snapshots have become the kind 'snapshot_store'; the kind 'store' is for files of records"
+
+
+def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
+    """Return the store for a file or folder: `wanted` (a store, its name, or a table), else the one that it fits.
+
+    nacre's own come first, so that no other package changes what reads a file.
+
+    Raises:
+        DataError: no store fits, or several of other packages do; the message says how to name one.
+        PluginError: the store cannot be used.
+    """
+    if wanted:
+        return wanted if isinstance(wanted, Store) else make_component(Store, wanted)
+    broken: list[PluginError] = []
+    fitting: list[tuple[str, type[Store]]] = []
+    for offer in sorted(registry().offers("store"), key=lambda offer: offer.distribution != FIRST_PARTY):
+        try:
+            found = cast("type[Store]", _checked(registry().open_offer(offer), offer.name))
+            if found.fits(path):
+                fitting.append((f"{offer.distribution}:{offer.name}", found))
+        except PluginError as error:
+            broken.append(error)
+    ours = [one for one in fitting if one[0].startswith(f"{FIRST_PARTY}:")]
+    if len(ours or fitting) > 1:
+        names = " and ".join(name for name, _ in ours or fitting)
+        raise DataError(f"{path}: several stores read such files: {names}", 'name one of them (store = "...")')
+    if fitting:
+        return (ours or fitting)[0][1]()
+    if broken:
+        raise broken[0]
+    raise _unknown(path)
+
+
+def _checked(found: Any, name: str) -> Any:
+    if isinstance(found, type) and issubclass(found, Store):
+        return found
+    remedy = (
+        "offer it as 'snapshot_store'" if hasattr(cast("Any", found), "encode") else "make it a subclass of nacre.Store"
+    )
+    raise PluginError(f"'{name}' is offered as a store, but it is none: {OLD}", remedy)
+
+
+def endings() -> list[str]:
+    """Return the endings of the names of files that installed stores read."""
+    known: set[str] = set()
+    for offer in registry().offers("store"):
+        try:
+            known.update(_checked(registry().open_offer(offer), offer.name).endings)
+        except PluginError:
+            continue  # named where it is needed
+    return sorted(known)
+
+
+def _unknown(path: Path) -> DataError:
+    if path.is_dir():
+        return DataError(f"{path}: no installed store reads this folder", "name its store, or give a file")
+    ending, known = path.suffix.lower(), endings()
+    listed = ", ".join(known) or "none"
+    what = f"no installed store reads files that end in '{ending}'" if ending else "its name has no ending"
+    remedy = "rename it, name its store, or install a plugin that offers one"
+    return DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed}", remedy)
+
+
+def open_records(
+    paths: Sequence[Path],
+    fields: Sequence[str] = (),
+    *,
+    store: Any = "",
+    codec: Any = "",
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    threads: int = 1,
+    pins: Mapping[str, str] | None = None,
+) -> Reader:
+    """Open files as if they were one, with numbers in every field.
+
+    Args:
+        paths: files or folders; their records follow each other.
+        fields: those that are wanted; by default all.
+        store: the store of all of them; by default each one's is found by its path.
+        codec: for bytes; by default what the store says.
+        shapes: of fields whose records have none in common, such as pictures.
+        threads: to decode bytes with.
+
+    Raises:
+        DataError: a file cannot be read, or does not match the others.
+    """
+    with ExitStack() as stack:
+        parts: list[Reader] = []
+        for path in paths:
+            reader = stack.enter_context(store_of(path, store, pins).open(path, fields))
+            if any(field.codec for field in reader.fields.values()):
+                reader = stack.enter_context(Decoded(reader, str(path), codec, shapes or {}, threads))
+            parts.append(reader)
+        joined = parts[0] if len(parts) == 1 else stack.enter_context(Joined([*map(str, paths)], parts))
+        if missing := [name for name in fields if name not in joined.fields]:
+            known = ", ".join(joined.fields)
+            raise DataError(
+                f"{paths[0]}: it has no field {missing[0]!r}{nearest(missing[0], joined.fields)}; it has: {known}"
+            )
+        stack.pop_all()
+        return joined
+
+
+class Decoded(Reader):
+    """The records of another reader, whose bytes codecs turn into numbers.
+
+    `codec` is used instead of those that the reader names; `shapes` are those that codecs scale to.
+    """
+
+    def __init__(
+        self, reader: Reader, where: str, codec: Any, shapes: Mapping[str, tuple[int, ...]], threads: int
+    ) -> None:
+        self.reader = reader
+        self.where = where
+        self.count = reader.count
+        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self.packed: dict[str, _Packed] = {}
+        fields: dict[str, Field] = {}
+        first = next(iter(reader.rows()), None)
+        for name, field in reader.fields.items():
+            if not field.codec:
+                fields[name] = field
+                continue
+            packed = self.packed[name] = _Packed(name, make_component(Codec, codec or field.codec), shapes)
+            if first is not None:
+                with self._named(0):
+                    fields |= packed.describe(first[name], field)
+        self.fields: Mapping[str, Field] = fields
+
+    @contextmanager
+    def _named(self, number: int) -> Generator[None]:
+        try:
+            yield
+        except NacreError as error:
+            raise type(error)(f"{self.where}: {self.reader.key(number)}: {error.args[0]}", error.remedy) from error
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        raw: dict[str, list[bytes]] = {name: [b""] * len(numbers) for name in self.packed}
+        self.reader.read(numbers, {**{name: out[name] for name in out if name in self.reader.fields}, **raw})
+
+        def decode(row: int) -> None:
+            with self._named(int(numbers[row])):
+                for name, packed in self.packed.items():
+                    packed.decode(raw[name][row], out, row)
+
+        for _ in (self.pool.map if self.pool else map)(decode, range(len(numbers))):
+            pass  # an error in one of them is raised here
+
+    def rows(self, start: int = 0) -> Iterator[Rows]:
+        if self.count is not None:
+            yield from super().rows(start)
+            return
+        for number, row in enumerate(self.reader.rows(start), start):
+            out = empty_rows(self.fields, 1)
+            with self._named(number):
+                for name, packed in self.packed.items():
+                    packed.decode(row[name], out, 0)
+            plain = {name: value for name, value in row.items() if name not in self.packed}
+            yield {**{name: values[0] for name, values in out.items()}, **plain}
+
+    def key(self, number: int) -> str:
+        return self.reader.key(number)
+
+    def close(self) -> None:
+        if self.pool:
+            self.pool.shutdown()
+        self.reader.close()
+
+
+class _Packed:
+    """A field of bytes, its codec, and the names that the codec's fields have outside."""
+
+    def __init__(self, name: str, codec: Codec, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.name = name
+        self.codec = codec
+        self.given = shapes
+        self.names: dict[str, str] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def describe(self, data: bytes, field: Field) -> dict[str, Field]:
+        """Return the fields in the bytes of the first record."""
+        inner = self.codec.describe(data)
+        self.names = {one: self.name if len(inner) == 1 else one for one in inner}
+        self.shapes = {one: self.given[outside] for one, outside in self.names.items() if outside in self.given}
+        return {
+            outside: Field(self.shapes.get(one, field.shape), inner[one].dtype, inner[one].classes or field.classes)
+            for one, outside in self.names.items()
+        }
+
+    def decode(self, data: bytes, out: Mapping[str, Any], row: int) -> None:
+        """Write the numbers of one record into a row of `out`."""
+        found = self.codec.decode(data, self.shapes)
+        for one, outside in self.names.items():
+            if outside not in out:
+                continue
+            place, array = out[outside], found[one]
+            if not isinstance(place, list) and array.shape != place.shape[1:]:
+                raise DataError(f"'{outside}' has the shape {array.shape}, but {place.shape[1:]} is wanted")
+            place[row] = array
+
+
+class Joined(Reader):
+    """Several readers, one after the other; classes are those of the first, and the others' numbers are changed."""
+
+    def __init__(self, paths: Sequence[str], readers: Sequence[Reader]) -> None:
+        self.paths = paths
+        self.readers = readers
+        self.fields = readers[0].fields
+        self.changes: list[dict[str, np.ndarray]] = []
+        for path, reader in zip(paths, readers, strict=True):
+            self.changes.append({})
+            for name, field in self.fields.items():
+                self._check(path, name, reader.fields.get(name), field)
+                if field.classes and reader.fields[name].classes != field.classes:
+                    self.changes[-1][name] = class_numbers(path, name, reader.fields[name].classes, field.classes)
+        counts = [reader.count for reader in readers]
+        self.count = None if None in counts else sum(cast("list[int]", counts))
+        self.starts = np.array([*accumulate((count or 0 for count in counts), initial=0)])
+
+    def _check(self, path: str, name: str, there: Field | None, here: Field) -> None:
+        if there is None:
+            raise DataError(f"{path}: it has no field '{name}', but {self.paths[0]} has it")
+        if there.shape != here.shape or there.dtype != here.dtype or bool(there.classes) != bool(here.classes):
+            raise DataError(
+                f"{path}: '{name}' has records of shape {there.shape} and type {there.dtype}, but in {self.paths[0]} "
+                f"they have shape {here.shape} and type {here.dtype}"
+            )
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        places = np.searchsorted(self.starts, numbers, "right") - 1
+        for place in cast("list[int]", np.unique(places).tolist()):
+            rows, reader = np.flatnonzero(places == place), self.readers[place]
+            part = empty_rows({name: reader.fields[name] for name in out}, len(rows))
+            reader.read(numbers[rows] - self.starts[place], part)
+            for name, values in part.items():
+                change = self.changes[place].get(name)
+                if not isinstance(values, list):
+                    out[name][rows] = values if change is None else change[values]
+                    continue
+                for row, value in zip(rows.tolist(), cast("list[Any]", values), strict=True):
+                    out[name][row] = value
+
+    def rows(self, start: int = 0) -> Iterator[Rows]:
+        for first, reader, changes in zip(self.starts.tolist(), self.readers, self.changes, strict=False):
+            for row in reader.rows(max(0, start - first)):
+                yield {name: changes[name][value] if name in changes else value for name, value in row.items()}
+
+    def key(self, number: int) -> str:
+        place = int(np.searchsorted(self.starts, number, "right")) - 1
+        return f"{self.paths[place]}: {self.readers[place].key(number - int(self.starts[place]))}"
+
+    def close(self) -> None:
+        with ExitStack() as all_of_them:
+            for reader in self.readers:
+                all_of_them.callback(reader.close)
+
+
+def class_numbers(where: str, field: str, there: Sequence[str], here: Sequence[str]) -> np.ndarray:
+    """Return for the number of each class there its number here, found by name.
+
+    Raises:
+        DataError: a class has no number here.
+    """
+    known = {name: number for number, name in enumerate(here)}
+    if unknown := [name for name in there if name not in known]:
+        listed = ", ".join(here[:10]) + (", ..." if len(here) > 10 else "")
+        raise DataError(
+            f"{where}: '{field}' has the class '{unknown[0]}'{nearest(unknown[0], here)}, which is not one of the "
+            f"{len(here)} known classes: {listed}"
+        )
+    return np.array([known[name] for name in there], np.int64)

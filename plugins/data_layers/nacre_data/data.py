@@ -1,0 +1,160 @@
+"""Data: records from files of any format that a store reads."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import (
+    DataError,
+    Field,
+    Paths,
+    Reader,
+    Shape,
+    Store,
+    at_least,
+    default,
+    non_negative,
+    open_records,
+    positive,
+)
+from nacre.files import check_file, unchanged
+
+from .checks import NUMBERS
+from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState
+
+LIST_BYTES = 1 << 24  # of a list of files
+
+
+class DataLayer(RecordSourceLayer, is_source=True):
+    """Feed the records of files in any format that a store reads: each top is a batch of the field of its name.
+
+    y[n] = field[order[position + n]], where position grows by batch_size with every batch.
+
+    The store is found by the names of the files, or named by `store`. Several files are joined; they must have the same
+    fields. A `.txt` file is a list of files, one on each line, relative to it. Records of at most `cache_bytes` are
+    read once, with the first batch; larger ones batch by batch. Labels (one whole number per record) become int64
+    blobs, the others have the net's type. Raises DataError if a file cannot be read or does not match the others.
+
+    Example:
+        [[layer]]
+        type = "Data"
+        source = "train.h5"
+        tops = ["data", "label"]  # (8, 3, 8, 8), (8,)
+        batch_size = 8
+        shuffle = true
+    """
+
+    source: Annotated[Paths, at_least(1), "files or folders, or .txt lists of them; relative to the net file"]
+    store: Annotated[Store | None, "format of the files; by default that of their names"] = None
+    shape: Annotated[Shape, positive, "shape of a record of the first top, if records differ, as pictures do"] = (
+        default(())
+    )
+    cache_bytes: Annotated[int, non_negative, "keep the data in memory if they have no more bytes than this"] = 1 << 28
+    threads: Annotated[int, positive, "threads that decode records, such as pictures"] = 1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
+        """Open the files; only shapes and types are read yet.
+
+        Raises:
+            DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
+        """
+        with named(self.name):
+            paths = [file for given in self.source for file in listed(Path(given))]
+            shapes = {self.tops[0]: self.shape} if self.shape else {}
+            reader = open_records(paths, self.tops, store=self.store or "", shapes=shapes, threads=self.threads)
+        try:
+            return RecordSourceState(self, backend, StoreRecords(self.name, self.tops, reader, self.cache_bytes))
+        except BaseException:
+            reader.close()
+            raise
+
+
+class StoreRecords(Records):
+    """The records of a reader, all kept in memory if they are small."""
+
+    def __init__(self, where: str, tops: Sequence[str], reader: Reader, cache_bytes: int) -> None:
+        self.where = where
+        self.tops = tops
+        self.reader = reader
+        fields = [reader.fields[top] for top in tops]
+        self.shapes = [_shape(where, top, field) for top, field in zip(tops, fields, strict=True)]
+        self.dtypes = [np.dtype(field.dtype) for field in fields]
+        for top, kind in zip(tops, self.dtypes, strict=True):
+            if kind.kind not in NUMBERS:
+                raise DataError(f"{where}: '{top}' is of type {kind}, but it must hold whole or floating-point numbers")
+        self.count = reader.count or 0
+        if not self.count:
+            raise DataError(f"{where}: there are no records in the data")
+        size = sum(prod(shape) * kind.itemsize for shape, kind in zip(self.shapes, self.dtypes, strict=True))
+        self.cached = self.count * size <= cache_bytes
+        self.whole: ArrayRecords | None = None
+        self.window: ArrayRecords | None = None
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        if self.cached:
+            self.whole = self.whole or self._read_all()
+            self.whole.read(records, arrays)
+            return
+        if self.window is None or len(self.window.arrays[0]) != len(records):
+            self.window = ArrayRecords(self.where, self.tops, self._empty(len(records)))
+        with named(self.where):
+            self.reader.read(records, self._places(self.window.arrays))
+        self.window.read(np.arange(len(records)), arrays)
+
+    def _read_all(self) -> ArrayRecords:
+        arrays = self._empty(self.count)
+        with named(self.where):
+            self.reader.read(np.arange(self.count), self._places(arrays))
+        return ArrayRecords(self.where, self.tops, arrays)
+
+    def _empty(self, count: int) -> list[np.ndarray]:
+        return [np.empty((count, *shape), kind) for shape, kind in zip(self.shapes, self.dtypes, strict=True)]
+
+    def _places(self, arrays: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+        return dict(zip(self.tops, arrays, strict=True))
+
+    def close(self) -> None:
+        self.whole = self.window = None
+        self.reader.close()
+
+
+def _shape(where: str, top: str, field: Field) -> tuple[int, ...]:
+    if field.shape is None:
+        message = f"{where}: the records of '{top}' have different shapes, so the shape of the blob is not known"
+        raise DataError(message, "give shape, such as shape = [3, 32, 32]")
+    return field.shape
+
+
+@contextmanager
+def named(where: str) -> Generator[None]:
+    """Make errors in the block begin with the layer's name."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{where}: {error.args[0]}", error.remedy) from error
+    except OSError as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def listed(path: Path) -> list[Path]:
+    """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list."""
+    if path.suffix != ".txt":
+        return [path]
+    check_file(path, "a file of records, or of a .txt list of them")
+    if path.stat().st_size > LIST_BYTES:
+        raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
+    try:
+        with unchanged(path):
+            lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: this is not a list of files: {error}") from error
+    files = [path.parent / line.strip() for line in lines if line.strip()]
+    if not files:
+        raise DataError(f"{path}: this list of files is empty")
+    return files

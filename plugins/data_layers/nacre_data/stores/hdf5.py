@@ -1,0 +1,134 @@
+"""HDF5: datasets whose axis 0 counts the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from nacre import DataError, Field, Reader, Store, Writer, blocks
+from nacre.files import NewFile, os_errors
+
+from ..checks import check_counts, check_entries
+from ..hdf5_checks import CheckedFile, open_hdf5
+
+CLASSES = "classes"
+"""The attribute of a dataset that names its classes."""
+MARK = "written by"
+SPARSE = 4
+"""Records of a span that are read for each one that is wanted, at most: HDF5 reads a span much faster than a list."""
+
+
+class HDF5(Store):
+    """Datasets of an HDF5 file, by name: contiguous, chunked, or compressed with gzip or lzf.
+
+    An attribute "classes" of a dataset, a list of texts, names the classes that its numbers count.
+    """
+
+    endings = (".h5", ".hdf5")
+
+    def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
+        file = open_hdf5(path)
+        try:
+            return HDF5Reader(file, str(path), fields or file.names())
+        except BaseException:
+            file.close()
+            raise
+
+    def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
+        return HDF5Writer(path, fields, append=append)
+
+
+class HDF5Reader(Reader):
+    """Records of one file."""
+
+    def __init__(self, file: CheckedFile, where: str, names: Sequence[str]) -> None:
+        self.file = file
+        self.where = where
+        self.datasets = {name: file.dataset(name) for name in names}
+        if not self.datasets:
+            raise DataError(f"{where}: it has no datasets")
+        for name, dataset in self.datasets.items():
+            check_entries(f"{where}: dataset '{name}'", dataset.shape, dataset.dtype)
+        check_counts(where, names, [len(dataset) for dataset in self.datasets.values()])
+        self.count: int | None = len(next(iter(self.datasets.values())))
+        self.fields: Mapping[str, Field] = {
+            name: Field(dataset.shape[1:], dataset.dtype.newbyteorder("=").name, file.texts(dataset, CLASSES))
+            for name, dataset in self.datasets.items()
+        }
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        if not len(numbers):
+            return
+        first, last = int(numbers.min()), int(numbers.max()) + 1
+        in_order = last - first == len(numbers) and bool((np.diff(numbers) == 1).all())
+        dense = last - first <= SPARSE * len(numbers)
+        chosen, back = (slice(first, last), numbers - first) if dense else np.unique(numbers, return_inverse=True)
+        what = f"record {first}" if last - first == 1 else f"one of the records {first} to {last - 1}"
+        for name, rows in out.items():
+            dataset = self.datasets[name]
+            with self.file.reading(f"{self.where}: dataset '{name}'", what):
+                if in_order and rows.flags.c_contiguous:
+                    dataset.read_direct(rows, chosen)
+                else:
+                    rows[...] = dataset[chosen][back]
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class HDF5Writer(Writer):
+    """Datasets that grow; the file is beside its place until it is complete."""
+
+    def __init__(self, path: Path, fields: Mapping[str, Field], *, append: bool) -> None:
+        for name, field in fields.items():
+            if field.shape is None or field.codec:
+                message = f"{path}: '{name}' differs in shape from record to record, which a dataset cannot hold"
+                raise DataError(message, "give all records one shape, or use a folder")
+        before = HDF5().open(path, tuple(fields)) if append and path.exists() else None
+        self.new = NewFile(path, DataError)
+        try:
+            with os_errors(path, "cannot be written", DataError):
+                self.file: h5py.File | None = h5py.File(self.new.temporary, "w")
+                self.file.attrs[MARK] = np.bytes_(b"nacre")
+                self.datasets = {name: self._make(name, field) for name, field in fields.items()}
+            if before is not None:
+                with before:
+                    self._copy(before)
+        except BaseException:
+            self.close(commit=False)
+            raise
+
+    def _make(self, name: str, field: Field) -> h5py.Dataset:
+        assert self.file is not None and field.shape is not None
+        shape = (0, *field.shape)
+        dataset = self.file.create_dataset(name, shape, field.dtype, maxshape=(None, *field.shape), chunks=True)
+        if field.classes:
+            dataset.attrs[CLASSES] = list(field.classes)
+        return dataset
+
+    def _copy(self, before: Reader) -> None:
+        for _, rows in blocks(before):
+            self.append(rows)
+
+    def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        with os_errors(self.new.path, "cannot be written", DataError):
+            for name, dataset in self.datasets.items():
+                start = len(dataset)
+                dataset.resize(start + len(rows[name]), axis=0)
+                dataset[start:] = rows[name]
+
+    def close(self, commit: bool) -> None:
+        if self.file is None:
+            return
+        file, self.file = self.file, None
+        try:
+            with os_errors(self.new.path, "cannot be written", DataError):
+                file.close()
+            if commit:
+                self.new.commit()
+        finally:
+            self.new.drop()
