@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..snapshots.snapshot import Snapshot
     from .members import Members
+    from .spans import Piece
 
 
 def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
@@ -28,8 +29,8 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
 
     net = members.net
     arrays: dict[str, Any] = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}
-    for piece in _history(members):
-        arrays[piece.key] = piece.host[piece.start : piece.end].reshape(piece.shape)
+    for entry in _history(members):
+        arrays[entry.key] = entry.piece.of(entry.host).reshape(entry.shape)
     memory: dict[str, dict[str, Any]] = {}
     for name, owner in members.owners.items():
         for key, value in owner.memory().items():
@@ -117,48 +118,46 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
     return [f"{warning}: {'; '.join(reasons)}" for warning, reasons in warnings.items() if reasons]
 
 
-class _Piece(NamedTuple):
-    """One parameter's share of a history; `host` is a copy of the whole span's `array`."""
+class _Entry(NamedTuple):
+    """One parameter's history: a `piece` of a span's `array`; `host` is a copy of the whole array."""
 
     history: str
-    parameter: str
+    piece: Piece
     array: Array
     host: np.ndarray[Any, Any]
-    start: int
-    end: int
     shape: tuple[int, ...]
 
     @property
     def key(self) -> str:
-        return f"{HISTORY}{self.history}/{self.parameter}"
+        return f"{HISTORY}{self.history}/{self.piece.name}"
 
 
-def _history(members: Members) -> Iterator[_Piece]:
+def _history(members: Members) -> Iterator[_Entry]:
     net = members.net
     for name, arrays in members.method.histories.items():
         for span, array in zip(members.spans, arrays, strict=True):
             host = net.backend.to_host(array)
-            for parameter, start, size in span.parts:
-                yield _Piece(name, parameter, array, host, start, start + size, net.parameters[parameter].shape)
+            for piece in span.pieces:
+                yield _Entry(name, piece, array, host, net.parameters[piece.name].shape)
 
 
 def _load_history(members: Members, snapshot: Snapshot) -> None:
-    pieces = list(_history(members))
+    entries = list(_history(members))
     sources = members.net.parameters.names_in(snapshot)
-    keys = [f"{HISTORY}{piece.history}/{min(sources[piece.parameter])}" for piece in pieces]
-    missing = [piece.key for piece, key in zip(pieces, keys, strict=True) if key not in snapshot.arrays]
+    keys = [f"{HISTORY}{entry.history}/{min(sources[entry.piece.name])}" for entry in entries]
+    missing = [entry.key for entry, key in zip(entries, keys, strict=True) if key not in snapshot.arrays]
     if missing:
         raise SnapshotError(
             f"the snapshot has no {', '.join(missing)}: was the parameter frozen then?",
             "freeze the same layers; or let the solver begin anew: --reset-solver (reset_solver=True); or begin a new "
             "training with the parameters: --weights (net.load)",
         )
-    for piece, key in zip(pieces, keys, strict=True):
-        if not fits(shape := snapshot.arrays[key].shape, piece.shape):
-            raise SnapshotError(f"{piece.key} has the shape {shape} in the snapshot, but {piece.shape} here")
-    for piece, key in zip(pieces, keys, strict=True):
-        piece.host[piece.start : piece.end] = snapshot.arrays[key].reshape(-1)
-    for array, host in {id(piece.array): (piece.array, piece.host) for piece in pieces}.values():
+    for entry, key in zip(entries, keys, strict=True):
+        if not fits(shape := snapshot.arrays[key].shape, entry.shape):
+            raise SnapshotError(f"{entry.key} has the shape {shape} in the snapshot, but {entry.shape} here")
+    for entry, key in zip(entries, keys, strict=True):
+        entry.piece.of(entry.host)[:] = snapshot.arrays[key].reshape(-1)
+    for array, host in {id(entry.array): (entry.array, entry.host) for entry in entries}.values():
         members.net.backend.from_host(host, array)
 
 

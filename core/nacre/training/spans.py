@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine.arena import ALIGNMENT
@@ -16,19 +16,36 @@ if TYPE_CHECKING:
     from ..protocols.parameter import Storage
 
 
+@dataclass(frozen=True)
+class Piece:
+    """One parameter of a span; its first number is number `offset` of the span."""
+
+    name: str
+    offset: int
+    storage: Storage
+
+    @property
+    def end(self) -> int:
+        """Return the index after the parameter's last number."""
+        return self.offset + self.storage.size
+
+    def of(self, array: Array) -> Array:
+        """Return this parameter's numbers in an array as long as the span, such as a history; it is a view."""
+        return array[self.offset : self.end]
+
+
 @dataclass
 class Span:
     """A stretch of contiguous memory that a method updates in one pass: values and gradients, flat.
 
-    `rate` multiplies the learning rate. `parts` are the parameters in it: (name, offset, size), and `storages` their
-    memory. Padding between parameters is zero, and stays zero.
+    `rate` multiplies the learning rate. `pieces` are the parameters in it. Padding between parameters is zero, and
+    stays zero.
     """
 
     value: Array
     gradient: Array
     rate: float
-    parts: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
-    storages: list[Storage] = field(default_factory=list["Storage"])
+    pieces: Sequence[Piece]
 
 
 def make_spans(slots: Sequence[Slot]) -> list[Span]:
@@ -64,7 +81,6 @@ def _places(slot: Slot) -> tuple[Placed, Placed]:
 
 def _span(run: Sequence[Slot]) -> Span:
     offsets = [gradient.offset for _, gradient in map(_places, run)]
-    parts = [(slot.name, offset - offsets[0], slot.storage.size) for slot, offset in zip(run, offsets, strict=True)]
-    length = parts[-1][1] + parts[-1][2]
-    value, gradient = (place.arena[place.offset : place.offset + length] for place in _places(run[0]))
-    return Span(value, gradient, run[0].parameters[0].lr, parts, [slot.storage for slot in run])
+    pieces = [Piece(slot.name, offset - offsets[0], slot.storage) for slot, offset in zip(run, offsets, strict=True)]
+    value, gradient = (place.arena[place.offset : place.offset + pieces[-1].end] for place in _places(run[0]))
+    return Span(value, gradient, run[0].parameters[0].lr, pieces)

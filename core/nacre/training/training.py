@@ -318,10 +318,10 @@ class Training:
         """Return where a parameter, buffer, gradient or history is not finite, the first of them; "" if all are."""
         memory = self.net.memory
         histories = (
-            (f"the history '{name}' of parameter '{parameter}'", array[start : start + size])
+            (f"the history '{name}' of parameter '{piece.name}'", piece.of(array))
             for name, arrays in self.method.histories.items()
             for span, array in zip(self.spans, arrays, strict=True)
-            for parameter, start, size in span.parts
+            for piece in span.pieces
         )
         return first_bad_parameter(memory, self.net.slots) or first_bad_array(memory, histories)
 

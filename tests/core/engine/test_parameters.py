@@ -56,13 +56,13 @@ def test_values_and_gradients_lie_one_behind_the_other_and_aligned(dtype: str) -
 def test_one_rate_is_one_span() -> None:
     net = net_of(chain())
     (span,) = spans(net)
-    assert [name for name, *_ in span.parts] == [slot.name for slot in net.slots]
+    assert [piece.name for piece in span.pieces] == [slot.name for slot in net.slots]
     net.forward()
     net.backward()
-    for name, offset, size in span.parts:
-        handle = net.parameters[name]
-        np.testing.assert_array_equal(span.value[offset : offset + size].reshape(handle.shape), handle.value)
-        np.testing.assert_array_equal(span.gradient[offset : offset + size].reshape(handle.shape), handle.gradient)
+    for piece in span.pieces:
+        handle = net.parameters[piece.name]
+        np.testing.assert_array_equal(piece.of(span.value).reshape(handle.shape), handle.value)
+        np.testing.assert_array_equal(piece.of(span.gradient).reshape(handle.shape), handle.gradient)
 
 
 def test_padding_is_zero_and_stays_zero() -> None:
@@ -72,8 +72,8 @@ def test_padding_is_zero_and_stays_zero() -> None:
     for _ in range(3):
         training.step()
     used = np.zeros(len(span.value), bool)
-    for _, offset, size in span.parts:
-        used[offset : offset + size] = True
+    for piece in span.pieces:
+        piece.of(used)[:] = True
     assert not used.all()
     assert not span.value[~used].any()
     assert not span.gradient[~used].any()
@@ -89,7 +89,7 @@ def test_padding_is_zero_and_stays_zero() -> None:
 )
 def test_another_rate_begins_another_span(fields: dict[str, float], expected: list[int]) -> None:
     found = spans(net_of(chain(**fields)))
-    assert [len(span.parts) for span in found] == expected
+    assert [len(span.pieces) for span in found] == expected
     assert [span.rate for span in found] == [1.0, 2.0, 1.0][: len(found)]
 
 
@@ -97,7 +97,7 @@ def test_frozen_layers_are_in_no_span() -> None:
     net = net_of(chain())
     net.freeze("b")
     found = spans(net)
-    assert sorted(name for span in found for name, *_ in span.parts) == ["a/bias", "a/weight", "c/bias", "c/weight"]
+    assert sorted(piece.name for span in found for piece in span.pieces) == ["a/bias", "a/weight", "c/bias", "c/weight"]
     assert len(found) == 2
 
 
@@ -118,7 +118,7 @@ def test_parameters_that_another_net_placed_stay_where_they_are() -> None:
     place = address(part.parameters["a/weight"].storage.array)
     net = net_of(layers)
     assert address(net.parameters["a/weight"].storage.array) == place
-    assert [len(span.parts) for span in spans(net)] == [4, 2]
+    assert [len(span.pieces) for span in spans(net)] == [4, 2]
 
 
 def test_a_net_that_goes_forward_only_has_no_gradients() -> None:

@@ -181,7 +181,7 @@ def test_buffers_are_shared_but_not_trained() -> None:
     assert same(trained, validation, "norm/variance")
     assert trained.parameters["norm/mean"].gradient is None
     spans = Solver(SGD()).start(trained).spans
-    assert sorted(name for span in spans for name, *_ in span.parts) == ["norm/bias", "norm/scale"]
+    assert sorted(piece.name for span in spans for piece in span.pieces) == ["norm/bias", "norm/scale"]
 
 
 # share=
@@ -260,7 +260,7 @@ def test_two_sharers_train_like_one_layer_with_two_bottoms() -> None:
 def test_a_shared_parameter_is_regularised_and_updated_once() -> None:
     net = net_of(*two_sharers(weight_init=Constant(value=1.0)))
     spans = Solver(SGD()).start(net).spans
-    assert sum(size for span in spans for *_, size in span.parts) == 4 * 3 + 3
+    assert sum(piece.storage.size for span in spans for piece in span.pieces) == 4 * 3 + 3
 
 
 def test_the_first_in_the_nets_order_gives_initialiser_and_rates() -> None:

@@ -941,7 +941,7 @@ def test_spans_join_what_lies_together_but_never_reach_over_a_frozen_parameter()
         )
         change(net)
         with solver().start(net) as training:
-            return [[name for name, _, _ in span.parts] for span in training.spans]
+            return [[piece.name for piece in span.pieces] for span in training.spans]
 
     c, b, a = ([f"{name}/{which}" for which in ("bias", "weight")] for name in "cba")
     assert spans(lambda net: None) == [[*c, *b, *a]]

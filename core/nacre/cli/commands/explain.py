@@ -91,14 +91,14 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
 def _spans(net: Net) -> list[Span]:
     """Return the spans that a training would update: shapes, types and rates, without memory."""
     from ...protocols.blob import Blob
-    from ...training.spans import Span
+    from ...training.spans import Piece, Span
 
     spans: list[Span] = []
     for slot in net.slots:
         if slot.trainable and not slot.frozen:
             size, dtype = slot.storage.size, slot.storage.dtype
             value, gradient = Blob((size,), dtype), Blob((size,), dtype)
-            spans.append(Span(value, gradient, slot.parameters[0].lr, [(slot.name, 0, size)]))
+            spans.append(Span(value, gradient, slot.parameters[0].lr, [Piece(slot.name, 0, slot.storage)]))
     return spans
 
 

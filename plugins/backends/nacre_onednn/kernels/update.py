@@ -39,9 +39,9 @@ class SGDKernel(MethodState):
     def _copied(self, span: Span, record: Record) -> Array:
         """Return a row for each parameter that has a copy in bf16: the fields of `copied` in operations.h, in order."""
         found: list[tuple[int, int, int]] = []
-        for (_, start, size), storage in zip(span.parts, span.storages, strict=True):
-            if (narrow := recorder(self.backend).narrow_of(storage)) is not None:
-                found.append((start, start + size, narrow.array.ctypes.data))
+        for piece in span.pieces:
+            if (narrow := recorder(self.backend).narrow_of(piece.storage)) is not None:
+                found.append((piece.offset, piece.end, narrow.array.ctypes.data))
                 record.written.append(narrow)
         return np.array(found, np.int64).reshape(-1, 3)
 
