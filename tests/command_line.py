@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import nacre.discovery.registry
 import nacre.files.durable
 from nacre.cli.app import nacre as command
-from nacre.discovery.registry import Registry
+from registries import NewRegistry
 
 SCRIPT = [sys.executable, "-c", "from nacre.cli import main; main()"]
 
@@ -172,14 +172,14 @@ def write_data(path: Path, records: int, seed: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_registry: NewRegistry) -> Path:
     """Run in a folder with the small net, on numpy without other settings, and with a registry that may be changed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for variable in ("NACRE_PLUGINS", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NO_COLOR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NACRE_BACKEND", "numpy")  # "auto" takes onednn where it is installed
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
+    new_registry()
     Path("small.toml").write_text(NET, encoding="utf-8")
     write_data(Path("train.h5"), 60, 0)
     write_data(Path("test.h5"), 27, 1)

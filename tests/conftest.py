@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from forging import trials
+from nacre.discovery.registry import Registry
 from nacre.testing.layers import Suite
+from registries import NewRegistry, use_registry
 
 for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACRE_PLUGINS"):
     os.environ.pop(name, None)  # the developer's own; here, since test files ask the registry while they are collected
@@ -30,6 +33,18 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
         monkeypatch.setenv("NACRE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield folder
+
+
+@pytest.fixture
+def new_registry(monkeypatch: pytest.MonkeyPatch) -> NewRegistry:
+    """Return a function that gives the process another registry until the test ends: `new_registry(discover=False)`."""
+
+    def make(**options: Any) -> Registry:
+        registry = Registry(**options)
+        use_registry(monkeypatch, registry)
+        return registry
+
+    return make
 
 
 LONGEST = (

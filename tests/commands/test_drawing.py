@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import nacre.discovery.registry
 from command_line import run
 from nacre import Drawing, InputLayer, Layer, Net, NetSummary
 from nacre.config import load
-from nacre.discovery.registry import Registry
 from nacre_commands.drawing import dot, svg
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
@@ -25,6 +23,7 @@ from nacre_layers.neurons import ReLU
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.split import SplitLayer
+from registries import NewRegistry
 
 LENET = Path(__file__).resolve().parents[2] / "examples/digits/lenet.toml"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -123,11 +122,9 @@ def test_notebooks_show_the_drawing_that_is_offered() -> None:
     assert net._repr_svg_() == svg(net.summary())
 
 
-def test_notebooks_show_the_text_where_no_drawing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_show_the_text_where_no_drawing_is_offered(new_registry: NewRegistry) -> None:
     net = branching()
-    monkeypatch.setattr(
-        nacre.discovery.registry, "_registry", Registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-commands"})
-    )
+    new_registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-commands"})
     assert net._repr_svg_() is None
 
 
@@ -138,9 +135,8 @@ class Names(Drawing):
         return ", ".join(layer.name for layer in net.layers)
 
 
-def test_a_stranger_may_draw_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Registry()
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+def test_a_stranger_may_draw_in_another_way(new_registry: NewRegistry) -> None:
+    here = new_registry()
     for kind in ("svg", "names"):
         here.register(Names, kind, "drawing", "acme")
     assert run("graph", LENET, "--format", "names").out.startswith("train, conv1, conv2, pool2, ip1")

@@ -17,6 +17,7 @@ from nacre_data import HDF5DataLayer, HDF5OutputLayer, MemoryDataLayer, MemoryOu
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import ValidationPerformance
+from registries import NewRegistry
 
 X = np.arange(15, dtype=np.float32).reshape(5, 3)
 LABEL = np.arange(5)
@@ -278,11 +279,8 @@ def test_what_a_stranger_reads_is_not_replaced_whatever_its_field_is_typed(tmp_p
 
 
 @pytest.mark.parametrize("field", ["derived", "maybe", "single"])
-def test_such_paths_are_written_relative_to_the_net_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
-) -> None:
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", nacre.discovery.registry.Registry())  # type: ignore[attr-defined]
-    nacre.register(Stranger)
+def test_such_paths_are_written_relative_to_the_net_file(tmp_path: Path, new_registry: NewRegistry, field: str) -> None:
+    new_registry().register(Stranger)
     stranger = Stranger(name="s", tops="x", **{field: str(tmp_path / "d.h5")})
     table = file_table(stranger, tmp_path)
     assert table[field] == ("d.h5" if field == "single" else ["d.h5"])

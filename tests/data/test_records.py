@@ -14,6 +14,7 @@ from nacre import DataError
 from nacre.cli.inputs import read_inputs
 from nacre.config import NetFile
 from nacre.protocols.records import reader_of, writer_of
+from registries import NewRegistry
 
 ARRAY = np.random.default_rng(0).normal(size=(5, 2, 3))
 
@@ -73,13 +74,11 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_ending_that_nacre_reads_is_anothers_only_by_a_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", nacre.discovery.registry.Registry())  # type: ignore[attr-defined]
-
+def test_an_ending_that_nacre_reads_is_anothers_only_by_a_pin(tmp_path: Path, new_registry: NewRegistry) -> None:
     class Other(nacre.RecordReader):
         pass
 
-    nacre.registry().register(Other, "csv", distribution="acme")
+    new_registry().register(Other, "csv", distribution="acme")
     assert type(reader_of(tmp_path / "x.csv")).__module__.startswith("nacre_data")
     assert isinstance(reader_of(tmp_path / "x.csv", {"record:csv": "acme"}), Other)
 

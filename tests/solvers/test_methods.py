@@ -14,13 +14,13 @@ import nacre
 from fake_backends import ForeignBackend
 from forging import trials
 from nacre import ConfigError, InputLayer, Method, Net, SnapshotError, Solver
-from nacre.discovery.registry import Registry
 from nacre.snapshots.snapshot import Snapshot
 from nacre.training.training import Training
 from nacre_data import HDF5Store
 from nacre_layers.regularizers import L1
 from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp, StagedMomentum, Step
 from nacre_solvers.elementwise import CHUNK
+from registries import NewRegistry
 from torch_training import train_both
 from toy_training import PulledLayer, Reports, pulled_net, toy_net, trace, weights
 
@@ -222,11 +222,8 @@ def test_a_decoupled_regulariser_leaves_the_gradient_alone() -> None:
 
 
 @each
-def test_a_device_gives_the_same(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry()
-    registry.register(ForeignBackend, "foreign", "backend")
-    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
-    monkeypatch.setattr("nacre.protocols.backend._opened", {"foreign": ForeignBackend()})
+def test_a_device_gives_the_same(method: Method, new_registry: NewRegistry) -> None:
+    new_registry().register(ForeignBackend, "foreign", "backend")
     nets = [toy_net(backend=name) for name in ("foreign", "numpy")]
     for net in nets:
         solver(method, regu_coef=0.01, n_accumulate=2, clip_norm=0.3, clip_value=0.1, max_iter=5).solve(net)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from fake_backends import BlockedBackend, BlockedInnerProduct, BlockedSGD
 from nacre import ConfigError, Constraint, Net, NotFiniteError, Solver, open_backend
-from nacre.discovery.registry import Registry
 from nacre.errors import NacreError
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
@@ -18,6 +17,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import Tanh
 from nacre_solvers import SGD, AdamW, Step, TrainingSummary
+from registries import NewRegistry
 from torch_training import train_both
 from toy_training import Reports, pulled_net, trace
 
@@ -258,13 +258,11 @@ def test_a_backend_with_steps_of_its_own_does_the_same() -> None:
         np.testing.assert_allclose(handle.value, nets[1].parameters[name].value, rtol=1e-3, atol=1e-4)
 
 
-def test_a_backend_that_records_its_steps_reads_what_differs_in_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry()
+def test_a_backend_that_records_its_steps_reads_what_differs_in_each(new_registry: NewRegistry) -> None:
+    registry = new_registry()
     registry.register(BlockedBackend, "blocked", "backend")
     registry.register_kernel(BlockedInnerProduct, "InnerProduct", "blocked")
     registry.register_kernel(BlockedSGD, "solver/SGD", "blocked")
-    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
-    monkeypatch.setattr("nacre.protocols.backend._opened", {"blocked": BlockedBackend()})
     nets = [digits_net(4, backend, ratio=0.3) for backend in ("blocked", "numpy")]
     for net in nets:
         policy = Step(base=0.3, gamma=0.5, stepsize=2)

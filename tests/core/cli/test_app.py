@@ -17,8 +17,7 @@ import nacre.discovery.registry
 from command_line import run
 from nacre.cli.app import COMMANDS
 from nacre.cli.screen import command_line
-from nacre.discovery.offers import Plugin, Provenance, make_offer
-from nacre.discovery.registry import Registry
+from registries import NewRegistry, install_plugin
 
 OFFERED = ("demo", "gradcheck", "graph", "summary", "time")
 """Commands of nacre's own plugin."""
@@ -237,12 +236,14 @@ def test_commands_of_plugins_are_listed_without_being_imported() -> None:
     assert "NET.toml" in run("train", "--help").out
 
 
-def test_without_the_plugin_of_commands_the_core_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_plugin_of_commands_the_core_has_its_own(
+    monkeypatch: pytest.MonkeyPatch, new_registry: NewRegistry
+) -> None:
     monkeypatch.setenv("NACRE_NO_PLUGINS", "1")
     assert "Commands of plugins" not in run("--help").out
     assert run("summary", "small.toml").out
     monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "nacre-commands")
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
+    new_registry()
     names = [line.split()[0] for line in run("--help").out.partition("Commands:")[2].splitlines() if line.strip()]
     assert names == list(COMMANDS)
     error = run("summary", "small.toml", code=2).err
@@ -266,12 +267,9 @@ def test_a_command_that_cannot_be_opened_is_told_in_a_sentence(
 ) -> None:
     (folder / "torn_module.py").write_text(code)
     monkeypatch.syspath_prepend(folder)
-    here = nacre.discovery.registry.registry()
-    here.plugins()
     for distribution in ("acme", "nacre"):
-        where = Provenance(distribution, "1.0", "", False, "torn_module")
-        plugin = Plugin(distribution, distribution, where)
-        here._add(plugin, make_offer("command", f"torn-{distribution}", "torn_module:command", where))
+        offered = [("command", f"torn-{distribution}", "torn_module:command")]
+        install_plugin(nacre.discovery.registry.registry(), distribution, offered)
         done = run(f"torn-{distribution}", code=2)
         assert error in done.err and "Traceback" not in done.err
         assert done.err.startswith(f"error: command 'torn-{distribution}' of {distribution} 1.0")
@@ -282,9 +280,8 @@ def test_a_command_that_cannot_be_opened_is_told_in_a_sentence(
     sys.modules.pop("torn_module", None)
 
 
-def test_a_plugin_of_commands_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("acme", "no_such_module", "nacre.plugins")
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry(entry_points=[entry]))
+def test_a_plugin_of_commands_that_cannot_be_imported_is_named(new_registry: NewRegistry) -> None:
+    new_registry(entry_points=[EntryPoint("acme", "no_such_module", "nacre.plugins")])
     error = run("summary", "small.toml", code=2).err
     assert error.startswith("error: there is no command 'summary'\n  `nacre --help` lists the commands\n  failed: ")
     assert "no_such_module" in error

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-import nacre.discovery.registry
 from command_line import run
 from nacre import ConfigError
 from nacre.discovery.discovery import find_plugins
 from nacre.discovery.isolate import tried
-from nacre.discovery.registry import Registry
 from nacre.discovery.settings import enable, settings
+from registries import NewRegistry
 
 GOOD = 'from nacre.hooks import hookimpl\nnacre_api = "1"\n@hookimpl\ndef offer_layers():\n    return {"Calm": "c:C"}\n'
 FAULTS = {
@@ -208,9 +207,9 @@ def offer_kernels():
 """
 
 
-def test_train_and_explain_tell_what_is_not_enabled(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_and_explain_tell_what_is_not_enabled(install: Install, new_registry: NewRegistry) -> None:
     install("fast", KERNEL)
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
+    new_registry()
     line = "kernels that are installed but not enabled: fast 1.0 for Dropout (nacre plugins enable NAME)"
     short = ("--set", "solver.max_iter=1")
     assert run("train", "small.toml", *short).out.splitlines()[1] == line
@@ -232,11 +231,9 @@ def test_json_is_json_though_plugins_print_at_isolation(install: Install) -> Non
     assert json.loads(run("plugins", "--isolate", "--json").out)
 
 
-def test_a_command_that_panics_is_a_sentence(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_panics_is_a_sentence(install: Install, new_registry: NewRegistry) -> None:
     def panics() -> None:
         raise BaseException("panicked")
 
-    here = Registry()
-    here.register(panics, "panics", "command")
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+    new_registry().register(panics, "panics", "command")
     assert "a bug: BaseException: panicked" in run("panics", code=1).err

@@ -9,10 +9,10 @@ import pytest
 import nacre.discovery.registry
 from command_line import run
 from nacre.cli.snapshots import load_snapshot
-from nacre.discovery.registry import Registry
 from nacre.snapshots.folder import SnapshotFolder
 from nacre.snapshots.folder import load_snapshot as load
 from nacre_data import HDF5Store
+from registries import NewRegistry
 
 KEEPER = """
 from nacre import Callback, CallbackState, hookimpl
@@ -79,14 +79,10 @@ class PlusState(LayerState, reads=""):
 """
 
 
-def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
-
-
 # Stores
 
 
-def test_a_strangers_callback_and_store_are_found_by_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strangers_callback_and_store_are_found_by_what_they_say(new_registry: NewRegistry) -> None:
     Path("keeper.py").write_text(KEEPER)
     plugin = ("--plugin", "keeper.py")
     net = Path("small.toml")
@@ -96,7 +92,7 @@ def test_a_strangers_callback_and_store_are_found_by_what_they_say(monkeypatch: 
     assert "continuing from iteration 25" in run("train", net, *plugin, "--resume", "auto").out
     for command in (["test", net, "kept"], ["predict", net, "kept/snapshot-000060.5h", "test.h5"]):
         assert run(*command, *plugin).err == ""
-    new_process(monkeypatch)
+    new_registry()
     told = run("test", net, "kept", code=2).err
     assert "no callback 'Keeper'" in told
 
@@ -157,13 +153,13 @@ def test_a_damaged_file_of_a_folder_is_a_warning(trained: Path) -> None:
         ["predict", "snapshots", "test.h5"],
     ],
 )
-def test_a_plugin_file_that_is_missing_is_named(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_file_that_is_missing_is_named(command: list[str], new_registry: NewRegistry) -> None:
     file = _written("plus.py", PLUS)
     net = Path("small.toml")
     net.write_text(net.read_text().replace('type = "Dropout"\nname = "drop1"', 'type = "Plus"\nname = "plus"'))
     net.write_text(net.read_text().replace("ratio = 0.25\n", ""))
     run("train", net, "--plugin", file, "--json")
-    new_process(monkeypatch)
+    new_registry()
     told = run(command[0], net, *command[1:], code=2).err
     assert "no layer 'Plus'" in told
     assert f"--plugin {file.resolve()} (the snapshot used its layer 'Plus')" in told

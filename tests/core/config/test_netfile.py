@@ -40,6 +40,7 @@ from nacre.files.toml import toml_text
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import Tanh
 from page_tables import own_classes
+from registries import NewRegistry
 
 LENET = Path(__file__).resolve().parents[3] / "examples/digits/lenet.toml"
 NET = """
@@ -91,12 +92,12 @@ every_n_iter = 5
 
 
 @pytest.fixture(autouse=True)
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_registry: NewRegistry) -> Path:
     """Run in a folder of its own, without the settings and with a registry that may be changed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("NACRE_BACKEND", raising=False)
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
+    new_registry()
     return tmp_path
 
 

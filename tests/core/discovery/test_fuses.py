@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-import nacre.discovery.registry
 from nacre import Backend, LayerState, Neuron, open_backend
-from nacre.discovery.offers import Plugin, Provenance, make_offer
 from nacre.discovery.registry import Registry
 from nacre_layers.neurons import ReLU, Tanh
+from registries import NewRegistry, install_plugin
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    registry = Registry()
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", registry)  # type: ignore[attr-defined]
-    return registry
+def here(new_registry: NewRegistry) -> Registry:
+    return new_registry()
 
 
 def called(name: str, of: type = Neuron) -> type:
@@ -64,22 +61,14 @@ class Keen(Backend):
         return None
 
 
-def installed(registry: Registry, name: str, target: object, distribution: str = "keen") -> None:
-    registry.plugins()
-    plugin = Plugin(distribution, distribution, Provenance(distribution, "1.0", "", False, distribution))
-    registry._plugins.append(plugin)
-    registry._add(plugin, make_offer("backend", name, target, plugin.provenance))
-
-
 @pytest.mark.parametrize("name", ["keen", "numpy", "onednn"])
 def test_a_strangers_backend_is_auto_only_where_it_is_enabled(
     here: Registry, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.delenv("NACRE_BACKEND", raising=False)
-    monkeypatch.setattr("nacre.protocols.backend._opened", {})
     usual = type(open_backend())
-    installed(here, name, Keen)
-    installed(here, "broken", "is_nowhere:Backend", "broken")
+    install_plugin(here, "keen", [("backend", name, Keen)])
+    install_plugin(here, "broken", [("backend", "broken", "is_nowhere:Backend")])
     assert type(open_backend()) is usual
     here.kernels = ("broken", "keen")
     assert type(open_backend()) is Keen

@@ -12,6 +12,7 @@ import pytest
 from nacre.discovery.guard import ForeignError, described, guarded, place_of, place_of_function, shown
 from nacre.discovery.registry import Registry
 from nacre.errors import PluginError, RegistryError
+from registries import NewRegistry
 
 HARM = {
     "BaseException": "raise BaseException('panicked')",
@@ -215,11 +216,10 @@ def test_ctrl_c_ends_the_search_and_the_next_question_begins_anew(install: Insta
     assert registry.problems == []
 
 
-def test_what_a_light_module_registers_is_its_own(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_light_module_registers_is_its_own(install: Install, new_registry: NewRegistry) -> None:
     text = "import nacre\nnacre.register_kernel(type('Fast', (), {}), 'AbsVal', 'numpy')\n"
     install("sly", text + "nacre.register(type('ReLU', (nacre.Neuron,), {}))\n" + GOOD)
-    registry = Registry()
-    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
+    registry = new_registry()
     choice = registry.explain("neuron/ReLU", "numpy")
     assert choice.offer is not None and choice.offer.distribution == "nacre"
     (kernel,) = registry.offers("kernel", "AbsVal@numpy")

@@ -21,6 +21,7 @@ from nacre.discovery.offers import Problem
 from nacre.discovery.registry import Registry
 from nacre.discovery.requirements import parse_requirements
 from nacre.errors import PluginError, RegistryError
+from registries import NewRegistry, use_registry
 
 Install = Callable[..., Path]
 
@@ -699,7 +700,7 @@ def test_a_light_module_may_register_while_plugins_are_discovered(
 ) -> None:
     text = "from nacre import register\nregister(type('A', (), {'nacre_kind': 'neuron'}))\n" + layers(B="x:B")
     install("acme", {"acme": text})
-    monkeypatch.setattr("nacre.discovery.registry._registry", None)
+    use_registry(monkeypatch, None)
     process = nacre.discovery.registry.registry()
     assert process.names("layer") == ["B"]
     assert process.names("neuron") == ["A"]
@@ -736,13 +737,10 @@ def test_a_file_with_hooks_offers_what_they_say(tmp_path: Path) -> None:
     assert len(registry.plugins()) == 1
 
 
-def test_a_file_that_registers_by_itself_is_not_registered_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_registers_by_itself_is_not_registered_again(tmp_path: Path, new_registry: NewRegistry) -> None:
     file = tmp_path / "selfmade.py"
     file.write_text("from nacre import register\n@register\nclass A:\n    nacre_kind = 'neuron'\n")
-    registry = Registry(discover=False)
-    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
+    registry = new_registry(discover=False)
     registry.load_file(file)
     assert registry.names("neuron") == ["A"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -18,12 +17,12 @@ from nacre import HostMemory, LayerState, Neuron
 from nacre.cli.commands.backends import backends
 from nacre.cli.commands.explain import explain
 from nacre.config import dumps, load
-from nacre.discovery.offers import Plugin, Provenance, make_offer
 from nacre.discovery.registry import Registry
 from nacre.fields.component import make_component
 from nacre.protocols.backend import _first_usable
 from nacre.protocols.records import reader_of, writer_of
 from nacre.snapshots.folder import load_snapshot, open_store
+from registries import install_plugin, use_registry
 
 NET = """
 [[layer]]
@@ -168,16 +167,12 @@ STRANGERS = st.dictionaries(
 )
 
 
-def install(registry: Registry, distribution: str, offered: Sequence[Item]) -> None:
-    """Add a plugin as discovery would: as an installed distribution, not by hand."""
-    provenance = Provenance(distribution, "1.0", f"/{distribution}.py", False, distribution.replace("-", "_"))
-    plugin = Plugin(distribution, distribution, provenance)
-    registry.plugins()  # discovers
-    registry._plugins.append(plugin)
-    for item in offered:
+def offers(items: Iterable[Item]) -> Iterator[tuple[str, str, object]]:
+    """Yield what a stranger offers."""
+    for item in items:
         alias = ALIASES.get(item.kind, "nacre_layers:PoolingLayer")
         value: Any = {"harm": Harm, "wrong": Wrong, "alias": alias}.get(item.what, item.what)
-        registry._add(plugin, make_offer(item.kind, item.name, value, provenance))
+        yield item.kind, item.name, value
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -221,16 +216,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def use(registry: Registry) -> None:
-    sys.modules["nacre.discovery.registry"]._registry = registry  # type: ignore[attr-defined]
-
-
 @pytest.fixture(scope="module")
-def alone(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield what the net comes to where there is nothing but nacre, and put the registry back in the end."""
+def alone(folder: Path) -> dict[str, Any]:
+    """Return what the net comes to where there is nothing but nacre."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["nacre.discovery.registry"], "_registry", Registry())
-        yield outcome(folder)
+        use_registry(patch, Registry())
+        return outcome(folder)
 
 
 @settings(max_examples=15)
@@ -239,12 +230,13 @@ def test_strangers_change_neither_bits_nor_winners(
     strangers: dict[str, list[Item]], order: Any, folder: Path, alone: dict[str, Any]
 ) -> None:
     registry = Registry()
-    use(registry)
     names = list(strangers)
     order.shuffle(names)
     for name in names:
-        install(registry, name, strangers[name])
-    assert outcome(folder) == alone
+        install_plugin(registry, name, offers(strangers[name]))
+    with pytest.MonkeyPatch.context() as patch:
+        use_registry(patch, registry)
+        assert outcome(folder) == alone
 
 
 @settings(max_examples=100)
@@ -269,20 +261,15 @@ def test_strangers_change_nothing_for_another_stranger_who_is_called_by_the_whol
 
     registry = Registry(kernels=["fast"])
     order.shuffle(names := [*strangers, "acme", "fast"])
+    known = {
+        "acme": [("layer", "Swirl", SwirlLayer), ("backend", "swirl", SwirlBackend), ("kernel", "Swirl@swirl", Own)],
+        "fast": [("kernel", "acme:Swirl@numpy", Fast)],
+    }
     for name in names:
-        install(registry, name, strangers.get(name, []))
-    for plugin in registry.plugins():
-        mine = {"acme": ACME, "fast": FAST}.get(plugin.name, {})
-        for (kind, short), value in mine.items():
-            classes = {"SwirlLayer": SwirlLayer, "SwirlBackend": SwirlBackend, "Own": Own, "Fast": Fast}
-            registry._add(plugin, make_offer(kind, short, classes[value], plugin.provenance))
+        install_plugin(registry, name, known.get(name) or offers(strangers[name]))
     assert registry.open("layer", "acme:Swirl") is SwirlLayer
     assert registry.open("backend", "acme:swirl") is SwirlBackend
     chosen = registry.choose(SwirlLayer, "layer", SwirlBackend.lineage, backend=SwirlBackend)
     assert chosen.kernel is Own
     elsewhere = registry.choose(SwirlLayer, "layer", ("numpy",), backend=registry.open("backend", "numpy"))
     assert elsewhere.kernel is Fast
-
-
-ACME = {("layer", "Swirl"): "SwirlLayer", ("backend", "swirl"): "SwirlBackend", ("kernel", "Swirl@swirl"): "Own"}
-FAST = {("kernel", "acme:Swirl@numpy"): "Fast"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,8 +11,7 @@ import pytest
 import fake_backends
 import nacre
 from fake_backends import BlockedBackend, ForeignBackend
-from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver
-from nacre.discovery.registry import Registry
+from nacre import InputLayer, Layer, LayerState, Names, Net, Own, Parameter, Solver, open_backend
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
@@ -30,6 +29,7 @@ from nacre_layers.shapes.concat import ConcatLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_solvers import SGD, Step
+from registries import NewRegistry
 
 KERNELS = {
     "InnerProduct": fake_backends.BlockedInnerProduct,
@@ -39,25 +39,18 @@ KERNELS = {
 
 
 @pytest.fixture
-def blocked(monkeypatch: pytest.MonkeyPatch) -> BlockedBackend:
-    registry = Registry()
+def blocked(new_registry: NewRegistry) -> BlockedBackend:
+    registry = new_registry()
     registry.register(BlockedBackend, "blocked", "backend")
     for thing, kernel in KERNELS.items():
         registry.register_kernel(kernel, thing, "blocked")
-    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
-    backend = BlockedBackend()
-    monkeypatch.setattr("nacre.protocols.backend._opened", {"blocked": backend})
-    return backend
+    return cast("BlockedBackend", open_backend("blocked"))
 
 
 @pytest.fixture
-def foreign(monkeypatch: pytest.MonkeyPatch) -> ForeignBackend:
-    registry = Registry()
-    registry.register(ForeignBackend, "foreign", "backend")
-    monkeypatch.setattr("nacre.discovery.registry._registry", registry)
-    backend = ForeignBackend()
-    monkeypatch.setattr("nacre.protocols.backend._opened", {"foreign": backend})
-    return backend
+def foreign(new_registry: NewRegistry) -> ForeignBackend:
+    new_registry().register(ForeignBackend, "foreign", "backend")
+    return cast("ForeignBackend", open_backend("foreign"))
 
 
 def mixed_layers() -> list[Layer]:

@@ -12,11 +12,11 @@ import pytest
 
 from fake_backends import ForeignBackend
 from nacre import ConfigError, InputLayer, Layer, Names, Net, Parameter, Solver, TopologyError
-from nacre.discovery.registry import Registry
 from nacre_layers.initializers import Constant
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_solvers import SGD
+from registries import NewRegistry
 from small_layers import (
     AddLayer,
     MatrixLayer,
@@ -407,8 +407,8 @@ class RunningState(State, of=RunningLayer, host_only=True):
         """Never called."""
 
 
-def test_a_buffer_that_a_state_on_the_host_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.discovery.registry._registry", Registry())
+def test_a_buffer_that_a_state_on_the_host_changes(new_registry: NewRegistry) -> None:
+    new_registry()
     layers = [InputLayer(name="in", tops="data", shape=(2,)), RunningLayer(name="run", bottoms="data", tops="y")]
     net = Net("net", layers, backend=ForeignBackend())
     for _ in range(3):

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import nacre.discovery.registry
 from nacre import Component, ConfigError, ContractError, Identity, Initializer, Neuron, Solver, Transformer
-from nacre.discovery.registry import Registry
 from nacre.fields.component import make_component
 from nacre_layers.initializers import Constant
 from nacre_layers.neurons import ReLU
 from nacre_solvers import SGD
+from registries import NewRegistry
 
 
 def test_a_component_needs_a_kind() -> None:
@@ -56,9 +55,8 @@ class Sunny(Weather):
         return cls(degrees=number)
 
 
-def test_plugins_say_what_a_number_and_what_no_name_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Registry(discover=False)
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+def test_plugins_say_what_a_number_and_what_no_name_means(new_registry: NewRegistry) -> None:
+    here = new_registry(discover=False)
     with pytest.raises(ValueError, match=r"^$"):
         make_component(Weather, 25)
     with pytest.raises(ConfigError, match="no plugin says which test_weather is meant where none is named") as caught:
@@ -74,9 +72,8 @@ def test_plugins_say_what_a_number_and_what_no_name_means(monkeypatch: pytest.Mo
         make_component(Weather, 25)
 
 
-def test_without_the_plugin_of_policies_a_number_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-solvers"})
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+def test_without_the_plugin_of_policies_a_number_means_none(new_registry: NewRegistry) -> None:
+    new_registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-solvers"})
     with pytest.raises(ConfigError, match=r"lr_policy=0\.01, but it must be a lr_policy") as caught:
         Solver(SGD())
     assert "algorithm: no plugin says which algorithm is meant where none is named" in str(caught.value)

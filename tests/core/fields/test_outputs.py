@@ -10,12 +10,12 @@ import h5py
 import numpy as np
 import pytest
 
-import nacre
 from nacre import Callback, CallbackState, ConfigError, OutputPath, Training
 from nacre.config import NetFile, load
 from nacre.discovery.settings import settings
 from nacre.errors import SnapshotError
 from nacre.files.durable import FolderLock, atomic_write
+from registries import NewRegistry
 
 NET = """
 [[layer]]
@@ -69,15 +69,14 @@ class NoteState(CallbackState):
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_registry: NewRegistry) -> None:
     here = tmp_path / "here"
     here.mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "mine").write_bytes(MINE)
     monkeypatch.chdir(here)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", nacre.discovery.registry.Registry())  # type: ignore[attr-defined]
-    nacre.registry().register(Note, distribution="acme")
+    new_registry().register(Note, distribution="acme")
     with h5py.File("train.h5", "w") as file:
         file["data"] = np.ones((4, 3))
         file["label"] = np.arange(4) % 2

@@ -23,7 +23,6 @@ from nacre import (
     Solver,
     TopologyError,
 )
-from nacre.discovery.registry import Registry
 from nacre.testing.trial import without_kernels
 from nacre_data import MemoryDataLayer
 from nacre_layers.convolution.convolution import ConvolutionLayer
@@ -34,6 +33,7 @@ from nacre_layers.metrics.accuracy import AccuracyLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.shapes.split import SplitLayer
+from registries import NewRegistry
 from small_layers import (
     CountLayer,
     CountState,
@@ -560,8 +560,8 @@ def test_scratch() -> None:
     assert view.blob((2,), np.float32).dtype == "float32"
 
 
-def test_a_source_in_memory_that_numpy_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nacre.discovery.registry._registry", Registry())
+def test_a_source_in_memory_that_numpy_cannot_read(new_registry: NewRegistry) -> None:
+    new_registry()
 
     class HostState(CountState, host_only=True):
         """Writes NumPy arrays."""

@@ -8,7 +8,6 @@ import pytest
 
 import nacre.discovery.registry
 from nacre import Neuron, Regularizer, register, register_kernel
-from nacre.discovery.registry import Registry
 from nacre.protocols.components import ComponentKernel
 from nacre.snapshots.provenance import origins_of, part_differences, parts_of, remedies
 from nacre.training.solver import Solver
@@ -16,14 +15,15 @@ from nacre.training.training import Training
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.regularizers import L1
 from nacre_solvers import SGD, Snapshot, TrainingSummary
+from registries import NewRegistry
 from toy_training import pulled_net, toy_net
 
 SWIRL = {"layer Swirl": {"distribution": "nacre-swirl", "version": "1.2.0"}}
 
 
 @pytest.fixture(autouse=True)
-def fresh_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", Registry())
+def _fresh_registry(new_registry: NewRegistry) -> None:
+    new_registry()
 
 
 def training(net: Any, **fields: Any) -> Training:

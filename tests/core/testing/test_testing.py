@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-import nacre.discovery.registry
 from nacre import (
     ConfigError,
     ContractError,
@@ -25,7 +24,6 @@ from nacre import (
     exactly,
     registry,
 )
-from nacre.discovery.registry import Registry
 from nacre.testing.close import assert_close, assert_near
 from nacre.testing.gradients import check_net_gradients, numerical_gradient, worst_error
 from nacre.testing.kernels import KernelTests
@@ -488,9 +486,8 @@ def test_a_good_kernel_passes():
     assert ("served", 4) in recorded and ("declined", []) in recorded
 
 
-def test_a_kernel_is_tested_on_the_backends_for_which_it_is_offered(monkeypatch):
-    here = Registry()
-    monkeypatch.setattr(nacre.discovery.registry, "_registry", here)
+def test_a_kernel_is_tested_on_the_backends_for_which_it_is_offered(new_registry):
+    here = new_registry()
     silent = kernel_suite(GoodKernel, backend_name="")
     with pytest.raises(ContractError, match="GoodKernel does not say whose kernel GoodKernel is, which nobody offers"):
         silent().backends()
@@ -542,12 +539,12 @@ def test_random_shapes():
     assert set(failures(type("S", (Scaled,), {"strategy": wide}))) == {"test_random_shapes"}
 
 
-def test_offered_kernels_are_compared_with_the_state(monkeypatch):
-    own = type(registry())(discover=False)
-    own.register(registry().open("backend", "numpy"), "numpy")
+def test_offered_kernels_are_compared_with_the_state(new_registry):
+    backend = registry().open("backend", "numpy")
+    own = new_registry(discover=False)
+    own.register(backend, "numpy")
     own.register(ScaledLayer, "Scaled")
     own.register(Constant)
-    monkeypatch.setattr(sys.modules["nacre.discovery.registry"], "_registry", own)
     own.register_kernel(GoodKernel, "Scaled", "numpy")
     recorded = []
     assert failures(Scaled, recorded) == {}

@@ -48,6 +48,7 @@ from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.regularizers import L1
 from nacre_solvers import BP, SGD, Step, TrainingSummary, ValidationPerformance
 from nacre_solvers import Snapshot as SaveSnapshot
+from registries import NewRegistry
 from toy_training import PulledLayer, Reports, pulled_net, records, toy_layers, toy_net, trace, weights
 
 
@@ -948,12 +949,11 @@ def test_spans_join_what_lies_together_but_never_reach_over_a_frozen_parameter()
     assert spans(lambda net: net.freeze("b")) == [c, a]
 
 
-def test_anybody_can_offer_a_kernel_for_a_regulariser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anybody_can_offer_a_kernel_for_a_regulariser(new_registry: NewRegistry) -> None:
     from nacre import ComponentKernel, register_kernel
-    from nacre.discovery.registry import Registry
     from nacre_layers.regularizers import L1
 
-    monkeypatch.setattr("nacre.discovery.registry._registry", Registry())
+    new_registry()
 
     class Twice(ComponentKernel):
         def add_gradient(self, backend, value, gradient, coefficient):
