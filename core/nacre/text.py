@@ -1,7 +1,8 @@
-"""Tables, sizes and lists of names as text."""
+"""Tables, sizes, lists of names and articles as text."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -38,3 +39,16 @@ def size(count: int) -> str:
             break
         number /= 1024
     return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
+
+
+_SPELLED = re.compile(r"[A-Z]+(?![a-z])|(?!str\b)[b-df-hj-np-tv-xz]+(?![A-Za-z])")
+"""The beginning of a name that is read letter by letter, as in "SGD", "L2" and "lr_policy"."""
+
+_VOWEL = re.compile(r"8|1[18](?!\d)|(?!eu|ui|uni|use|one|once)[aeiou]", re.IGNORECASE)
+"""The beginning of a name that sounds like a vowel; "Uniform" and "oneDNN" do not."""
+
+
+def with_article(name: str) -> str:
+    """Return a name with "a" or "an" before it, as it sounds: "an Adam", "an lr_policy", "a Uniform"."""
+    vowel = name[0] in "AEFHILMNORSXaefhilmnorsx" if _SPELLED.match(name) else _VOWEL.match(name)
+    return f"{'an' if vowel else 'a'} {name}"

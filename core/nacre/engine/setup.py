@@ -17,6 +17,7 @@ from ..protocols.layer import is_identity, layer_type
 from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
 from ..protocols.view import View
+from ..text import with_article
 from .ops import Op, Value, plain_space
 from .target import Target
 
@@ -128,7 +129,7 @@ def check_state(node: Node, state: Any) -> None:
     """
     layer, kind = node.layer, type(state).__name__
     if not isinstance(state, LayerState):
-        raise ContractError(f"{layer_type(type(layer))}.setup must return a LayerState, not a {kind}")
+        raise ContractError(f"{layer_type(type(layer))}.setup must return a LayerState, not {with_article(kind)}")
     if not hasattr(state, "blobs") or not hasattr(state, "parameters"):
         raise ContractError(f"{kind} does not call super().__init__(layer, backend, inputs, diffs)")
     base: type = SourceState if isinstance(state, SourceState) else LayerState
@@ -153,6 +154,5 @@ def check_state(node: Node, state: Any) -> None:
                 raise ContractError(f"{node.name}: the class declares has_stats, but {kind} does not define {method}")
     for parameter in state.parameters:
         if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ContractError(
-                f"{node.name}: {kind}.parameters has a {type(parameter).__name__}, but must have only Parameters"
-            )
+            found = with_article(type(parameter).__name__)
+            raise ContractError(f"{node.name}: {kind}.parameters has {found}, but must have only Parameters")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar, cast
 
 from ..errors import ConfigError, ContractError, RegistryError
+from ..text import with_article
 from .configured import Configured
 from .types import Reading
 
@@ -28,7 +29,7 @@ class Component(Configured, Reading):
         super().__init_subclass__()
         if kind is not None:
             cls.nacre_kind = kind
-            cls.wants = f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}: an object, a name, or a table with 'type'"
+            cls.wants = f"{with_article(kind)}: an object, a name, or a table with 'type'"
             Component.kinds.setdefault(kind, cls)
         elif not cls.nacre_kind:
             raise ContractError(

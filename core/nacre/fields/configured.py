@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_transform
 
 from ..errors import ConfigError, ContractError, brief, nearest
+from ..text import with_article
 from .checks import Check, one_of
 from .types import Reading, whole
 
@@ -102,7 +103,7 @@ def _reader(hint: Any) -> Reader:
         return _class_reader(type(None) if hint is None else hint)
     short = str(hint).replace("typing.", "")
     if isinstance(origin, type):  # a list[int] must be a list; the layer checks its entries
-        return _same(origin), f"a {origin.__name__}", short
+        return _same(origin), with_article(origin.__name__), short
     return (lambda value: value), "another value", short
 
 
@@ -118,7 +119,7 @@ def _types(hint: Any) -> tuple[type, ...]:
 def _class_reader(cls: type[Any]) -> Reader:
     if issubclass(cls, Reading):
         return cls.convert, cls.wants, cls.__name__
-    return _PLAIN.get(cls) or (_same(cls), f"a {cls.__name__}", cls.__name__)
+    return _PLAIN.get(cls) or (_same(cls), with_article(cls.__name__), cls.__name__)
 
 
 def _either(readers: Sequence[Reader], *, absent: bool) -> Reader:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BlobError
 from ..random import Random
+from ..text import with_article
 from .array import Array
 from .backend import HostMemory
 from .blob import Blob
@@ -107,7 +108,7 @@ class View:
     def alias(self, blob: Blob, shape: Sequence[int] | None = None) -> Blob:
         """Declare a top that is an input under another shape or name: no memory of its own, no copy."""
         if not isinstance(blob, Blob):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise BlobError(f"alias() takes an entry of inputs, not a {type(blob).__name__}")
+            raise BlobError(f"alias() takes an entry of inputs, not {with_article(type(blob).__name__)}")
         return Blob(tuple(blob.shape if shape is None else shape), blob.dtype, blob)
 
     def empty(self, shape: Sequence[int], dtype: str | None = None) -> Array:

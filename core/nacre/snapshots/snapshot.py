@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..errors import SnapshotError
+from ..text import with_article
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,7 +119,8 @@ def check_state(value: object, where: str) -> None:
         for position, entry in enumerate(cast("list[object]", value)):
             check_state(entry, f"{where}/{position}")
     elif not (value is None or isinstance(value, str | int | float)):
-        raise SnapshotError(f"{where}: JSON cannot hold a {type(value).__name__}", "make it an array or a number")
+        found = with_article(type(value).__name__)
+        raise SnapshotError(f"{where}: JSON cannot hold {found}", "make it an array or a number")
 
 
 def _check_form(value: Any, form: Any, where: str) -> None:

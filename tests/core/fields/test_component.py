@@ -74,7 +74,7 @@ def test_plugins_say_what_a_number_and_what_no_name_means(new_registry: NewRegis
 
 def test_without_the_plugin_of_policies_a_number_means_none(new_registry: NewRegistry) -> None:
     new_registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-solvers"})
-    with pytest.raises(ConfigError, match=r"lr_policy=0\.01, but it must be a lr_policy") as caught:
+    with pytest.raises(ConfigError, match=r"lr_policy=0\.01, but it must be an lr_policy") as caught:
         Solver(SGD())
     assert "algorithm: no plugin says which algorithm is meant where none is named" in str(caught.value)
     assert "nacre:nacre-solvers is disabled: NACRE_DISABLE_PLUGINS" in caught.value.remedy

@@ -1,0 +1,19 @@
+"""Names in sentences."""
+
+import pytest
+
+from nacre.text import with_article
+
+AN = "Adam ELU 8-bit 80 11-bit 18 initializer lr_policy L2 LReLU LRN SGD HDF5Data MVN svg int SPP x1"
+A = "policy uint8 layer_policy momentum_policy Uniform uniform unit onednn oneDNN one EuclideanLoss str float"
+A += " SiLU GELU ReLU PReLU SquareLoss list tuple NoneType XavierFanIn Negative csv BNLL 110 180 1 3"
+
+
+@pytest.mark.parametrize("name", AN.split())
+def test_an(name: str) -> None:
+    assert with_article(name) == f"an {name}"
+
+
+@pytest.mark.parametrize("name", A.split())
+def test_a(name: str) -> None:
+    assert with_article(name) == f"a {name}"
