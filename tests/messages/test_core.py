@@ -363,7 +363,11 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: load_text(NET.replace('type = "InnerProduct"\n', "")),
-        'net.toml: ip1: type is missing: the name of a layer, such as type = "AbsVal"',
+        'net.toml: ip1: type is missing\n  add type = "...", the name of a layer; `nacre layers` lists them all',
+    ),
+    (
+        lambda: load_text(NET.replace('type = "InnerProduct"', 'kind = "InnerProduct"')),
+        ('net.toml: ip1: type is missing\n  write type = "InnerProduct" instead of kind = "InnerProduct"'),
     ),
     (
         lambda: load_text(NET.replace('"InnerProduct"', "3")),
@@ -373,7 +377,8 @@ MESSAGES: list[Message] = [
         lambda: load_text(NET).solver(),
         (
             "net.toml has no table [solver], so the net cannot be trained\n"
-            '  add [solver] with type = "AdaDelta" and max_iter = 1000'
+            '  add [solver] with type = "...", the name of a solver, and max_iter = 1000; '
+            "`nacre layers --all` lists them all"
         ),
     ),
     (

@@ -119,10 +119,9 @@ class NetFile:
             ConfigError: the file has no [solver].
         """
         if not self.has_solver:
-            raise ConfigError(
-                f"{self.path} has no table [solver], so the net cannot be trained",
-                f'add [solver] with type = "{_example("solver")}" and max_iter = 1000',
-            )
+            remedy = 'add [solver] with type = "...", the name of a solver, and max_iter = 1000; '
+            remedy += registry().lists("solver")
+            raise ConfigError(f"{self.path} has no table [solver], so the net cannot be trained", remedy)
         with self._building():
             return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), fields)
 
@@ -260,18 +259,15 @@ def _called(table: Mapping[str, Any], number: int) -> str:
 
 
 def _type_of(table: Mapping[str, Any], kind: str) -> str:
-    if not isinstance(table.get("type"), str):
-        if "type" in table:
-            raise ConfigError(
-                f"type={brief(table['type'])}, but it must be a string", f"write the name of a {kind} in quotes"
-            )
-        raise ConfigError(f'type is missing: the name of a {kind}, such as type = "{_example(kind)}"')
-    return table["type"]
-
-
-def _example(kind: str) -> str:
-    """Return the name of something of a kind that is there."""
-    return next(iter(registry().names(kind)), "...")
+    if isinstance(given := table.get("type"), str):
+        return given
+    if "type" in table:
+        raise ConfigError(f"type={brief(given)}, but it must be a string", f"write the name of a {kind} in quotes")
+    names = registry().names(kind)
+    for key, value in table.items():
+        if isinstance(value, str) and value in names:
+            raise ConfigError("type is missing", f'write type = "{value}" instead of {key} = "{value}"')
+    raise ConfigError("type is missing", f'add type = "...", the name of a {kind}; {registry().lists(kind)}')
 
 
 def _make_layer(table: Mapping[str, Any]) -> Layer:

@@ -422,10 +422,13 @@ class Registry:
             nothing = f"nothing of this kind is installed{nearest(kind, self.kinds())}"
             return RegistryError(f"no {kind} '{name}': {nothing}", self.absent("install a plugin that offers it"))
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
-        lists = f"; `nacre {kind}s` lists them all" if kind in ("layer", "backend") else ""
-        lists = lists or ("; `nacre layers --all` lists them all" if len(names) > 12 else "")
+        lists = f"; {self.lists(kind)}" if kind in ("layer", "backend") or len(names) > 12 else ""
         remedy = self.absent(f"use one of these, or install a plugin that offers it{lists}")
         return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", remedy)
+
+    def lists(self, kind: str) -> str:
+        """Return which command lists the names of a kind, for a remedy."""
+        return f"`nacre {f'{kind}s' if kind in ('layer', 'backend') else 'layers --all'}` lists them all"
 
     def absent(self, remedy: str) -> str:
         """Return a remedy, followed by the plugins that failed or are disabled: the name may be one of theirs."""

@@ -275,7 +275,7 @@ def test_paths_start_from_the_net_file(clean: Path) -> None:
         (NET.replace('"SGD"', '"sgd"'), "[solver]: no solver 'sgd' (did you mean 'SGD'?)"),
         ("layer = [1]", "layer must be an array of tables: [[layer]]"),
         ('name = "empty"', "there is no [[layer]]"),
-        ('[[layer]]\nname = "a"', 'a: type is missing: the name of a layer, such as type = "AbsVal"'),
+        ('[[layer]]\nname = "a"', "a: type is missing"),
         (
             '[[layer]]\ntype = "Convolutoin"',
             "layer 1 (Convolutoin): no layer 'Convolutoin' (did you mean 'Convolution'?)",
