@@ -8,8 +8,8 @@ from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, NacreError, where_it_is
-from ..files.reading import unchanged
+from ..errors import DataError, NacreError
+from ..files.reading import check_file, unchanged
 from .screen import warn
 
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ def read_inputs(
         raise DataError(message, "add the shape of a record, for example --shape 1,8,8")
     parts: list[np.ndarray[Any, Any]] = []
     for path, reader in zip(paths, readers, strict=True):
-        if not path.is_file():
-            if path.exists():
-                raise DataError(f"{path}: not a file", "use a file with records")
-            raise DataError(f"{path}: no such file", where_it_is(path))
+        check_file(path, "a file with records")
         with unchanged(path, grows=reader.grows):
             read = reader.read(path, blob, shape)
         part = _shaped(read, shape, path, from_option=from_option)

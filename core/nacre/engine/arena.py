@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-ALIGNMENT = 64
+from ..protocols.backend import ALIGNMENT
 
 
 class Lifetime(Protocol):

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from ..errors import ConfigError, SnapshotError, TopologyError, nearest
 from ..protocols.array import Array
-from ..protocols.backend import Backend, HostMemory
+from ..protocols.backend import ALIGNMENT, Backend, HostMemory
 from ..protocols.parameter import Parameter, Placed, Storage
 from ..random import Random
-from .arena import ALIGNMENT
 from .ops import Op, item_size
 from .target import Target
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .parameter import Storage
     from .state import LayerState
 
+ALIGNMENT = 64
+"""The address of an array in the machine's memory, and its place in an arena, is a multiple of so many bytes."""
+
 
 class Own:
     """A blob in the backend's own memory, for kernels: a shape at setup, a layout and memory only after `arrange`.
@@ -162,7 +165,7 @@ class Backend:
 
 
 class HostMemory(Backend):
-    """NumPy arrays in the machine's own memory, aligned to 64 bytes; arrays of every backend pass through them."""
+    """NumPy arrays in the machine's own memory, aligned (`ALIGNMENT`); arrays of every backend pass through them."""
 
     name = "host"
     lineage = ("host",)
@@ -185,10 +188,10 @@ class HostMemory(Backend):
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
         kind = self.xp.dtype(dtype)
         size = prod(shape) * kind.itemsize
-        if size > sys.maxsize - 64:
+        if size > sys.maxsize - ALIGNMENT:
             raise MemoryError(f"an array of shape {tuple(shape)} needs more memory than a machine can address")
-        raw = self.xp.zeros(size + 64, self.xp.uint8)
-        start = -raw.ctypes.data % 64
+        raw = self.xp.zeros(size + ALIGNMENT, self.xp.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + size].view(kind).reshape(shape)
 
     def to_host(self, array: Array) -> np.ndarray:

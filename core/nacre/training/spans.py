@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engine.arena import ALIGNMENT
 from ..engine.ops import item_size
 from ..engine.parameters import Slot
 from ..protocols.array import Array
+from ..protocols.backend import ALIGNMENT
 from ..protocols.parameter import Placed
 
 if TYPE_CHECKING:
