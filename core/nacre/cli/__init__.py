@@ -5,8 +5,9 @@ Each command is a file, which imports what it needs only when it runs.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..discovery.lazy import lazy
 
 if TYPE_CHECKING:
     from .commands.test import run_test as run_test
@@ -41,14 +42,9 @@ _PLACES = {
     "snapshots": "read_trained",
     "training": "exit_code print_end train",
 }
-_PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
+_PLACE = {name: f"{__name__}.{module}:{name}" for module, names in _PLACES.items() for name in names.split()}
 __all__ = ["main", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedDunderAll] - from the table above
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACE:
-        raise AttributeError(f"module 'nacre.cli' has no attribute '{name}'")
-    return getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)
+__getattr__ = lazy(__name__, _PLACE)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from nacre import Array, LayerState, Own
+from nacre import Array, LayerState, Neuron, Own
 
 from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
@@ -30,7 +30,7 @@ from ..dnnl.primitives import (
     too_large,
 )
 from ..helper.direct import packing
-from ..helper.native import helper
+from ..helper.native import MISSING, helper
 from ..record import Copies, aligned, recorder, sizes_of
 
 ONE_BF16 = 0x3F80
@@ -59,6 +59,11 @@ def unfit(inputs: list[Any], count: int = 1) -> str | None:
     if inputs[0].dtype != "float32":
         return f"serves a bottom of float32, not {inputs[0].dtype}"
     return too_large(inputs[0].shape)
+
+
+def unserved(inputs: list[Any], count: int = 1) -> str | None:
+    """Return the reason why the helper does not serve these bottoms, or None."""
+    return MISSING if helper() is None else unfit(inputs, count)
 
 
 FEW = 4
@@ -98,6 +103,8 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     """
 
     PASSES: ClassVar[Mapping[str, tuple[str, ...]]] = {"forward": ("forward",), "backward": ("data",)}
+    relu = False
+    """Whether the kernel applies the layer's ReLU itself."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -108,6 +115,9 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         self.ways: dict[str, str] = {}
         self.own: dict[str, Array] = {}
         self.calls: dict[str, list[Call]] = {}
+
+    def fuses_neuron(self, neuron: Neuron) -> bool:
+        return self.relu
 
     # What a kernel defines
 

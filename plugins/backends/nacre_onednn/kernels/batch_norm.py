@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from nacre import Neuron
 from nacre_layers.neurons import is_relu
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
 from ..dnnl.primitives import BLOCKED, CHANNELS_LAST, Call, HelperCall, block
-from ..helper.native import CONSTANTS, LANES, MISSING, helper
+from ..helper.native import CONSTANTS, LANES
 from ..record import ALIGNMENT, rounded_up
-from .base import Layouts, OnednnKernel, describe_blob, unfit
+from .base import Layouts, OnednnKernel, describe_blob, unserved
 
 MOMENTS, SUMS = CONSTANTS["BATCH_NORM_MOMENTS"], CONSTANTS["BATCH_NORM_SUMS"]
 """Bytes for each lane of a register while the helper adds up."""
@@ -33,9 +32,7 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
 
     @classmethod
     def supports(cls, layer: BatchNormLayer, inputs: list[Any]) -> str | None:
-        if helper() is None:
-            return MISSING
-        if reason := unfit(inputs):
+        if reason := unserved(inputs):
             return reason
         shape = inputs[0].shape
         if not 2 <= len(shape) <= 5 or layer.axis not in (1, 1 - len(shape)):
@@ -49,9 +46,6 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         self.plain = BatchNormState(layer, backend, inputs, diffs)
         self.parameters, self.blobs = self.plain.parameters, self.plain.blobs
         self.relu = is_relu(layer.neuron)
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
 
     def stages(self) -> list[str]:
         learns = any(one.gradient is not None for one in self.plain.learned.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from nacre import Neuron
 from nacre_layers.convolution.filters import FilterLayer, declare
 from nacre_layers.convolution.windows import Geometry
 from nacre_layers.neurons import is_relu
@@ -117,9 +116,6 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         if type(self.geometry) is Geometry and backend.compute == "float32":
             for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
                 self.ours[way] = kind(self.geometry, relu=self.relu, keeps=self.keeps)
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
 
     def stages(self) -> list[str]:
         if self.blobs_diff[0] is None:

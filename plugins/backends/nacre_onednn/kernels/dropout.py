@@ -10,9 +10,8 @@ from nacre import Array, LayerState, Own
 from nacre.random import name_key
 from nacre_layers.elementwise.dropout import DropoutLayer
 
-from ..helper.native import MISSING, helper
 from ..record import recorder
-from .base import unfit
+from .base import unserved
 
 
 class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
@@ -20,9 +19,7 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
 
     @classmethod
     def supports(cls, layer: DropoutLayer, inputs: list[Any]) -> str | None:
-        if helper() is None:
-            return MISSING
-        return unfit(inputs)
+        return unserved(inputs)
 
     def __init__(self, layer: DropoutLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)

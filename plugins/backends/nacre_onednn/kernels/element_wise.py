@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nacre import Array, Neuron, Own
+from nacre import Array, Own
 from nacre_layers.elementwise.element_wise import Add, ElementWiseLayer, ElementWiseState
 from nacre_layers.neurons import is_relu
 from nacre_layers.shapes.split import SplitLayer
@@ -34,9 +34,6 @@ class AddKernel(OnednnKernel, reads=""):
         self.relu = is_relu(layer.neuron)
         if self.relu:
             self.reads = "blobs"
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
 
     def stages(self) -> list[str]:
         return ["forward", *(["data"] if any(dx is not None for dx in self.diffs) else [])]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar
 
-from nacre import Array, Neuron
+from nacre import Array
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
 from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import is_relu
@@ -73,9 +73,6 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.narrow = plain(outputs, self.features, dtype=self.dtype)
         self.row = plain(1, outputs)
         self.ours = SmallBatchProduct(images, outputs, self.features, self.dtype, relu=self.relu)
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
 
     def ready(self) -> None:
         self.ones = make_ones(self.backend, self.blobs[0].shape[0], self.dtype)

@@ -10,9 +10,9 @@ import numpy as np
 from nacre import Array, LayerState, Own
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
 
-from ..helper.native import CONSTANTS, MISSING, helper
+from ..helper.native import CONSTANTS
 from ..record import recorder
-from .base import unfit
+from .base import unserved
 
 LABELS = {name: CONSTANTS[f"LABEL_{name.upper()}"] for name in ("float32", "float64", "int32", "int64", "uint8")}
 """Types of labels, as operations.h counts them."""
@@ -23,9 +23,7 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
 
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
-        if helper() is None:
-            return MISSING
-        if reason := unfit(inputs, 2):
+        if reason := unserved(inputs, 2):
             return reason
         if layer.weights or layer.ignore_label is not None or layer.normalize == "none":
             return "serves no weights, no ignored label, and no normalize='none'"

@@ -8,8 +8,7 @@ from nacre import number_of_threads
 from nacre_layers.normalisation.lrn import LRNLayer, window_axes
 
 from ..dnnl.primitives import Call, HelperCall
-from ..helper.native import MISSING, helper
-from .base import Layouts, OnednnKernel, describe_blob, side_by_side, unfit
+from .base import Layouts, OnednnKernel, describe_blob, side_by_side, unserved
 
 
 class LRNKernel(OnednnKernel, reads="inputs"):
@@ -17,9 +16,7 @@ class LRNKernel(OnednnKernel, reads="inputs"):
 
     @classmethod
     def supports(cls, layer: LRNLayer, inputs: list[Any]) -> str | None:
-        if helper() is None:
-            return MISSING
-        if reason := unfit(inputs):
+        if reason := unserved(inputs):
             return reason
         if len(inputs[0].shape) != 4 or layer.axis not in (1, -3):
             return "serves images with two axes, and the channels before them"

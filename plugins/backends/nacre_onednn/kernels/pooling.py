@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from nacre import Neuron, number_of_threads
+from nacre import number_of_threads
 from nacre_layers.neurons import is_relu
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
@@ -93,9 +93,6 @@ class PoolingKernel(OnednnKernel, reads=""):
         self.blobs = [backend.blob((*shape[:2], *(axis.windows for axis in axes)))]
         if self.relu:
             self.reads = "blobs"
-
-    def fuses_neuron(self, neuron: Neuron) -> bool:
-        return self.relu
 
     def stages(self) -> list[str]:
         stages = super().stages()

@@ -7,8 +7,7 @@ from typing import Any
 from nacre_layers.elementwise.softmax import SoftmaxLayer, SoftmaxState
 
 from ..dnnl.primitives import Call, HelperCall, describe
-from ..helper.native import MISSING, helper
-from .base import Layouts, OnednnKernel, unfit
+from .base import Layouts, OnednnKernel, unserved
 
 
 class SoftmaxKernel(OnednnKernel, reads="blobs"):
@@ -16,9 +15,7 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
 
     @classmethod
     def supports(cls, layer: SoftmaxLayer, inputs: list[Any]) -> str | None:
-        if helper() is None:
-            return MISSING
-        if reason := unfit(inputs):
+        if reason := unserved(inputs):
             return reason
         served = len(inputs[0].shape) == 2 and layer.axis in (1, -1)
         return None if served else "serves scores of two axes, along axis 1"
