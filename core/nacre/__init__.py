@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .fields.checks import one_of as one_of
     from .fields.checks import positive as positive
     from .fields.component import Component as Component
+    from .fields.component import Maybe as Maybe
     from .fields.component import Written as Written
     from .fields.component import make_component as make_component
     from .fields.outputs import claim_folder as claim_folder
@@ -132,7 +133,7 @@ _PLACES = {
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError nearest where_it_is",
     "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
-    "fields.component": "Component Written make_component",
+    "fields.component": "Component Maybe Written make_component",
     "fields.outputs": "claim_folder open_to_append output_place replace_output",
     "fields.tables": "table_of type_name",
     "fields.types": "Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",

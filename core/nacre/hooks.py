@@ -18,8 +18,12 @@ A name is letters, digits and `_.-`, starts with a letter, and is unique within 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pluggy
+
+if TYPE_CHECKING:
+    import click
 
 hookspec = pluggy.HookspecMarker("nacre")
 
@@ -60,6 +64,6 @@ def offer_components() -> Mapping[str, Mapping[str, str | type]]:
 
 
 @hookspec
-def offer_commands() -> Mapping[str, str | type]:
+def offer_commands() -> Mapping[str, str | click.Command]:
     """Offer commands of the command line: name -> a click command."""
     raise NotImplementedError

@@ -18,8 +18,8 @@ UPWARD: set[tuple[str, str]] = set()
 """(room, room above): calls of one line, imported inside the function that makes them."""
 
 CIRCLES = [
-    # a backend compiles steps of states, whose view is that of a backend
-    {"protocols.backend", "protocols.layer", "protocols.state", "protocols.view"},
+    # in types only: a backend compiles steps of states of layers, whose components compute with a view of the backend
+    {f"protocols.{name}" for name in ("backend", "components", "layer", "parameter", "state", "view")},
     # Net.predict makes another net
     {"net.net", "net.predict"},
     # callbacks and policies are started with the training, which a solver makes of them

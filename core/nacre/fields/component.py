@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..errors import ConfigError, ContractError, RegistryError
 from ..text import with_article
 from .configured import Configured
-from .types import Reading
+from .types import Converted, Reading
 
 Written = str | Mapping[str, Any]
 """A component as a net file writes it: its name, or a table with `type`.
@@ -55,6 +55,19 @@ class Component(Configured, Reading):
 
 
 Kind = TypeVar("Kind", bound=Component)
+
+if TYPE_CHECKING:
+    Maybe = Converted[Kind | Written | None, Kind | None]
+else:
+
+    class Maybe:
+        """`Maybe[Regularizer]` is `Regularizer | None`, for which type checkers accept a name or a table as well.
+
+        Write the default of such a field as `default(None)`.
+        """
+
+        def __class_getitem__(cls, kind: type[Component]) -> Any:
+            return kind | None
 
 
 def make_component(kind: type[Kind], value: Any) -> Kind:

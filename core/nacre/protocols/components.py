@@ -8,7 +8,9 @@ from ..fields.checks import non_negative, positive
 from ..fields.component import Component, Written
 
 if TYPE_CHECKING:
+    from ..random import Random
     from .array import Array
+    from .view import View
 
 
 class Neuron(Component, kind="neuron"):
@@ -25,11 +27,11 @@ class Neuron(Component, kind="neuron"):
 
         def __set__(self, thing: object, value: Neuron | Written) -> None: ...
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         """Write f(x) into y."""
         raise NotImplementedError
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         """Write dy f'(x) into dx."""
         raise NotImplementedError
 
@@ -37,11 +39,11 @@ class Neuron(Component, kind="neuron"):
 class Identity(Neuron):
     """f(x) = x: nothing is computed."""
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         if x is not y:
             backend.xp.copyto(y, x)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         if dx is not dy:
             backend.xp.copyto(dx, dy)
 
@@ -53,7 +55,7 @@ class Initializer(Component, kind="initializer"):
 
         def __set__(self, thing: object, value: Initializer | Written | float) -> None: ...
 
-    def values(self, random: Any, shape: tuple[int, ...]) -> Array:
+    def values(self, random: Random, shape: tuple[int, ...]) -> Array:
         """Return a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.
 
         Axis 0 of a shape counts the outputs; the product of the others is the fan-in.
@@ -66,7 +68,7 @@ class Regularizer(Component, kind="regularizer"):
 
     coef: Annotated[float, non_negative, "multiplies the solver's regu_coef"] = 1.0
 
-    def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
+    def add_gradient(self, backend: View, value: Array, gradient: Array, coefficient: float) -> None:
         """Add `coefficient` times the penalty's gradient at `value` to `gradient`, both flat arrays."""
         raise NotImplementedError
 
@@ -79,7 +81,7 @@ class Constraint(Component, kind="constraint"):
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise ConfigError if this cannot constrain a parameter of `shape`; called when a net is made."""
 
-    def constrain(self, backend: Any, value: Array) -> None:
+    def constrain(self, backend: View, value: Array) -> None:
         """Change `value`, of the parameter's shape, in place."""
         raise NotImplementedError
 
@@ -94,7 +96,7 @@ class ComponentKernel:
 
     dtypes: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, component: Any, backend: Any) -> None:
+    def __init__(self, component: Any, backend: View) -> None:
         self.component = component
         self.backend = backend
 
@@ -106,6 +108,6 @@ class ComponentKernel:
 class Transformer(Component, kind="transformer"):
     """Changes a batch on its way from a source into the net."""
 
-    def transform(self, batch: Array, random: Any, phase: str) -> None:
+    def transform(self, batch: Array, random: Random, phase: str) -> None:
         """Change `batch`, a NumPy array of the blob's shape, in place."""
         raise NotImplementedError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from nacre import Array, ConfigError, Constraint, non_negative, positive
+from nacre import Array, ConfigError, Constraint, View, non_negative, positive
 
 
 class L2Norm(Constraint):
@@ -23,7 +23,7 @@ class L2Norm(Constraint):
                 f"L2Norm: axis={self.axis}, but a parameter of shape {shape} has the axes 0 to {len(shape) - 1}"
             )
 
-    def constrain(self, backend: Any, value: Array) -> None:
+    def constrain(self, backend: View, value: Array) -> None:
         xp, kind = backend.xp, str(value.dtype)
         others = tuple(axis for axis in range(value.ndim) if axis != self.axis or value.ndim == 1)
         shape = [1 if axis in others else length for axis, length in enumerate(value.shape)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Constraint, Converted, Initializer, Layer, Regularizer, non_negative
+from nacre import Constraint, Converted, Initializer, Layer, Maybe, Regularizer, default, non_negative
 
 from .initializers import Constant, Xavier
 from .regularizers import L2
@@ -41,8 +41,8 @@ class BiasFields(Learning):
     """A layer that may have a bias."""
 
     bias_init: Annotated[Initializer, "first values of the bias"] = Constant()
-    bias_regu: Annotated[Regularizer | None, "regulariser of the bias"] = None
-    bias_cons: Annotated[Constraint | None, "constraint of the bias"] = None
+    bias_regu: Annotated[Maybe[Regularizer], "regulariser of the bias"] = default(None)
+    bias_cons: Annotated[Maybe[Constraint], "constraint of the bias"] = default(None)
     bias_lr: Annotated[float, non_negative, "multiplies the learning rate of the bias"] = 1.0
 
 
@@ -50,8 +50,8 @@ class ScaleFields(Learning):
     """A layer that may have a scale."""
 
     scale_init: Annotated[Initializer, "first values of the scale"] = Constant(value=1.0)
-    scale_regu: Annotated[Regularizer | None, "regulariser of the scale"] = None
-    scale_cons: Annotated[Constraint | None, "constraint of the scale"] = None
+    scale_regu: Annotated[Maybe[Regularizer], "regulariser of the scale"] = default(None)
+    scale_cons: Annotated[Maybe[Constraint], "constraint of the scale"] = default(None)
     scale_lr: Annotated[float, non_negative, "multiplies the learning rate of the scale"] = 1.0
 
 
@@ -59,8 +59,8 @@ class WeightFields(Learning):
     """A layer with a weight."""
 
     weight_init: Annotated[Initializer, "first values of the weight"] = Xavier()
-    weight_regu: Annotated[Regularizer | None, "regulariser of the weight"] = L2()
-    weight_cons: Annotated[Constraint | None, "constraint of the weight"] = None
+    weight_regu: Annotated[Maybe[Regularizer], "regulariser of the weight"] = default(L2())
+    weight_cons: Annotated[Maybe[Constraint], "constraint of the weight"] = default(None)
     weight_lr: Annotated[float, non_negative, "multiplies the learning rate of the weight"] = 1.0
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import pi, sqrt
 from typing import Any
 
-from nacre import Array
+from nacre import Array, View
 
 FAR = {"float64": 40.0, "float32": 16.0}
 """The a from which on φ is 0 in the type."""
@@ -67,7 +67,7 @@ Q = {
 }
 
 
-def mills_ratio(backend: Any, a: Array, ratio: Array) -> None:
+def mills_ratio(backend: View, a: Array, ratio: Array) -> None:
     """Write (1 - Φ(a)) / φ(a) into `ratio`, for a from 0 to FAR; uses the scratch array of slot 0."""
     xp, dtype = backend.xp, str(a.dtype)
     part = backend.scratch(a.shape, dtype)
@@ -76,7 +76,7 @@ def mills_ratio(backend: Any, a: Array, ratio: Array) -> None:
     xp.divide(ratio, part, out=ratio)
 
 
-def times_density(backend: Any, a: Array, y: Array) -> None:
+def times_density(backend: View, a: Array, y: Array) -> None:
     """Multiply y by φ(a) = exp(-a²/2) / √(2π), for a from 0 to FAR; uses the scratch arrays of slots 0 and 1.
 
     The square of a would be rounded, and the exponential multiplies that error by a²/2. So a² = h² + (a - h) (a + h)

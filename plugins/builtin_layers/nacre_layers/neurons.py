@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from nacre import Array, Neuron, finite, positive
+from nacre import Array, Neuron, View, finite, positive
 
 from .mills_ratio import FAR, mills_ratio, times_density
 
@@ -18,10 +18,10 @@ class ReLU(Neuron):
 
     epsilon: Annotated[float, finite, "the smallest output"] = 0.0
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         backend.xp.maximum(x, self.epsilon, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         xp, cut = backend.xp, backend.scratch(y.shape, "bool")
         xp.greater(y, self.epsilon, out=cut)
         xp.logical_not(cut, out=cut)
@@ -37,7 +37,7 @@ def is_relu(neuron: Neuron) -> bool:
 class Sigmoid(Neuron):
     """y = 1 / (1 + exp(-x)), computed from exp(-|x|), which cannot overflow; below 0 it is exp(x) / (1 + exp(x))."""
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         xp, (part, above) = backend.xp, _scratches(backend, y, 0, 1)
         xp.greater_equal(x, 0, out=above)
         xp.abs(x, out=part)
@@ -47,7 +47,7 @@ class Sigmoid(Neuron):
         xp.add(part, 1.0, out=part)
         xp.divide(y, part, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         xp = backend.xp
         slope = backend.scratch(y.shape, str(y.dtype))
         xp.subtract(1.0, y, out=slope)
@@ -58,10 +58,10 @@ class Sigmoid(Neuron):
 class Tanh(Neuron):
     """y = tanh(x)."""
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         backend.xp.tanh(x, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         xp = backend.xp
         slope = backend.scratch(y.shape, str(y.dtype))
         xp.multiply(y, y, out=slope)
@@ -75,13 +75,13 @@ class STanh(Neuron):
     outer: Annotated[float, positive, finite, "the largest output"] = 1.7159047
     inner: Annotated[float, positive, finite, "multiplies x"] = 2 / 3
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         xp = backend.xp
         xp.multiply(x, self.inner, out=y)
         xp.tanh(y, out=y)
         xp.multiply(y, self.outer, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         xp = backend.xp
         slope = backend.scratch(y.shape, str(y.dtype))
         xp.multiply(y, y, out=slope)
@@ -95,14 +95,14 @@ class LReLU(Neuron):
 
     slope: Annotated[float, positive, finite, "slope below 0"] = 0.01
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         xp = backend.xp
         part = backend.scratch(y.shape, str(y.dtype))
         xp.multiply(x, self.slope, out=part)
         larger = xp.maximum if self.slope <= 1 else xp.minimum
         larger(x, part, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         slope = backend.scratch(y.shape, str(y.dtype))
         slope[...] = self.slope
         _pass_above_zero(backend, y, dy, slope, dx)
@@ -116,7 +116,7 @@ class ELU(Neuron):
 
     alpha: Annotated[float, positive, finite, "the output goes to -alpha far below 0"] = 1.0
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         xp = backend.xp
         part = backend.scratch(y.shape, str(y.dtype))
         xp.minimum(x, 0, out=part)
@@ -125,14 +125,14 @@ class ELU(Neuron):
         xp.maximum(x, 0, out=y)
         xp.add(y, part, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         slope = backend.scratch(y.shape, str(y.dtype))
         backend.xp.minimum(y, 0, out=slope)
         backend.xp.add(slope, self.alpha, out=slope)
         _pass_above_zero(backend, y, dy, slope, dx)
 
 
-def _pass_above_zero(backend: Any, y: Array, dy: Array, slope: Array, dx: Array) -> None:
+def _pass_above_zero(backend: View, y: Array, dy: Array, slope: Array, dx: Array) -> None:
     """Write dy into dx where y > 0, and dy · slope elsewhere; the slope array is overwritten."""
     xp = backend.xp
     above, below = (backend.scratch(y.shape, "bool", slot=slot) for slot in (0, 1))
@@ -151,7 +151,7 @@ class Softplus(Neuron):
 
     beta: Annotated[float, positive, finite, "how sharp the bend is"] = 1.0
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         xp = backend.xp
         part = backend.scratch(y.shape, str(y.dtype))
         xp.abs(x, out=part)
@@ -162,7 +162,7 @@ class Softplus(Neuron):
         xp.maximum(x, 0, out=y)
         xp.add(y, part, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         xp = backend.xp
         slope = backend.scratch(y.shape, str(y.dtype))
         xp.multiply(y, -self.beta, out=slope)
@@ -174,10 +174,10 @@ class Softplus(Neuron):
 class Exponential(Neuron):
     """y = exp(x). After Mocha.jl's `Neurons.Exponential`."""
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         backend.xp.exp(x, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         backend.xp.multiply(dy, y, out=dx)
 
 
@@ -196,15 +196,15 @@ class Gate(Neuron):
         """Return an a from which on the tail is 0 in the type."""
         return FAR[dtype]
 
-    def fall(self, backend: Any, a: Array, v: Array) -> None:
+    def fall(self, backend: View, a: Array, v: Array) -> None:
         """Write v(a)."""
         raise NotImplementedError
 
-    def times_tail(self, backend: Any, a: Array, y: Array) -> None:
+    def times_tail(self, backend: View, a: Array, y: Array) -> None:
         """Multiply y by q(a), in an order in which only the result may be denormal."""
         raise NotImplementedError
 
-    def forward(self, backend: Any, x: Array, y: Array) -> None:
+    def forward(self, backend: View, x: Array, y: Array) -> None:
         xp, (a, part) = backend.xp, _scratches(backend, y, 3, 4)
         self._distance(backend, x, a)
         xp.copyto(part, a)
@@ -213,7 +213,7 @@ class Gate(Neuron):
         passing(x, 0.0, out=y)
         added(y, part, out=y)
 
-    def backward(self, backend: Any, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         xp, (a, slope) = backend.xp, _scratches(backend, y, 3, 4)
         self._distance(backend, x, a)
         self.fall(backend, a, slope)
@@ -228,7 +228,7 @@ class Gate(Neuron):
         xp.add(slope, above, out=slope)
         xp.multiply(dy, slope, out=dx)
 
-    def _distance(self, backend: Any, x: Any, a: Array) -> None:
+    def _distance(self, backend: View, x: Any, a: Array) -> None:
         backend.xp.abs(x, out=a)
         backend.xp.minimum(a, self.far(str(a.dtype)), out=a)
 
@@ -246,14 +246,14 @@ class SiLU(Gate):
     def far(self, dtype: str) -> float:
         return min(FAR[dtype] ** 2 / max(abs(self.beta), 1e-30), 1e30)
 
-    def fall(self, backend: Any, a: Array, v: Array) -> None:
+    def fall(self, backend: View, a: Array, v: Array) -> None:
         # beta / (1 + exp(-beta a))
         (root,) = _scratches(backend, a, 0)
         backend.xp.multiply(a, abs(self.beta), out=v)
         _logistic_parts(backend, v, root, v)
         backend.xp.divide(abs(self.beta), v, out=v)
 
-    def times_tail(self, backend: Any, a: Array, y: Array) -> None:
+    def times_tail(self, backend: View, a: Array, y: Array) -> None:
         (z,) = _scratches(backend, a, 2)
         backend.xp.multiply(a, abs(self.beta), out=z)
         _times_logistic_tail(backend, z, y)
@@ -268,7 +268,7 @@ class GELU(Gate):
 
     approximate: Annotated[Literal["none", "tanh"], "how Φ is computed"] = "none"
 
-    def fall(self, backend: Any, a: Array, v: Array) -> None:
+    def fall(self, backend: View, a: Array, v: Array) -> None:
         xp = backend.xp
         if self.approximate == "none":
             mills_ratio(backend, a, v)
@@ -283,7 +283,7 @@ class GELU(Gate):
         xp.add(v, TWICE, out=v)
         xp.divide(v, part, out=v)
 
-    def times_tail(self, backend: Any, a: Array, y: Array) -> None:
+    def times_tail(self, backend: View, a: Array, y: Array) -> None:
         (part,) = _scratches(backend, a, 2)
         if self.approximate == "none":
             mills_ratio(backend, a, part)
@@ -293,7 +293,7 @@ class GELU(Gate):
             self._twice_the_angle(backend, a, part)
             _times_logistic_tail(backend, part, y)
 
-    def _twice_the_angle(self, backend: Any, a: Array, z: Array) -> None:
+    def _twice_the_angle(self, backend: View, a: Array, z: Array) -> None:
         """Write 2 √(2/π) (a + 0.044715 a³), what tanh is taken of twice over."""
         xp = backend.xp
         xp.multiply(a, a, out=z)
@@ -307,7 +307,7 @@ CUBIC = 0.044715
 TWICE = 2 * math.sqrt(2 / math.pi)
 
 
-def _logistic_parts(backend: Any, z: Array, root: Array, part: Array) -> None:
+def _logistic_parts(backend: View, z: Array, root: Array, part: Array) -> None:
     """Write exp(-z / 2) into `root`, and 1 + exp(-z) into `part`, which may be z."""
     xp = backend.xp
     xp.multiply(z, -0.5, out=root)
@@ -316,7 +316,7 @@ def _logistic_parts(backend: Any, z: Array, root: Array, part: Array) -> None:
     xp.add(part, 1.0, out=part)
 
 
-def _times_logistic_tail(backend: Any, z: Array, y: Array) -> None:
+def _times_logistic_tail(backend: View, z: Array, y: Array) -> None:
     """Multiply y by 1 / (1 + exp(z)), for z of 0 and above; uses the scratch arrays of slots 0 and 1."""
     xp, (root, part) = backend.xp, _scratches(backend, z, 0, 1)
     _logistic_parts(backend, z, root, part)
@@ -325,5 +325,5 @@ def _times_logistic_tail(backend: Any, z: Array, y: Array) -> None:
     xp.multiply(y, root, out=y)
 
 
-def _scratches(backend: Any, like: Array, *slots: int) -> list[Array]:
+def _scratches(backend: View, like: Array, *slots: int) -> list[Array]:
     return [backend.scratch(like.shape, str(like.dtype), slot=slot) for slot in slots]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from nacre import Array, Regularizer
+from nacre import Array, Regularizer, View
 
 
 class L2(Regularizer):
@@ -13,7 +11,7 @@ class L2(Regularizer):
     As in Caffe and PyTorch; Mocha.jl adds 2·coef·W.
     """
 
-    def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
+    def add_gradient(self, backend: View, value: Array, gradient: Array, coefficient: float) -> None:
         part = backend.scratch(value.shape, str(value.dtype))
         backend.xp.multiply(value, coefficient, out=part)
         backend.xp.add(gradient, part, out=gradient)
@@ -22,7 +20,7 @@ class L2(Regularizer):
 class L1(Regularizer):
     """Adds coef·sign(W) to the gradient: the penalty is coef·Σ|W|."""
 
-    def add_gradient(self, backend: Any, value: Array, gradient: Array, coefficient: float) -> None:
+    def add_gradient(self, backend: View, value: Array, gradient: Array, coefficient: float) -> None:
         part = backend.scratch(value.shape, str(value.dtype))
         backend.xp.sign(value, out=part)
         backend.xp.multiply(part, coefficient, out=part)

@@ -452,7 +452,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Identity, Layer, LayerState, Names, Neuron, Pair, at_least, default, positive
+from nacre import Array, Identity, Layer, LayerState, Maybe, Names, Neuron, Pair, Regularizer, View, at_least, default
+from nacre import positive
 
 
 class SwirlLayer(Layer, can_do_bp=True, has_neuron=True):
@@ -462,6 +463,7 @@ class SwirlLayer(Layer, can_do_bp=True, has_neuron=True):
     tops: Names
     kernel: Annotated[Pair, positive, "window"] = default((1, 1))
     neuron: Neuron = Identity()
+    kernel_regu: Annotated[Maybe[Regularizer], "regulariser of the kernel"] = default("L2")
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> SwirlState:
         return SwirlState(self, backend, inputs, diffs)
@@ -480,8 +482,17 @@ class SwirlState(LayerState, reads="inputs"):
     def shutdown(self) -> None: ...
 
 
-SwirlLayer(name="a", bottoms="x", tops=["y"], kernel=3)
-SwirlLayer(bottoms=["x"], tops="y", kernel=(2, 3), exclude="train")
+class Softsign(Neuron):
+    def forward(self, backend: View, x: Array, y: Array) -> None:
+        backend.xp.divide(x, 1 + abs(x), out=y)
+
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        backend.xp.multiply(dy, (1 - abs(y)) ** 2, out=dx)
+
+
+SwirlLayer(name="a", bottoms="x", tops=["y"], kernel=3, kernel_regu="none")
+found = SwirlLayer(bottoms=["x"], tops="y", kernel=(2, 3), exclude="train", kernel_regu=None)
+regu: Regularizer | None = found.kernel_regu
 '''
 WRONG = """
 from nacre import Layer, Names, Pair, default
@@ -509,6 +520,7 @@ ActivationLayer(bottoms="x", tops="y", neuron="Tanh")
 ActivationLayer(bottoms="x", tops="y", neuron={"type": "ELU", "alpha": 0.3})
 found: Neuron = ActivationLayer(bottoms="x", tops="y", neuron=ReLU()).neuron
 ConvolutionLayer(bottoms="x", tops="y", n_filter=3, weight_init=0.5)
+ConvolutionLayer(bottoms="x", tops="y", n_filter=3, weight_regu="none", weight_cons=None, bias_regu={"type": "L2"})
 Solver(SGD(), max_iter=10, lr_policy=0.1, momentum_policy="Fixed", callbacks=["TrainingSummary"])
 load("net.toml").net("test")
 """
@@ -517,6 +529,7 @@ WRONG_USES = [
     ('PoolingLayer(bottoms="x", tops="y", kernel=2, exclude="training")', "exclude"),
     ('ActivationLayer(bottoms="x", tops="y", neuron=3)', "neuron"),
     ('ConvolutionLayer(bottoms="x", tops="y", n_filter=3, weight_init=[1])', "weight_init"),
+    ('ConvolutionLayer(bottoms="x", tops="y", n_filter=3, weight_regu=ReLU())', "weight_regu"),
     ("Solver(SGD(), max_iters=10)", "max_iters"),
     ('Solver(SGD(), max_iter="ten")', "max_iter"),
     ("Solver(SGD(), lr_policy=SGD())", "lr_policy"),

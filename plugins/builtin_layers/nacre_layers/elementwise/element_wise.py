@@ -15,6 +15,7 @@ from nacre import (
     LayerState,
     Names,
     Neuron,
+    View,
     Written,
     at_least,
     default,
@@ -43,12 +44,12 @@ class ElementWiseFunction(Component, kind="elementwise"):
         """Return None, or the reason why it cannot take `count` arrays."""
         return f"it takes two bottoms, not {count}" if self.takes_two and count != 2 else None
 
-    def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
+    def forward(self, backend: View, inputs: Sequence[Array], y: Array) -> None:
         """Write the function of `inputs` into y."""
         raise NotImplementedError
 
     def backward(
-        self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
+        self, backend: View, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
         """Write the gradient of every input into its entry of `diffs`, unless that is None."""
         raise NotImplementedError
@@ -64,7 +65,7 @@ class Add(ElementWiseFunction):
         given = len(self.coefficients)
         return f"it has {given} coefficients for {count} bottoms" if given not in (0, count) else None
 
-    def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
+    def forward(self, backend: View, inputs: Sequence[Array], y: Array) -> None:
         xp = backend.xp
         if not self.coefficients:
             _sum(backend, inputs, y)
@@ -76,7 +77,7 @@ class Add(ElementWiseFunction):
             xp.add(y, part, out=y)
 
     def backward(
-        self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
+        self, backend: View, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
         for index, dx in enumerate(diffs):
             if dx is not None and self.coefficients:
@@ -85,7 +86,7 @@ class Add(ElementWiseFunction):
                 backend.xp.copyto(dx, dy)
 
 
-def _sum(backend: Any, inputs: Sequence[Array], y: Array) -> None:
+def _sum(backend: View, inputs: Sequence[Array], y: Array) -> None:
     backend.xp.add(inputs[0], inputs[1], out=y)
     for x in inputs[2:]:
         backend.xp.add(y, x, out=y)
@@ -96,12 +97,12 @@ class Average(ElementWiseFunction):
 
     reads = ""
 
-    def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
+    def forward(self, backend: View, inputs: Sequence[Array], y: Array) -> None:
         _sum(backend, inputs, y)
         backend.xp.multiply(y, 1 / len(inputs), out=y)
 
     def backward(
-        self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
+        self, backend: View, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
         for dx in diffs:
             if dx is not None:
@@ -111,13 +112,13 @@ class Average(ElementWiseFunction):
 class Multiply(ElementWiseFunction):
     """y = Π x. The gradient multiplies the other bottoms, so zeros are no problem (Caffe's stable_prod_grad)."""
 
-    def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
+    def forward(self, backend: View, inputs: Sequence[Array], y: Array) -> None:
         backend.xp.multiply(inputs[0], inputs[1], out=y)
         for x in inputs[2:]:
             backend.xp.multiply(y, x, out=y)
 
     def backward(
-        self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
+        self, backend: View, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
         for index, dx in enumerate(diffs):
             if dx is None:
@@ -133,13 +134,13 @@ class Maximum(ElementWiseFunction):
 
     reads = "inputs blobs"
 
-    def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
+    def forward(self, backend: View, inputs: Sequence[Array], y: Array) -> None:
         backend.xp.maximum(inputs[0], inputs[1], out=y)
         for x in inputs[2:]:
             backend.xp.maximum(y, x, out=y)
 
     def backward(
-        self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
+        self, backend: View, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
         xp = backend.xp
         wins, free = (backend.scratch(y.shape, "bool", slot=slot) for slot in (0, 1))
@@ -158,11 +159,11 @@ class Subtract(ElementWiseFunction):
     takes_two = True
     reads = ""
 
-    def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
+    def forward(self, backend: View, inputs: Sequence[Array], y: Array) -> None:
         backend.xp.subtract(*inputs, out=y)
 
     def backward(
-        self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
+        self, backend: View, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
         da, db = diffs
         if da is not None:
@@ -177,11 +178,11 @@ class Divide(ElementWiseFunction):
     takes_two = True
     reads = "inputs blobs"
 
-    def forward(self, backend: Any, inputs: Sequence[Array], y: Array) -> None:
+    def forward(self, backend: View, inputs: Sequence[Array], y: Array) -> None:
         backend.xp.divide(*inputs, out=y)
 
     def backward(
-        self, backend: Any, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
+        self, backend: View, inputs: Sequence[Array], y: Array, dy: Array, diffs: Sequence[Array | None]
     ) -> None:
         xp, b, (da, db) = backend.xp, inputs[1], diffs
         if da is not None:

@@ -10,11 +10,13 @@ from nacre import (
     Constraint,
     Initializer,
     LayerState,
+    Maybe,
     Names,
     Parameter,
     Regularizer,
     as_many_as,
     at_least,
+    default,
     non_negative,
     non_zero,
 )
@@ -42,8 +44,8 @@ class PReLULayer(Learning, has_param=True, can_do_bp=True):
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
     shared: Annotated[bool, "whether all channels share one slope"] = False
     slope_init: Annotated[Initializer, "first values of the slope"] = Constant(value=0.25)
-    slope_regu: Annotated[Regularizer | None, "regulariser of the slope"] = None
-    slope_cons: Annotated[Constraint | None, "constraint of the slope"] = None
+    slope_regu: Annotated[Maybe[Regularizer], "regulariser of the slope"] = default(None)
+    slope_cons: Annotated[Maybe[Constraint], "constraint of the slope"] = default(None)
     slope_lr: Annotated[float, non_negative, "multiplies the learning rate of the slope"] = 1.0
 
 
