@@ -321,7 +321,7 @@ LOSSES: Mapping[str, list[Case]] = {
             [SCORES, CLASSES],
         )
     ],
-    "with probabilities for labels": [
+    "the same with probabilities as labels": [
         (functional.cross_entropy, [loss("SoftlabelSoftmaxLoss", ["x0", "x1"])], [SCORES, SHARES]),
         (
             functional.cross_entropy,

@@ -43,7 +43,10 @@ class Component(Configured, Reading):
 
     @classmethod
     def from_number(cls, number: float) -> Component:
-        """Make a component from a number; raise ValueError if the class offered as `number_of` its kind cannot."""
+        """Make a component from a number; raise ValueError if this class cannot.
+
+        Called on the class that a plugin offers as `number_of` the kind.
+        """
         raise ValueError
 
     def memory(self) -> Mapping[str, Any]:
@@ -73,7 +76,7 @@ else:
 def make_component(kind: type[Kind], value: Any) -> Kind:
     """Make a component from a name, from a table with `type`, or from a number, if a plugin offers one for that.
 
-    The name "" means the component that is offered as `default_of` the kind.
+    The name "" means the class that a plugin offers as `default_of` the kind.
 
     Raises:
         ValueError: `value` is none of these.
@@ -101,8 +104,8 @@ def _default_of(kind: str) -> Any:
     from ..discovery.registry import registry
 
     if not registry().offers("default_of", kind):
-        remedy = registry().absent(f"name one, or install a plugin that offers it: `default_of` {kind}")
-        raise ConfigError(f"no plugin says which {kind} is meant where none is named", remedy)
+        remedy = registry().absent(f"name one, or install a plugin that offers a default: `default_of` {kind}")
+        raise ConfigError(f"no {kind} is named, and no plugin offers a default one", remedy)
     return _opened("default_of", kind)
 
 

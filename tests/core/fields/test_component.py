@@ -59,9 +59,9 @@ def test_plugins_say_what_a_number_and_what_no_name_means(new_registry: NewRegis
     here = new_registry(discover=False)
     with pytest.raises(ValueError, match=r"^$"):
         make_component(Weather, 25)
-    with pytest.raises(ConfigError, match="no plugin says which test_weather is meant where none is named") as caught:
+    with pytest.raises(ConfigError, match="no test_weather is named, and no plugin offers a default one") as caught:
         make_component(Weather, "")
-    assert "name one, or install a plugin that offers it" in caught.value.remedy
+    assert "install a plugin that offers a default" in caught.value.remedy
     for kind in ("number_of", "default_of"):
         here.register(Sunny, "test_weather", kind, "acme")
     assert make_component(Weather, 25).degrees == 25  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def test_without_the_plugin_of_policies_a_number_means_none(new_registry: NewReg
     new_registry(environ={"NACRE_DISABLE_PLUGINS": "nacre-solvers"})
     with pytest.raises(ConfigError, match=r"lr_policy=0\.01, but it must be an lr_policy") as caught:
         Solver(SGD())
-    assert "algorithm: no plugin says which algorithm is meant where none is named" in str(caught.value)
+    assert "algorithm: no algorithm is named, and no plugin offers a default one" in str(caught.value)
     assert "nacre:nacre-solvers is disabled: NACRE_DISABLE_PLUGINS" in caught.value.remedy
 
 
