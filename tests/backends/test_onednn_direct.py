@@ -14,7 +14,7 @@ from helper_calls import assert_same_bits, run
 from nacre import InputLayer, Layer, Net
 from nacre.testing.close import assert_near
 from nacre_layers.convolution.convolution import ConvolutionLayer
-from nacre_layers.convolution.windows import Geometry
+from nacre_layers.convolution.geometry import Geometry
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_onednn.backend import OnednnBackend

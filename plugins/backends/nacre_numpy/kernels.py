@@ -13,9 +13,9 @@ from nacre_layers.convolution.filters import declare
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
 from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import ReLU, is_relu
+from nacre_layers.pooling.base import pooled_axes
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.pooling.windows import pooled_axes
 
 from .arrays import Arrays
 from .convolution import Convolution2D, gate_tasks

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nacre import number_of_threads
-from nacre_layers.convolution.windows import Geometry
+from nacre_layers.convolution.geometry import Geometry
 
 from ..dnnl.library import library
 from ..dnnl.primitives import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nacre_layers.convolution.filters import FilterLayer, declare
-from nacre_layers.convolution.windows import Geometry
+from nacre_layers.convolution.geometry import Geometry
 from nacre_layers.neurons import is_relu
 
 from ..dnnl import arguments as arg

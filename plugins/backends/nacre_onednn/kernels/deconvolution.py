@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from nacre import Array
 from nacre_layers.convolution.deconvolution import DeconvolutionLayer
-from nacre_layers.convolution.windows import Transposed
+from nacre_layers.convolution.geometry import Transposed
 
 from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl

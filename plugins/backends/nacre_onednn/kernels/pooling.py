@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from nacre import number_of_threads
 from nacre_layers.neurons import is_relu
+from nacre_layers.pooling.base import Axis, pooled_axes
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
-from nacre_layers.pooling.windows import Axis, pooled_axes
 
 from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl

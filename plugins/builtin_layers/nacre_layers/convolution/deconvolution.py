@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from nacre import Array, Sizes, default, non_negative
 
 from .filters import FilterLayer, FilterState, declare
-from .windows import Transposed
+from .geometry import Transposed
 
 
 class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=True):

@@ -21,7 +21,7 @@ from nacre import (
 )
 
 from ..fields import Weighted
-from .windows import Geometry, Slider
+from .geometry import Geometry, Slider
 
 
 class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):

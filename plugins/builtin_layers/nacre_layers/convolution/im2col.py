@@ -18,7 +18,7 @@ from nacre import (
     positive,
 )
 
-from .windows import Sliding
+from .geometry import Sliding
 
 
 class Im2colLayer(Layer, can_do_bp=True):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from nacre import Layer, Names, Pair, as_many_as, at_least, default, non_negative, non_zero, positive
 
 from ..axes import axis_of
+from .base import Pools, make_axis
 from .functions import Max, PoolingFunction
-from .windows import Pools, make_axis
 
 if TYPE_CHECKING:
-    from .windows import Axis
+    from .base import Axis
 
 
 class Ends(Pair):

@@ -21,11 +21,11 @@ from nacre import (
     positive,
 )
 
+from .base import Pools, pooled_axes
 from .functions import Max, PoolingFunction
-from .windows import Pools, pooled_axes
 
 if TYPE_CHECKING:
-    from .windows import Axis
+    from .base import Axis
 
 
 def _once_or_twice(tops: Any, layer: Any) -> str | None:

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least, positive
 
+from .base import Axis, Pools
 from .functions import Max, PoolingFunction
-from .windows import Axis, Pools
 
 
 class SPPLayer(Layer, can_do_bp=True):

@@ -1,4 +1,4 @@
-"""Windows that slide over images: their number, and the pixels under each of their cells."""
+"""The sizes of a convolution, and the convolution itself by products of matrices."""
 
 from __future__ import annotations
 
