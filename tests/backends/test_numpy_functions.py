@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import NacreError, open_backend
+from nacre_layers.windows import WindowAxis
 from nacre_numpy import convolution, pooling, threads, update
 from nacre_numpy.arrays import Arrays
 from nacre_numpy.convolution import Convolution2D
@@ -32,6 +33,12 @@ pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape)
+
+
+def axes(size, kernel, stride=(1, 1), pad=(0, 0), dilation=(1, 1), rounding="floor"):
+    """Return the windows along both axes of an image."""
+    fields = zip(size, kernel, stride, pad, pad, dilation, strict=True)
+    return [WindowAxis(*one, rounding=rounding) for one in fields]
 
 
 def unset(*shape):
@@ -266,7 +273,8 @@ def check_convolution(shape, filters, kernel, stride, pad, dilation, groups, poo
     y, dy, *gradients = naive_convolution(
         x, weight, bias, lambda shape: numbers(*shape, seed=3), stride, pad, dilation, groups, relu
     )
-    layer = Convolution2D(*shape, filters, kernel, stride, pad, groups, np.float64, pool, relu, dilation)
+    windows = axes(shape[1:3], kernel, stride, pad, dilation)
+    layer = Convolution2D(shape[0], shape[3], filters, *windows, groups, np.float64, pool, relu)
     found = unset(*y.shape)
     assert found.shape[1:3] == (layer.rows, layer.columns)
     for wanted in itertools.product((True, False), repeat=3):
@@ -305,7 +313,7 @@ def test_convolution_in_small_chunks_and_bands_of_rows(monkeypatch, limit, kerne
 
 def test_convolution_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="no convolution of 2x9x3"):
-        Convolution2D(1, 2, 9, 3, 4, (3, 3))
+        Convolution2D(1, 3, 4, *axes((2, 9), (3, 3)))
 
 
 @pytest.mark.parametrize("wants_dx", [True, False])
@@ -313,7 +321,7 @@ def test_convolution_gives_the_same_bits_every_time(wants_dx):
     x, weight, bias = numbers(7, 8, 8, 3), numbers(4, 3, 3, 3, seed=1), numbers(4, seed=2)
     results = []
     for _ in range(3):
-        layer = Convolution2D(7, 8, 8, 3, 4, (3, 3), pad=(1, 1), dtype=np.float64, pool=Pool(3))
+        layer = Convolution2D(7, 3, 4, *axes((8, 8), (3, 3), pad=(1, 1)), dtype=np.float64, pool=Pool(3))
         y, dweight, dbias = unset(7, 8, 8, 4), unset(4, 3, 3, 3), unset(4)
         layer.bind(Arrays(x, weight, bias, y, y, dweight, dbias, unset(*x.shape) if wants_dx else None))
         layer.forward()
@@ -326,7 +334,7 @@ def test_relu_lets_nothing_through_where_it_cut_whatever_the_gradient():
     weight = np.ones((1, 1, 1, 1), np.float32)
     x = np.array([-1, -1, 2, 2, 0], np.float32).reshape(5, 1, 1, 1)
     dy = np.array([np.nan, np.inf, np.inf, 3, 5], np.float32).reshape(5, 1, 1, 1)
-    layer = Convolution2D(5, 1, 1, 1, 1, (1, 1), relu=True)
+    layer = Convolution2D(5, 1, 1, *axes((1, 1), (1, 1)), relu=True)
     y, dx = np.empty_like(x), np.empty_like(x)
     layer.bind(Arrays(x, weight, None, y, dy, dx=dx))
     layer.forward()
@@ -337,7 +345,7 @@ def test_relu_lets_nothing_through_where_it_cut_whatever_the_gradient():
 def test_convolution_equals_torchs():
     torch = pytest.importorskip("torch")
     x, weight, bias = (a.astype(np.float32) for a in (numbers(6, 13, 12, 8), numbers(12, 4, 5, 3), numbers(12)))
-    layer = Convolution2D(6, 13, 12, 8, 12, (5, 3), (2, 1), (2, 1), 2, np.float32, POOLS[2])
+    layer = Convolution2D(6, 8, 12, *axes((13, 12), (5, 3), (2, 1), (2, 1)), 2, np.float32, POOLS[2])
     y = np.empty((6, layer.rows, layer.columns, 12), np.float32)
     dx, dweight, dbias = (np.empty_like(a) for a in (x, weight, bias))
     layer.bind(Arrays(x, weight, bias, y, y, dweight, dbias, dx))
@@ -384,23 +392,24 @@ def poolings(draw):
     stride = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
     pad = tuple(draw(st.integers(0, k - 1)) for k in kernel)
     size = tuple(draw(st.integers(max(1, k - 2 * p), 9)) for k, p in zip(kernel, pad, strict=True))
-    rounding = draw(st.sampled_from([math.ceil, math.floor]))
+    rounding = draw(st.sampled_from(["ceil", "floor"]))
     result = []
     for length, k, s, p in zip(size, kernel, stride, pad, strict=True):
-        windows = rounding((length + 2 * p - k) / s) + 1
+        windows = getattr(math, rounding)((length + 2 * p - k) / s) + 1
         result.append(windows - ((windows - 1) * s - p >= length))  # the last window would miss the image
-    return (draw(st.integers(1, 4)), *size, draw(st.integers(1, 3))), result, kernel, stride, pad
+    return (draw(st.integers(1, 4)), *size, draw(st.integers(1, 3))), result, kernel, stride, pad, rounding
 
 
 @thorough
 @given(poolings(), pools, st.sampled_from(["max", "mean"]), st.booleans())
 def test_pooling_equals_the_naive_one(case, pool, mode, ties):
-    shape, (rows, columns), kernel, stride, pad = case
+    shape, (rows, columns), kernel, stride, pad, rounding = case
     x, dy = numbers(*shape), numbers(shape[0], rows, columns, shape[3], seed=1)
     if ties:
         x = np.sign(x.round())
     y, dx = naive_pooling(x, dy, rows, columns, kernel, stride, pad, mode)
-    layer = Pooling2D(*shape, rows, columns, kernel, stride, pad, mode, np.float64, pool)
+    windows = axes(shape[1:3], kernel, stride, pad, rounding=rounding)
+    layer = Pooling2D(shape[0], shape[3], *windows, mode, np.float64, pool)
     found, dfound = unset(*y.shape), unset(*x.shape)
     layer.bind(x, found, dy, dfound)
     for _ in range(2):
@@ -414,7 +423,7 @@ def test_pooling_equals_the_naive_one(case, pool, mode, ties):
 def test_pooling_in_small_chunks(monkeypatch, mode):
     monkeypatch.setattr(pooling, "CHUNK_BYTES", 1000)
     x, dy = numbers(9, 7, 7, 2), numbers(9, 3, 3, 2, seed=1)
-    layer = Pooling2D(9, 7, 7, 2, 3, 3, (3, 3), (2, 2), (0, 0), mode, np.float64, POOLS[2])
+    layer = Pooling2D(9, 2, *axes((7, 7), (3, 3), (2, 2)), mode, np.float64, POOLS[2])
     y, dx = unset(*dy.shape), unset(*x.shape)
     layer.bind(x, y, dy, dx)
     layer.forward()
@@ -426,7 +435,7 @@ def test_pooling_in_small_chunks(monkeypatch, mode):
 @pytest.mark.parametrize("mode", ["max", "mean"])
 def test_pooling_may_write_the_gradient_over_its_input(mode):
     x, dy = numbers(5, 7, 7, 2), numbers(5, 3, 3, 2, seed=1)
-    layer = Pooling2D(5, 7, 7, 2, 3, 3, (3, 3), (2, 2), (0, 0), mode, np.float64, POOLS[2])
+    layer = Pooling2D(5, 2, *axes((7, 7), (3, 3), (2, 2)), mode, np.float64, POOLS[2])
     _, dx = naive_pooling(x, dy, 3, 3, (3, 3), (2, 2), (0, 0), mode)
     layer.bind(x, unset(*dy.shape), dy, x)
     layer.backward()
@@ -439,7 +448,7 @@ def test_pooling_passes_nan_on_and_spreads_no_infinity(mode):
     x = numbers(1, 6, 6, 2).astype(np.float32)
     x[0, 3, 2, 1] = np.nan
     x[0, :2, :2, 0] = -np.inf
-    layer = Pooling2D(1, 6, 6, 2, 3, 3, (2, 2), (2, 2), (0, 0), mode)
+    layer = Pooling2D(1, 2, *axes((6, 6), (2, 2), (2, 2)), mode)
     y, dy, dx = np.empty((1, 3, 3, 2), np.float32), np.ones((1, 3, 3, 2), np.float32), np.empty_like(x)
     layer.bind(x, y, dy, dx)
     layer.forward()
@@ -452,9 +461,9 @@ def test_pooling_passes_nan_on_and_spreads_no_infinity(mode):
 
 def test_pooling_whose_window_misses_the_image_is_refused():
     with pytest.raises(ValueError, match="misses the 4 pixels"):
-        Pooling2D(1, 4, 4, 1, 3, 2, (2, 2), (2, 2))
+        Pooling2D(1, 1, *axes((4, 4), (2, 2), (2, 2), (2, 0)))
     with pytest.raises(ValueError, match="mode='least'"):
-        Pooling2D(1, 4, 4, 1, 2, 2, (2, 2), (2, 2), mode="least")
+        Pooling2D(1, 1, *axes((4, 4), (2, 2), (2, 2)), mode="least")
 
 
 @pytest.mark.parametrize("mode", ["max", "mean"])
@@ -464,7 +473,7 @@ def test_pooling_equals_torchs(mode):
     there = torch.tensor(x.transpose(0, 3, 1, 2), requires_grad=True)
     function = torch.nn.functional.max_pool2d if mode == "max" else torch.nn.functional.avg_pool2d
     expected = function(there, 3, 2, 1, ceil_mode=True)
-    layer = Pooling2D(3, 9, 11, 4, *expected.shape[2:], (3, 3), (2, 2), (1, 1), mode, pool=POOLS[2])
+    layer = Pooling2D(3, 4, *axes((9, 11), (3, 3), (2, 2), (1, 1), rounding="ceil"), mode, pool=POOLS[2])
     y, dx = np.empty((3, *expected.shape[2:], 4), np.float32), np.empty_like(x)
     layer.bind(x, y, y, dx)
     layer.forward()
@@ -545,8 +554,8 @@ def test_nothing_of_size_is_allocated_after_the_first_pass():
     x, y, z = (np.ones((batch, size, size, 16), np.float32) for size in (16, 16, 8))
     weight, bias = np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)
     dx, dy, dweight, dbias = (np.empty_like(a) for a in (x, y, weight, bias))
-    convolve = Convolution2D(batch, 16, 16, 16, 16, (3, 3), pad=(1, 1), pool=pool, relu=True)
-    reduce = Pooling2D(batch, 16, 16, 16, 8, 8, (2, 2), (2, 2), pool=pool)
+    convolve = Convolution2D(batch, 16, 16, *axes((16, 16), (3, 3), pad=(1, 1)), pool=pool, relu=True)
+    reduce = Pooling2D(batch, 16, *axes((16, 16), (2, 2), (2, 2)), pool=pool)
     product = InnerProduct(batch, 1024, 256, pool=pool, relu=True)
     matrix, vector, out = np.ones((256, 1024), np.float32), np.ones(256, np.float32), np.ones((batch, 256), np.float32)
     dmatrix, dvector, dz, flat = np.empty_like(matrix), np.empty_like(vector), np.empty_like(z), z.reshape(batch, -1)

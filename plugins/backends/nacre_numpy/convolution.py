@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from nacre import Array
+from nacre_layers.windows import WindowAxis
 
 from .arrays import Arrays
 from .threads import Pool, Task, maximum, run
@@ -43,16 +44,14 @@ class _Windows:
     """What a kernel sees in some images, copied into the rows of a matrix: (positions, groups, window [+ a one])."""
 
     def __init__(
-        self, images: int, shape: tuple[int, int, int], kernel: Pair, stride: Pair, pad: Pair, dilation: Pair,
-        groups: int, dtype: Any, ones: bool, positions: int, columns: int, memory: Array,
+        self, images: int, channels: int, down: WindowAxis, across: WindowAxis, groups: int, dtype: Any, ones: bool,
+        positions: int, memory: Array,
     ) -> None:  # fmt: skip
-        height, width, channels = shape
-        self.shape, self.kernel, self.stride, self.pad, self.dilation = shape, kernel, stride, pad, dilation
-        self.groups, self.columns = groups, columns
-        self.taps = kernel[0] * kernel[1] * channels // groups
+        self.channels, self.down, self.across, self.groups = channels, down, across, groups
+        self.taps = down.kernel * across.kernel * channels // groups
         self.padded = None
-        if any(pad):
-            self.padded = np.zeros((images, height + 2 * pad[0], width + 2 * pad[1], channels), dtype)
+        if down.pad or across.pad:
+            self.padded = np.zeros((images, down.padded, across.padded, channels), dtype)
         memory = memory.view(dtype)[: positions * groups * (self.taps + ones)]
         if channels == 1:  # runs along the image are longer than runs along the window
             self.matrix = memory.reshape(1, self.taps + ones, positions).transpose(2, 0, 1)
@@ -63,22 +62,21 @@ class _Windows:
         """Return `x` with its border of zeros, and the tasks that copy it there."""
         if self.padded is None:
             return x, []
-        (above, left), (height, width, _) = self.pad, self.shape
         padded = self.padded[: len(x)]
-        return padded, [(np.copyto, (padded[:, above : above + height, left : left + width], x))]
+        return padded, [(np.copyto, (padded[:, self.down.image, self.across.image], x))]
 
     def tasks(self, padded: Array, top: int, bottom: int) -> tuple[Array, list[Task]]:
         """Return the matrix for rows `top` to `bottom` of the result, and the tasks that fill it."""
-        images, channels = len(padded), self.shape[2] // self.groups
+        images, channels, down, across = len(padded), self.channels // self.groups, self.down, self.across
         image, row, column, channel = padded.strides
-        shape = (images, bottom - top, self.columns, self.groups, *self.kernel, channels)
+        shape = (images, bottom - top, across.count, self.groups, down.kernel, across.kernel, channels)
         windows = as_strided(
-            padded[:, top * self.stride[0] :],
+            padded[:, top * down.stride :],
             shape,
-            (image, row * self.stride[0], column * self.stride[1], channel * channels,
-             row * self.dilation[0], column * self.dilation[1], channel),
+            (image, row * down.stride, column * across.stride, channel * channels,
+             row * down.dilation, column * across.dilation, channel),
         )  # fmt: skip
-        matrix = self.matrix[: images * (bottom - top) * self.columns]
+        matrix = self.matrix[: images * (bottom - top) * across.count]
         copy: list[Task] = [(np.copyto, (matrix[:, :, : self.taps].reshape(shape), windows))]
         return matrix, [*copy, (matrix[:, :, self.taps :].fill, (1,))]
 
@@ -95,32 +93,34 @@ class Convolution2D:
     """
 
     def __init__(
-        self, batch: int, height: int, width: int, channels: int, filters: int, kernel: Pair, stride: Pair = (1, 1),
-        pad: Pair = (0, 0), groups: int = 1, dtype: Any = np.float32, pool: Pool | None = None, relu: bool = False,
-        dilation: Pair = (1, 1),
+        self, batch: int, channels: int, filters: int, down: WindowAxis, across: WindowAxis, groups: int = 1,
+        dtype: Any = np.float32, pool: Pool | None = None, relu: bool = False,
     ) -> None:  # fmt: skip
-        self.batch, self.height, self.width, self.channels, self.filters = batch, height, width, channels, filters
-        self.kernel, self.stride, self.pad, self.dilation, self.groups = kernel, stride, pad, dilation, groups
+        self.batch, self.channels, self.filters, self.groups = batch, channels, filters, groups
+        self.down, self.across, axes = down, across, (down, across)
         self.dtype, self.pool, self.relu = np.dtype(dtype), pool or Pool(1), relu
-        self.extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
-        self.rows = (height + 2 * pad[0] - self.extent[0]) // stride[0] + 1
-        self.columns = (width + 2 * pad[1] - self.extent[1]) // stride[1] + 1
+        self.kernel = (down.kernel, across.kernel)
+        height, width, self.rows, self.columns = down.length, across.length, down.count, across.count
         if self.rows < 1 or self.columns < 1 or channels % groups or filters % groups:
-            raise ValueError(f"no convolution of {height}x{width}x{channels} by {filters} {kernel} in {groups} groups")
-        self.direct = kernel == (1, 1) and stride == (1, 1) and pad == (0, 0)  # the image is its own matrix
-        self.taps = kernel[0] * kernel[1] * channels // groups
+            raise ValueError(
+                f"no convolution of {height}x{width}x{channels} by {filters} {self.kernel} in {groups} groups"
+            )
+        unstrided = all(axis.stride == 1 for axis in axes)
+        # the image is its own matrix
+        self.direct = self.kernel == (1, 1) and unstrided and not any(axis.pad for axis in axes)
+        self.taps = math.prod(self.kernel) * channels // groups
         # With stride 1 the gradient of x is a convolution of dy, whose windows serve for the gradient of the weights
         # too: better than adding up windows, unless dy has to be made much larger for it.
         self.mirrored = (
             not self.direct
-            and stride == (1, 1)
-            and all(p < e for p, e in zip(pad, self.extent, strict=True))
+            and unstrided
+            and all(axis.pad < axis.extent for axis in axes)
             and height * width * filters <= 1.3 * self.rows * self.columns * max(filters, channels)
         )
         most = max(stop - start for start, stop in self.pool.pieces(batch))
         self.images, self.band = self._chunk(most, self.rows, self.columns, groups * (self.taps + 1))
         per_group = filters // groups
-        self.mirror_taps = kernel[0] * kernel[1] * per_group
+        self.mirror_taps = math.prod(self.kernel) * per_group
         self.mirror_images, self.mirror_band = self._chunk(most, height, width, groups * self.mirror_taps)
         self._reserve()
         self.packed = np.zeros((groups, self.taps + (not self.direct), per_group), self.dtype)
@@ -139,7 +139,7 @@ class Convolution2D:
 
     def _reserve(self) -> None:
         positions = self.images * self.band * self.columns
-        mirror_positions = self.mirror_images * self.mirror_band * self.width * self.mirrored
+        mirror_positions = self.mirror_images * self.mirror_band * self.across.length * self.mirrored
         size = max(positions * (self.taps + 1), mirror_positions * self.mirror_taps) * self.groups * self.dtype.itemsize
         self.pool.reserve("windows", -(-size // 8) * 8)  # layers of float64 may share it
 
@@ -301,17 +301,16 @@ class Convolution2D:
                 elif dx is not None:
                     target = dx[first:last, top:bottom].reshape(-1, self.channels)
                     yield np.matmul, (result[:, outputs], self.packed[group].T, target[:, inputs])
-        if dx is not None and padded_dx is not None and any(self.pad):
-            above, left = self.pad
-            yield np.copyto, (dx[first:last], padded_dx[:, above : above + self.height, left : left + self.width])
+        if dx is not None and padded_dx is not None and (self.down.pad or self.across.pad):
+            yield np.copyto, (dx[first:last], padded_dx[:, self.down.image, self.across.image])
 
     def _add_windows(
         self, dy: Array, group: int, dx: Array, images: int, top: int, bottom: int, worker: int
     ) -> Iterator[Task]:
         """Add the windows' gradients into dx in two stages: all rows of the kernel in long runs, then its columns."""
-        (high, wide), (down, right), (row_gap, column_gap) = self.kernel, self.stride, self.dilation
+        (high, wide), down = self.kernel, self.down.stride
         each, rows = self.channels // self.groups, bottom - top
-        span = (rows - 1) * down + self.extent[0]
+        span = (rows - 1) * down + self.down.extent
         kernel_rows = self.packed[group, : self.taps].reshape(high, wide * each, -1).transpose(0, 2, 1)
         run_length = self.columns * wide * each
         parts = self._shared("parts", worker, high * images * rows * run_length, np.empty)
@@ -321,12 +320,13 @@ class Convolution2D:
         strip = self._shared("strip", worker, images * span * run_length, np.empty).reshape(images, span, run_length)
         yield strip.fill, (0,)
         for i in range(high):
-            target = strip[:, i * row_gap : i * row_gap + (rows - 1) * down + 1 : down]
+            begin = i * self.down.dilation
+            target = strip[:, begin : begin + (rows - 1) * down + 1 : down]
             yield np.add, (target, parts[i], target)
         strip = strip.reshape(images, span, self.columns, wide, each)
         dx = dx[:, top * down : top * down + span]
         for j in range(wide):
-            target = dx[:, :, j * column_gap : j * column_gap + (self.columns - 1) * right + 1 : right]
+            target = dx[:, :, self.across.index(j)]
             yield np.add, (target, strip[:, :, :, j], target)
 
     def _mirrored_tasks(
@@ -336,8 +336,8 @@ class Convolution2D:
         windows = self._mirror_windows(worker)
         padded, tasks = windows.pad_tasks(dy)
         yield from tasks
-        for top in range(0, self.height, self.mirror_band):
-            bottom = min(top + self.mirror_band, self.height)
+        for top in range(0, self.down.length, self.mirror_band):
+            bottom = min(top + self.mirror_band, self.down.length)
             matrix, tasks = windows.tasks(padded, top, bottom)
             yield from tasks
             images = self.arrays.x[first:last, top:bottom].reshape(-1, self.channels)
@@ -374,9 +374,9 @@ class Convolution2D:
         return found[:size]
 
     def _padded_dx(self, dx: Array, first: int, last: int, worker: int) -> Array:
-        if not any(self.pad):
+        if not (self.down.pad or self.across.pad):
             return dx[first:last]
-        shape = (last - first, self.height + 2 * self.pad[0], self.width + 2 * self.pad[1], self.channels)
+        shape = (last - first, self.down.padded, self.across.padded, self.channels)
         return self._shared("padded dx", worker, math.prod(shape), np.empty).reshape(shape)
 
     def _partial_gradient(self, start: int) -> tuple[Array, Array]:
@@ -390,19 +390,17 @@ class Convolution2D:
         key = ("windows", worker)
         if key not in self._scratch:
             self._scratch[key] = _Windows(
-                self.images, (self.height, self.width, self.channels), self.kernel, self.stride, self.pad,
-                self.dilation, self.groups, self.dtype, True, self.images * self.band * self.columns, self.columns,
-                self.pool.scratch("windows", worker),
+                self.images, self.channels, self.down, self.across, self.groups, self.dtype, True,
+                self.images * self.band * self.columns, self.pool.scratch("windows", worker),
             )  # fmt: skip
         return self._scratch[key]
 
     def _mirror_windows(self, worker: int) -> _Windows:
         key = ("mirror windows", worker)
         if key not in self._scratch:
-            pad = (self.extent[0] - 1 - self.pad[0], self.extent[1] - 1 - self.pad[1])
+            positions = self.mirror_images * self.mirror_band * self.across.length
             self._scratch[key] = _Windows(
-                self.mirror_images, (self.rows, self.columns, self.filters), self.kernel, (1, 1), pad, self.dilation,
-                self.groups, self.dtype, False, self.mirror_images * self.mirror_band * self.width, self.width,
-                self.pool.scratch("windows", worker),
+                self.mirror_images, self.filters, self.down.back, self.across.back, self.groups, self.dtype, False,
+                positions, self.pool.scratch("windows", worker),
             )  # fmt: skip
         return self._scratch[key]

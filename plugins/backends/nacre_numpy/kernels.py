@@ -33,12 +33,6 @@ def pool_of(view: Any) -> Pool:
     return view.backend.pool
 
 
-def pair(numbers: tuple[int, ...]) -> tuple[int, int]:
-    """Return the two numbers of a kernel, stride or pad over two axes."""
-    first, second = numbers
-    return first, second
-
-
 def channels_last(blob: Own) -> Array:
     """Return the memory of a blob of four axes as (images, rows, columns, channels)."""
     if blob.layout == "plain":  # one channel, or one pixel: the same bytes
@@ -96,9 +90,10 @@ class ConvolutionKernel(Product):
 
     def ready(self) -> None:
         g, layer, pool = self.geometry, self.layer, pool_of(self.backend)
-        rows, columns = g.image
-        sizes = (g.images, rows, columns, g.channels, layer.n_filter, pair(g.kernel), pair(g.stride), pair(g.pad))
-        self.work = Convolution2D(*sizes, layer.n_group, self.backend.dtype, pool, self.relu, pair(g.dilation))
+        down, across = g.axes
+        self.work = Convolution2D(
+            g.images, g.channels, g.filters, down, across, layer.n_group, self.backend.dtype, pool, self.relu
+        )
         blobs = (self.inputs[0], self.blobs[0], self.blobs_diff[0], self.diffs[0])
         self.bind(*(None if one is None else channels_last(one) for one in blobs))
 
@@ -127,18 +122,15 @@ class PoolingKernel(OneBottom):
 
     def __init__(self, layer: PoolingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.axes = pooled_axes(layer, inputs[0].shape)
-        self.shape = inputs[0].shape
-        self.blobs = [backend.blob((*self.shape[:2], *(axis.windows for axis in self.axes)))]
+        self.axes = pooled_axes(layer, inputs[0].shape).values()
+        self.blobs = [backend.blob((*inputs[0].shape[:2], *(axis.count for axis in self.axes)))]
         self.reads = layer.pooling.reads
 
     def ready(self) -> None:
-        images, channels, height, width = self.shape
+        images, channels, *_ = self.inputs[0].shape
         down, across = self.axes
         mode = "max" if type(self.layer.pooling) is Max else "mean"
-        sizes = (images, height, width, channels, down.windows, across.windows)
-        windows = ((down.kernel, across.kernel), (down.stride, across.stride), (down.pad, across.pad))
-        self.work = Pooling2D(*sizes, *windows, mode, self.backend.dtype, pool_of(self.backend))
+        self.work = Pooling2D(images, channels, down, across, mode, self.backend.dtype, pool_of(self.backend))
         blobs = (self.inputs[0], self.blobs[0], self.blobs_diff[0], self.diffs[0])
         self.work.bind(*(None if one is None else channels_last(one) for one in blobs))
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from nacre import Array
+from nacre_layers.windows import WindowAxis
 
 from .threads import Pool, Task, maximum, run
-
-Pair = tuple[int, int]
 
 CHUNK_BYTES = 1 << 20
 """Size of the image data worked on at a time. Smaller chunks would stay in the second-level cache, but threads that
@@ -24,33 +23,28 @@ take and give back the interpreter's lock every few microseconds wait for each o
 
 
 class _Axis:
-    """Windows along one axis: window i holds the cells i * stride - pad + (0 to kernel - 1) that exist."""
+    """The cells of windows along one axis, those in the image, in slices."""
 
-    def __init__(self, length: int, windows: int, kernel: int, stride: int, pad: int) -> None:
-        self.length, self.windows = length, windows
-        self.starts = [i * stride - pad for i in range(windows)]
-        if windows < 1 or any(start >= length or start + kernel <= 0 for start in self.starts):
-            raise ValueError(
-                f"{windows} windows of {kernel}, stride {stride}, pad {pad}: one misses the {length} pixels"
-            )
-        self.cells = [len(range(max(start, -pad), min(start + kernel, length + pad))) for start in self.starts]
+    def __init__(self, axis: WindowAxis) -> None:
+        windows, starts, self.length = axis.count, axis.starts, axis.length
+        if 0 in axis.sizes("image") or windows < 1:
+            raise ValueError(f"one of the windows of {axis} misses the {axis.length} pixels")
         self.offsets: list[tuple[slice, slice]] = []  # for cell t of the windows: which windows have it, where it lies
-        for t in range(min(kernel, length + pad)):
-            inside = [i for i, start in enumerate(self.starts) if 0 <= start + t < length]
+        for t in range(min(axis.kernel, axis.pad + axis.length)):
+            inside = axis.windows_with(t)
             if inside:
-                first, last = inside[0], inside[-1]
-                cells = slice(self.starts[first] + t, self.starts[last] + t + 1, stride)
-                self.offsets.append((slice(first, last + 1), cells))
+                first, last = starts[inside[0]] + t, starts[inside[-1]] + t
+                self.offsets.append((slice(inside.start, inside.stop), slice(first, last + 1, axis.stride)))
         begun = np.zeros(windows, bool)
         self.first: list[tuple[slice, slice]] = []  # the first cell of every window
         self.rest: list[tuple[slice, slice]] = []  # all later cells
         for where, cells in self.offsets:
             fresh = int(np.count_nonzero(~begun[where]))  # they are the lowest: with padding, window 0 begins last
-            middle, cell = where.start + fresh, cells.start + fresh * stride
+            middle, cell = where.start + fresh, cells.start + fresh * axis.stride
             if fresh:
-                self.first.append((slice(where.start, middle), slice(cells.start, cell - stride + 1, stride)))
+                self.first.append((slice(where.start, middle), slice(cells.start, cell - axis.stride + 1, axis.stride)))
             if middle < where.stop:
-                self.rest.append((slice(middle, where.stop), slice(cell, cells.stop, stride)))
+                self.rest.append((slice(middle, where.stop), slice(cell, cells.stop, axis.stride)))
             begun[where] = True
 
         self.one_go = len(self.first) == 1 and bool(self.rest) and self.rest[0][0] == slice(0, windows)
@@ -87,10 +81,10 @@ class _Axis:
 class Pooling2D:
     """Pooling over a batch of fixed shape, its scratch memory and its tasks.
 
-    `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, channels), all C-contiguous. Window
-    (i, j) begins at (i, j) * stride - pad. `mode` "max": the maximum of the part inside the image, whose first cell
-    (row by row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by the number of the window's
-    cells inside the image and its padding.
+    `x`, `dx` are (batch, height, width, channels), `y`, `dy` (batch, rows, columns, channels), all C-contiguous.
+    Windows lie along the axes `down` and `across`, without dilation. `mode` "max": the maximum of the part inside the
+    image, whose first cell (row by row) gets the gradient; a NaN inside gives NaN. `mode` "mean": the sum divided by
+    the number of the window's cells inside the image and its padding.
 
     Set the arrays once with `bind`. `forward` and `backward` work on the pool's threads, one piece of the batch each.
     The backward pass of "max" reads x again: nothing is kept between passes. `dx` may be `x`, if nobody else needs x
@@ -98,21 +92,19 @@ class Pooling2D:
     """
 
     def __init__(
-        self, batch: int, height: int, width: int, channels: int, rows: int, columns: int, kernel: Pair,
-        stride: Pair = (1, 1), pad: Pair = (0, 0), mode: str = "max", dtype: Any = np.float32, pool: Pool | None = None,
+        self, batch: int, channels: int, down: WindowAxis, across: WindowAxis, mode: str = "max",
+        dtype: Any = np.float32, pool: Pool | None = None,
     ) -> None:  # fmt: skip
         if mode not in ("max", "mean"):
             raise ValueError(f"mode={mode!r}, but it must be 'max' or 'mean'")
-        self.batch, self.height, self.width, self.channels = batch, height, width, channels
-        self.rows, self.columns, self.mode = rows, columns, mode
+        self.batch, self.rows, self.columns, self.mode = batch, down.count, across.count, mode
         self.dtype, self.pool = np.dtype(dtype), pool or Pool(1)
         self.integer = np.dtype(f"i{self.dtype.itemsize}")
-        self.down = _Axis(height, rows, kernel[0], stride[0], pad[0])
-        self.across = _Axis(width, columns, kernel[1], stride[1], pad[1])
+        self.down, self.across = _Axis(down), _Axis(across)
         most = max(stop - start for start, stop in self.pool.pieces(batch))
-        chunks = -(-most * height * width * channels * self.dtype.itemsize // CHUNK_BYTES)
+        chunks = -(-most * down.length * across.length * channels * self.dtype.itemsize // CHUNK_BYTES)
         self.images = -(-most // min(most, chunks))
-        counts = np.outer(self.down.cells, self.across.cells).astype(self.dtype)
+        counts = np.outer(down.sizes("padded"), across.sizes("padded")).astype(self.dtype)
         self.shares = np.repeat((1 / counts)[..., None], channels, axis=2).astype(self.dtype)
         self._scratch: dict[tuple[str, int], Array] = {}
         self._forward: dict[tuple[int, int, int], list[Task]] = {}

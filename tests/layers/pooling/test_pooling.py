@@ -235,6 +235,12 @@ def test_a_mask_where_all_is_alike_or_not_finite(backend):
 
 
 @pytest.mark.parametrize("backend", backends())
+def test_a_mask_of_one_window_whatever_the_stride(backend):
+    y, mask = masked(np.arange(9).reshape(1, 1, 3, 3), backend, kernel=2, stride=1 << 70)
+    assert (y.ravel().tolist(), mask.ravel().tolist()) == ([4], [4])
+
+
+@pytest.mark.parametrize("backend", backends())
 def test_a_mask_needs_no_gradient_and_gives_none(backend):
     """It may feed nobody, or a layer with gradients, and a ReLU below stays below: it would make numbers equal."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from nacre import number_of_threads
 from nacre_layers.convolution.geometry import Geometry
+from nacre_layers.windows import WindowAxis
 
 from ..dnnl.library import library
 from ..dnnl.primitives import (
@@ -60,48 +61,44 @@ def packing(name: str, outer: Desc, inner: Desc, copy: str) -> Call | None:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a group of a convolution; lengths are pairs, (rows, columns)."""
+    """The sizes of a group of a convolution along rows and columns."""
 
     images: int
     channels: int
-    image: tuple[int, ...]
     filters: int
-    kernel: tuple[int, ...]
-    out: tuple[int, ...]
-    stride: tuple[int, ...]
-    pad: tuple[int, ...]
+    axes: tuple[WindowAxis, ...]
 
     @property
     def numbers(self) -> dict[str, int]:
         """The sizes that `direct` and `winograd` of operations.h have in common."""
-        (height, width), (out_height, out_width), (above, beside) = self.image, self.out, self.pad
+        down, across = self.axes
         return {
             "images": self.images,
             "channels": self.channels,
-            "height": height,
-            "width": width,
+            "height": down.length,
+            "width": across.length,
             "filters": self.filters,
-            "out_height": out_height,
-            "out_width": out_width,
-            "above": above,
-            "beside": beside,
+            "out_height": down.count,
+            "out_width": across.count,
+            "above": down.pad,
+            "beside": across.pad,
         }
 
     @property
     def back(self) -> Sizes:
         """The sizes of the convolution that turns the gradient of the top into that of the bottom; the stride is 1."""
-        pad = tuple(extent - 1 - pad for extent, pad in zip(self.kernel, self.pad, strict=True))
-        return Sizes(self.images, self.filters, self.out, self.channels, self.kernel, self.image, (1, 1), pad)
+        return Sizes(self.images, self.filters, self.channels, tuple(axis.back for axis in self.axes))
 
     @property
     def block(self) -> int:
         """Bytes of 16 images, with columns of zeros on both sides."""
-        return 4 * LANES * self.image[0] * (self.image[1] + 2 * self.pad[1]) * self.channels
+        down, across = self.axes
+        return 4 * LANES * down.length * across.padded * self.channels
 
     @property
     def line(self) -> int:
         """Bytes of a row of 16 results."""
-        return 4 * LANES * self.out[1] * self.filters
+        return 4 * LANES * self.axes[1].count * self.filters
 
 
 def is_blocked(desc: Desc) -> bool:
@@ -126,19 +123,19 @@ class DirectConvolution:
         g = geometry
         channels = g.weight[1]
         self.groups = g.channels // channels
-        self.sizes = Sizes(
-            g.images, channels, tuple(g.image), g.filters // self.groups, g.kernel, tuple(g.out), g.stride, g.pad
-        )
+        self.sizes = Sizes(g.images, channels, g.filters // self.groups, tuple(g.axes))
         self.relu, self.keeps = relu, keeps
         self.workers = number_of_threads()
-        self.usual = has_avx512() and g.dilation == (1, 1)
+        self.usual = has_avx512() and all(axis.dilation == 1 for axis in g.axes)
+        self.unstrided = all(axis.stride == 1 for axis in g.axes)
         self.weight, self.bias = plain(*g.weight).bytes, 4 * g.filters
 
     def has(self, stage: str) -> bool:
         """Return whether it computes "forward", "weights" or "data"."""
         sizes = self.sizes.back if stage == "data" else self.sizes
-        steps = self.sizes.stride == (1, 1) or stage != "data"
-        return self.usual and self.groups == 1 and steps and min(sizes.pad) >= 0 and sizes.block <= MOST
+        steps = self.unstrided or stage != "data"
+        padded = all(axis.pad >= 0 for axis in sizes.axes)
+        return self.usual and self.groups == 1 and steps and padded and sizes.block <= MOST
 
     def forward(self, x: Desc, y: Desc, bias: str) -> list[Call]:
         """Return the calls of y = x * weight + bias; `bias` is "" where there is none."""
@@ -178,8 +175,8 @@ class DirectConvolution:
         sizes = self.sizes
         before, (source, x) = into("x", x, served(x))
         also, (gradient, y) = into(top, y, served(y))
-        blocks = -(-sizes.images // LANES) * (sizes.block + sizes.out[0] * sizes.line)
-        sums = 4 * LANES * SIDE * sizes.kernel[1] * sizes.channels * self.workers
+        blocks = -(-sizes.images // LANES) * (sizes.block + sizes.axes[0].count * sizes.line)
+        sums = 4 * LANES * SIDE * sizes.axes[1].kernel * sizes.channels * self.workers
         buffers = {
             "x": (source, x.bytes),
             "dy": (gradient, y.bytes),
@@ -191,12 +188,11 @@ class DirectConvolution:
 
     @property
     def _kernel(self) -> dict[str, int]:
-        rows, columns = self.sizes.kernel
-        return {"rows": rows, "columns": columns}
+        return {"rows": self.sizes.axes[0].kernel, "columns": self.sizes.axes[1].kernel}
 
     def _numbers(self, sizes: Sizes, x: Desc, y: Desc) -> dict[str, int]:
         """Return the numbers of `direct` in operations.h."""
-        down, right = sizes.stride
         x_side, y_side = (block() if is_blocked(desc) else desc.shape[1] for desc in (x, y))
+        down, right = (axis.stride for axis in sizes.axes)
         steps = {"down": down, "right": right, "x_side": x_side, "y_side": y_side}
         return {**sizes.numbers, **self._kernel, **steps}

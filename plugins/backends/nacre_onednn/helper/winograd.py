@@ -32,12 +32,13 @@ class WinogradConvolution(DirectConvolution):
     def has(self, stage: str) -> bool:
         g = self.sizes.back if stage == "data" else self.sizes
         whole = g.channels % LANES == 0 == g.filters % LANES and block() == LANES
-        return self.usual and g.kernel in self.KERNELS and self.sizes.stride == (1, 1) and whole and min(g.pad) >= 0
+        kernel, padded = tuple(axis.kernel for axis in g.axes), all(axis.pad >= 0 for axis in g.axes)
+        return self.usual and kernel in self.KERNELS and self.unstrided and whole and padded
 
     @property
     def edge(self) -> int:
         """Numbers in a row of a tile."""
-        return self.sizes.kernel[0] + 1
+        return self.sizes.axes[0].kernel + 1
 
     def _cells(self, numbers: int) -> int:
         """Return the bytes of all cells of a tile, of so many numbers each, and of a line between them."""

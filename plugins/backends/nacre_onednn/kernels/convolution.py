@@ -52,11 +52,12 @@ class Forms:
         shape, self.weight = self.lay(plain_shape)
         self.free_weight, self.free_gradient = free(*shape, dtype=dtype), free(*shape)
         self.bias = plain(g.top[1]) if bias else None
-        gaps = [step - 1 for step in g.dilation]  # oneDNN counts dilation from 0
-        rest = (dims(g.stride), dims(gaps), dims(g.pad))
-        reach = [(out - 1) * stride + extent for out, stride, extent in zip(g.out, g.stride, g.extent, strict=True)]
-        ends = [max(0, end - length - pad) for end, length, pad in zip(reach, g.image, g.pad, strict=True)]
-        self.sizes = (*rest, dims(ends))
+        self.sizes = (
+            dims([axis.stride for axis in g.axes]),
+            dims([axis.dilation - 1 for axis in g.axes]),  # oneDNN counts from 0
+            dims([axis.pad for axis in g.axes]),
+            dims([axis.behind for axis in g.axes]),
+        )
 
     def lay(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Desc]:
         """Return the shape of plain weights as oneDNN counts their axes, and how they lie."""

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from nacre import number_of_threads
 from nacre_layers.neurons import is_relu
-from nacre_layers.pooling.base import Axis, pooled_axes
+from nacre_layers.pooling.base import pooled_axes
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
+from nacre_layers.windows import WindowAxis
 
 from ..dnnl import arguments as arg
 from ..dnnl import library as dnnl
@@ -31,7 +32,7 @@ from ..helper.native import MISSING, helper
 from .base import Layouts, OnednnKernel, describe_blob, gate, layout_beside, rectify, side_by_side, stays_plain, unfit
 
 
-def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:
+def algorithm(layer: PoolingLayer, axes: list[WindowAxis]) -> int | None:
     """Return oneDNN's number of a pooling function, or None.
 
     oneDNN divides a sum by the cells of the whole window or by those inside the image. The cells of the padded image
@@ -44,7 +45,7 @@ def algorithm(layer: PoolingLayer, axes: list[Axis]) -> int | None:
         return None
     if pooling.divide_by == "image" or (pooling.divide_by == "padded" and not any(axis.pad for axis in axes)):
         return dnnl.POOLING_INSIDE
-    within = all(axis.reach <= axis.length + 2 * axis.pad for axis in axes)
+    within = all(axis.reach == axis.padded for axis in axes)
     return dnnl.POOLING_ALL if pooling.divide_by == "kernel" or within else None
 
 
@@ -69,7 +70,7 @@ class PoolingKernel(OnednnKernel, reads=""):
             return "serves images with two axes, both of them pooled"
         if layer.masks:
             return "makes no masks"
-        axes = pooled_axes(layer, shape)
+        axes = list(pooled_axes(layer, shape).values())
         number = algorithm(layer, axes)
         if number is None:
             return f"serves Max, and Mean where oneDNN divides by the same cells, not {layer.pooling!r}"
@@ -86,11 +87,11 @@ class PoolingKernel(OnednnKernel, reads=""):
     def __init__(self, layer: PoolingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         shape = inputs[0].shape
-        axes = pooled_axes(layer, shape)
+        axes = list(pooled_axes(layer, shape).values())
         self.relu, self.axes = is_relu(layer.neuron), axes
         number = algorithm(layer, axes)
         self.mean = None if number in (None, dnnl.POOLING_MAX) else Forms(shape, axes, number)
-        self.blobs = [backend.blob((*shape[:2], *(axis.windows for axis in axes)))]
+        self.blobs = [backend.blob((*shape[:2], *(axis.count for axis in axes)))]
         if self.relu:
             self.reads = "blobs"
 
@@ -149,12 +150,12 @@ class PoolingKernel(OnednnKernel, reads=""):
             "rows": rows,
             "columns": columns,
             "side": side,
-            "out_rows": down.windows,
-            "out_columns": across.windows,
+            "out_rows": down.count,
+            "out_columns": across.count,
             "down": down.kernel,
             "right": across.kernel,
-            "step_down": down.stride if down.windows > 1 else 1,
-            "step_right": across.stride if across.windows > 1 else 1,
+            "step_down": down.stride if down.count > 1 else 1,
+            "step_right": across.stride if across.count > 1 else 1,
             "above": down.pad,
             "beside": across.pad,
             "relu": self.relu,
@@ -166,16 +167,15 @@ class PoolingKernel(OnednnKernel, reads=""):
 class Forms:
     """The primitives of a pooling of one shape."""
 
-    def __init__(self, shape: tuple[int, ...], axes: list[Axis], number: int) -> None:
+    def __init__(self, shape: tuple[int, ...], axes: list[WindowAxis], number: int) -> None:
         self.number = number
-        self.top = (*shape[:2], *(axis.windows for axis in axes))
-        ends = [max(0, (one.windows - 1) * one.stride + one.kernel - one.length - one.pad) for one in axes]
+        self.top = (*shape[:2], *(axis.count for axis in axes))
         self.sizes = (
             dims([axis.stride for axis in axes]),
             dims([axis.kernel for axis in axes]),
             dims((0, 0)),
             dims([axis.pad for axis in axes]),
-            dims(ends),
+            dims([axis.behind for axis in axes]),
         )
 
     def forward(self, x: Desc, y: Desc, trained: bool = True) -> Primitive:

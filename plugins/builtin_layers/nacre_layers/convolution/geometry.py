@@ -2,118 +2,98 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from nacre import Array, ConfigError, spread
 
+from ..windows import WindowAxis, WindowGrid
+
 if TYPE_CHECKING:
     from .deconvolution import DeconvolutionLayer
     from .filters import FilterLayer
+    from .im2col import Im2colLayer
 
 
-Place = tuple[slice, ...]
+def slide(layer: FilterLayer | Im2colLayer, image: Sequence[int]) -> list[WindowAxis]:
+    """Return the axes of an image along which windows slide, by `kernel`, `stride`, `pad` and `dilation` of a layer."""
+    fields = [
+        spread(getattr(layer, name), len(image), f"{layer.name}: {name}")
+        for name in ("kernel", "stride", "pad", "dilation")
+    ]
+    return [
+        WindowAxis(length, kernel, stride, pad, pad, dilation if kernel > 1 else 1)
+        for length, kernel, stride, pad, dilation in zip(image, *fields, strict=True)
+    ]
 
 
-class Sliding:
-    """How windows slide over images, by the fields `kernel`, `stride`, `pad` and `dilation` of a layer.
+def fit(layer: FilterLayer | Im2colLayer, axes: list[WindowAxis]) -> list[WindowAxis]:
+    """Return the axes of an image, with strides no longer than the padded image.
 
-    There is one number of each for every axis after the channels. A window covers `extent` pixels.
+    With one window the stride is never used, and may be larger than a library can handle.
+
+    Raises:
+        ConfigError: a window is larger than the padded image.
     """
-
-    def __init__(self, layer: Any, axes: int) -> None:
-        self.kernel, self.stride, self.pad, self.dilation = (
-            spread(getattr(layer, name), axes, f"{layer.name}: {name}")
-            for name in ("kernel", "stride", "pad", "dilation")
-        )
-        self.dilation = tuple(step if count > 1 else 1 for step, count in zip(self.dilation, self.kernel, strict=True))
-        self.extent = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
-
-    def padded(self, image: Sequence[int]) -> tuple[int, ...]:
-        """Return the lengths of an image with its padding."""
-        return tuple(length + 2 * pad for length, pad in zip(image, self.pad, strict=True))
-
-    def count(self, layer: Any, image: Sequence[int]) -> tuple[int, ...]:
-        """Return the number of windows along each axis of an image.
-
-        Raises:
-            ConfigError: a window is larger than the padded image.
-        """
-        padded = self.padded(image)
-        sizes = zip(padded, self.extent, self.stride, strict=True)
-        counts = tuple((long - extent) // stride + 1 for long, extent, stride in sizes)
-        if min(counts) < 1:
-            dilated = f" with dilation={self.dilation}" if max(self.dilation) > 1 else ""
-            raise ConfigError(f"{layer.name}: kernel={self.kernel}{dilated} is larger than the padded image, {padded}")
-        # with one window the stride is never used, and may be larger than a library can handle
-        self.stride = tuple(map(min, self.stride, padded))
-        return counts
-
-    def inside(self, image: Sequence[int]) -> Place:
-        """Return the index of (images, channels, *image) in the padded array."""
-        return (slice(None), slice(None), *(slice(pad, pad + long) for pad, long in zip(self.pad, image, strict=True)))
-
-    def cells(self, counts: Sequence[int]) -> list[Place]:
-        """Return for each cell, row by row, its index in the padded image, for all windows."""
-        return [
-            (slice(None), slice(None), *map(_strided, cell, counts, self.stride, self.dilation))
-            for cell in itertools.product(*map(range, self.kernel))
-        ]
+    if min(axis.count for axis in axes) < 1:
+        kernel, dilation, padded = zip(*((axis.kernel, axis.dilation, axis.padded) for axis in axes), strict=True)
+        dilated = f" with dilation={dilation}" if max(dilation) > 1 else ""
+        raise ConfigError(f"{layer.name}: kernel={kernel}{dilated} is larger than the padded image, {padded}")
+    return [replace(axis, stride=min(axis.stride, axis.padded)) for axis in axes]
 
 
-def _strided(offset: int, count: int, stride: int, dilation: int) -> slice:
-    """Return the pixels under cell `offset` of each of `count` windows."""
-    start = offset * dilation
-    return slice(start, start + (count - 1) * stride + 1, stride)
-
-
-class Geometry(Sliding):
+class Geometry:
     """The sizes of a convolution on a bottom of one shape, checked.
 
-    `filters` slide over an `image` of `channels`, and `out` has as many channels as there are filters. For a
-    deconvolution all sizes are those of the convolution from its top to its bottom.
+    `filters` slide along the `axes` of an image of `channels`. For a deconvolution all sizes are those of the
+    convolution from its top to its bottom.
     """
 
     def __init__(self, layer: FilterLayer, shape: Sequence[int]) -> None:
-        self._check(layer, shape)
-        self.images, self.channels, *self.image = shape
+        self.axes = fit(layer, self._slide(layer, shape))
+        self.images, self.channels = shape[:2]
         self.filters = layer.n_filter
-        self.out = self.count(layer, self.image)
-        self.weight = (layer.n_filter, self.channels // layer.n_group, *self.kernel)
-        self.top = (self.images, layer.n_filter, *self.out)
+        self.weight = (layer.n_filter, self.channels // layer.n_group, *(axis.kernel for axis in self.axes))
+        self.top = (self.images, layer.n_filter, *(axis.count for axis in self.axes))
 
-    def _check(self, layer: FilterLayer, shape: Sequence[int]) -> None:
-        directions = len(shape) - 2
-        if not 1 <= directions <= 3:
+    def _slide(self, layer: FilterLayer, shape: Sequence[int]) -> list[WindowAxis]:
+        """Return the axes along which filters slide over a bottom, once its groups of channels are checked."""
+        if not 1 <= len(shape) - 2 <= 3:
             raise ConfigError(
                 f"{layer.name}: a bottom of shape {tuple(shape)} must have one to three axes after the channels"
             )
-        Sliding.__init__(self, layer, directions)
+        axes = slide(layer, shape[2:])
         for name, count in (("channels of the bottom", shape[1]), ("n_filter", layer.n_filter)):
             if count % layer.n_group:
                 raise ConfigError(f"{layer.name}: n_group={layer.n_group} does not divide the {name}, {count}")
+        return axes
 
 
 class Transposed(Geometry):
     """The sizes of a deconvolution."""
 
     def __init__(self, layer: DeconvolutionLayer, shape: Sequence[int]) -> None:
-        self._check(layer, shape)
-        self.images, self.filters, *out = shape
-        self.channels, self.out = layer.n_filter, tuple(out)
-        extra = spread(layer.extra, len(out), f"{layer.name}: extra")
-        if any(more >= stride for more, stride in zip(extra, self.stride, strict=True)):
-            raise ConfigError(f"{layer.name}: extra={extra} must be below stride={self.stride}")
-        sizes = zip(out, self.extent, self.stride, self.pad, extra, strict=True)
-        self.image = [(length - 1) * stride + extent - 2 * pad + more for length, extent, stride, pad, more in sizes]
-        if min(self.image) < 1:
+        axes = self._slide(layer, shape)  # but for their lengths, which are those of the top
+        self.images, self.filters, *counts = shape
+        self.channels = layer.n_filter
+        extra = spread(layer.extra, len(counts), f"{layer.name}: extra")
+        stride = tuple(axis.stride for axis in axes)
+        if any(more >= step for more, step in zip(extra, stride, strict=True)):
+            raise ConfigError(f"{layer.name}: extra={extra} must be below stride={stride}")
+        image = [
+            (count - 1) * axis.stride + axis.extent - 2 * axis.pad + more
+            for axis, count, more in zip(axes, counts, extra, strict=True)
+        ]
+        if min(image) < 1:
+            pad = tuple(axis.pad for axis in axes)
             raise ConfigError(
-                f"{layer.name}: pad={self.pad} is too large: the top of a bottom of shape {tuple(shape)} would be empty"
+                f"{layer.name}: pad={pad} is too large: the top of a bottom of shape {tuple(shape)} would be empty"
             )
-        self.weight = (self.filters, layer.n_filter // layer.n_group, *self.kernel)
-        self.top = (self.images, layer.n_filter, *self.image)
+        self.axes = [replace(axis, length=length) for axis, length in zip(axes, image, strict=True)]
+        self.weight = (self.filters, layer.n_filter // layer.n_group, *(axis.kernel for axis in axes))
+        self.top = (self.images, layer.n_filter, *image)
 
 
 class Slider:
@@ -124,12 +104,12 @@ class Slider:
 
     def __init__(self, backend: Any, g: Geometry, groups: int) -> None:
         self.xp = backend.xp
-        padded = (g.images, g.channels, *g.padded(g.image))
-        self.padded, self.padded_diff = backend.empty(padded), backend.empty(padded)
-        self.inside, self.cells = g.inside(g.image), g.cells(g.out)
-        matrix, count = (groups, g.filters // groups, g.channels // groups), prod(g.out)
+        grid = WindowGrid((g.images, g.channels, *(axis.length for axis in g.axes)), dict(enumerate(g.axes, 2)))
+        self.padded, self.padded_diff = backend.empty(grid.padded), backend.empty(grid.padded)
+        self.inside, self.cells = grid.image, grid.cells
+        matrix, count = (groups, g.filters // groups, g.channels // groups), prod(axis.count for axis in g.axes)
         self.grouped_out = (g.images, *matrix[:2], count)
-        self.cell = backend.empty((g.images, g.channels, *g.out))
+        self.cell = backend.empty(grid.counts)
         self.part = self.cell.reshape(g.images, groups, matrix[2], count)
         self.product = backend.empty(self.grouped_out)
         self.by_image, self.summed = backend.empty((g.images, *matrix)), backend.empty(matrix)

@@ -18,7 +18,8 @@ from nacre import (
     positive,
 )
 
-from .geometry import Sliding
+from ..windows import WindowGrid
+from .geometry import fit, slide
 
 
 class Im2colLayer(Layer, can_do_bp=True):
@@ -46,19 +47,15 @@ class Im2colLayer(Layer, can_do_bp=True):
     dilation: Annotated[Sizes, positive, "step between the cells of a window, in pixels"] = default((1,))
 
 
-class Patches:
-    """The windows of bottoms of one shape: `cells[i]` is where cell i of every window lies in the padded bottom."""
+def windows_of(layer: Im2colLayer, shape: tuple[int, ...]) -> WindowGrid:
+    """Return the windows of a bottom.
 
-    def __init__(self, layer: Im2colLayer, shape: tuple[int, ...]) -> None:
-        if len(shape) < 3:
-            raise ConfigError(f"{layer.name}: the bottom of shape {shape} has no axes after the channels")
-        images, channels, *image = shape
-        sliding = Sliding(layer, len(image))
-        windows = sliding.count(layer, image)
-        self.padded = (images, channels, *sliding.padded(image))
-        self.inside, self.cells = sliding.inside(image), sliding.cells(windows)
-        self.shape = (images, channels, len(self.cells), *windows)
-        self.top = (images, channels * len(self.cells), *windows)
+    Raises:
+        ConfigError: the fields do not fit the bottom.
+    """
+    if len(shape) < 3:
+        raise ConfigError(f"{layer.name}: the bottom of shape {shape} has no axes after the channels")
+    return WindowGrid(shape, dict(enumerate(fit(layer, slide(layer, shape[2:])), 2)))
 
 
 class Im2colState(LayerState, of=Im2colLayer, reads=""):
@@ -66,28 +63,34 @@ class Im2colState(LayerState, of=Im2colLayer, reads=""):
 
     def __init__(self, layer: Im2colLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.patches = [Patches(layer, one.shape) for one in inputs]
-        self.blobs = [backend.blob(patches.top) for patches in self.patches]
+        self.grids = [windows_of(layer, one.shape) for one in inputs]
+        tops = [(grid.shape[0], grid.shape[1] * len(grid.cells), *grid.counts[2:]) for grid in self.grids]
+        self.blobs = [backend.blob(top) for top in tops]
 
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
-        for x, y, patches in zip(inputs, self.blobs, self.patches, strict=True):
-            padded, y = self._zeros(patches), y.reshape(patches.shape)
-            xp.copyto(padded[patches.inside], x)
-            for number, cell in enumerate(patches.cells):
-                xp.copyto(y[:, :, number], padded[cell])
+        for x, y, grid in zip(inputs, self.blobs, self.grids, strict=True):
+            padded, windows = self._zeros(grid), cells_apart(y, grid)
+            xp.copyto(padded[grid.image], x)
+            for number, cell in enumerate(grid.cells):
+                xp.copyto(windows[:, :, number], padded[cell])
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         xp = self.backend.xp
-        for dy, dx, patches in zip(self.blobs_diff, diffs, self.patches, strict=True):
+        for dy, dx, grid in zip(self.blobs_diff, diffs, self.grids, strict=True):
             if dx is None:
                 continue
-            padded, dy = self._zeros(patches), dy.reshape(patches.shape)
-            for number, cell in enumerate(patches.cells):
-                xp.add(padded[cell], dy[:, :, number], out=padded[cell])
-            xp.copyto(dx, padded[patches.inside])
+            padded, windows = self._zeros(grid), cells_apart(dy, grid)
+            for number, cell in enumerate(grid.cells):
+                xp.add(padded[cell], windows[:, :, number], out=padded[cell])
+            xp.copyto(dx, padded[grid.image])
 
-    def _zeros(self, patches: Patches) -> Array:
-        padded = self.backend.scratch(patches.padded)
+    def _zeros(self, grid: WindowGrid) -> Array:
+        padded = self.backend.scratch(grid.padded)
         padded[...] = 0
         return padded
+
+
+def cells_apart(y: Array, grid: WindowGrid) -> Array:
+    """Return a top as (images, channels, cells, *windows)."""
+    return y.reshape(*grid.counts[:2], len(grid.cells), *grid.counts[2:])

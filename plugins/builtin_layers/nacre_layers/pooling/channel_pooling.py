@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from nacre import Layer, Names, Pair, as_many_as, at_least, default, non_negative, non_zero, positive
 
 from ..axes import axis_of
-from .base import Pools, make_axis
+from ..windows import WindowAxis
+from .base import Pools, checked
 from .functions import Max, PoolingFunction
-
-if TYPE_CHECKING:
-    from .base import Axis
 
 
 class Ends(Pair):
@@ -51,6 +49,7 @@ class ChannelPoolingState(Pools, of=ChannelPoolingLayer, reads="inputs blobs"):
     """`ChannelPoolingLayer` on any backend."""
 
     @staticmethod
-    def axes_of(layer: ChannelPoolingLayer, shape: Sequence[int]) -> list[list[Axis]]:
+    def axes_of(layer: ChannelPoolingLayer, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:
         index = axis_of(layer, tuple(shape))
-        return [[make_axis(layer.name, index, shape[index], (layer.kernel, layer.stride, *layer.pad), "ceil")]]
+        axis = WindowAxis(shape[index], layer.kernel, layer.stride, *layer.pad, rounding="ceil")
+        return [{index: checked(layer, index, axis)}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from nacre import (
     Array,
@@ -21,11 +21,9 @@ from nacre import (
     positive,
 )
 
+from ..windows import WindowAxis, WindowGrid
 from .base import Pools, pooled_axes
 from .functions import Max, PoolingFunction
-
-if TYPE_CHECKING:
-    from .base import Axis
 
 
 def _once_or_twice(tops: Any, layer: Any) -> str | None:
@@ -100,14 +98,12 @@ class PoolingState(Pools, of=PoolingLayer, reads="inputs blobs"):
         self.blobs += [backend.blob(shapes[0], "int64") for shapes in self.shapes if layer.masks]
 
     @staticmethod
-    def axes_of(layer: PoolingLayer, shape: Sequence[int]) -> list[list[Axis]]:
+    def axes_of(layer: PoolingLayer, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:
         return [pooled_axes(layer, shape)]
 
     def ready(self) -> None:
         super().ready()
-        ndims = [len(shapes[0]) for shapes in self.shapes]
-        masked = zip(self.axes, ndims, strict=True) if self.layer.masks else ()
-        self.indices = [Indices(self.backend, axes[0], ndim) for axes, ndim in masked]
+        self.indices = [Indices(self.backend, grids[0]) for grids in self.grids if self.layer.masks]
 
     def forward(self, inputs: list[Array]) -> None:
         super().forward(inputs)
@@ -122,17 +118,16 @@ class Indices:
     An index counts the pixels along the pooled axes in C order; `inside[i]` marks the cells outside the padding.
     """
 
-    def __init__(self, backend: Any, axes: list[Axis], ndim: int) -> None:
+    def __init__(self, backend: Any, windows: WindowGrid) -> None:
         import numpy as np
 
         self.backend = backend
         self.grids: list[Array] = []
         self.inside: list[Array] = []
-        for offsets in itertools.product(*(range(axis.kernel) for axis in axes)):
-            grid, inside = np.zeros([1] * ndim, np.int64), np.ones([1] * ndim, bool)
-            for axis, offset in zip(axes, offsets, strict=True):
-                shape = [-1 if index == axis.index else 1 for index in range(ndim)]
-                along = (np.arange(axis.windows) * axis.stride - axis.pad + offset).reshape(shape)
+        for cells in itertools.product(*(range(axis.kernel) for axis in windows.axes.values())):
+            grid, inside = np.zeros([1] * len(windows.shape), np.int64), np.ones([1] * len(windows.shape), bool)
+            for (index, axis), cell in zip(windows.axes.items(), cells, strict=True):
+                along = windows.along(index, np.array(axis.starts) + cell)
                 grid = grid * axis.length + along
                 inside = inside & (along >= 0) & (along < axis.length)
             for host, kept in ((grid, self.grids), (inside, self.inside)):

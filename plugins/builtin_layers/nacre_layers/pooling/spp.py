@@ -9,7 +9,8 @@ from typing import Annotated
 
 from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least, positive
 
-from .base import Axis, Pools
+from ..windows import WindowAxis
+from .base import Pools
 from .functions import Max, PoolingFunction
 
 
@@ -42,11 +43,11 @@ class SPPState(Pools, of=SPPLayer, reads="inputs blobs"):
     """`SPPLayer` on any backend."""
 
     @staticmethod
-    def axes_of(layer: SPPLayer, shape: Sequence[int]) -> list[list[Axis]]:
+    def axes_of(layer: SPPLayer, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:
         if len(shape) < 3:
             raise ConfigError(f"{layer.name}: the bottom of shape {tuple(shape)} has no axes after the channels")
         return [
-            [cut(layer, index, length, 2**level) for index, length in enumerate(shape[2:], 2)]
+            {index: cut(layer, index, length, 2**level) for index, length in enumerate(shape[2:], 2)}
             for level in range(layer.pyramid_height)
         ]
 
@@ -60,7 +61,7 @@ class SPPState(Pools, of=SPPLayer, reads="inputs blobs"):
         ]
 
 
-def cut(layer: SPPLayer, index: int, length: int, count: int) -> Axis:
+def cut(layer: SPPLayer, index: int, length: int, count: int) -> WindowAxis:
     """Cut an axis into `count` windows of equal size, the rest being padding, with more of it at the front.
 
     Raises:
@@ -74,4 +75,4 @@ def cut(layer: SPPLayer, index: int, length: int, count: int) -> Axis:
             f"{layer.name}: pyramid_height={layer.pyramid_height} cuts axis {index} of length {length} into {count} "
             f"windows, of which one would have only padding: take a smaller pyramid, or images of other sizes"
         )
-    return Axis(index, length, kernel, kernel, pad, count, pad)
+    return WindowAxis(length, kernel, kernel, pad, pad)
