@@ -496,6 +496,7 @@ def test_against_torch(rounding, pooling, pad):
         ({"kernel": 2, "pad": 2}, (1, 5, 5), "pad=2 must be below kernel=2"),
         ({"kernel": 2}, (4,), "has no axes after the channels"),
         ({"kernel": 2, "axes": [4]}, (1, 5, 5), "has no axes"),
+        ({"kernel": 2, "axes": [2, 2]}, (1, 5, 5), r"axes=\(2, 2\)"),
         ({"kernel": (0, 2)}, (1, 5, 5), r"kernel=\(0, 2\), but every number must be above 0"),
         ({"kernel": 2, "rounding": "round"}, (1, 5, 5), "one of 'ceil', 'floor'"),
         ({"kernel": 2, "pooling": "Median"}, (1, 5, 5), "no pooling 'Median'"),

@@ -76,6 +76,8 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
         for name in ("kernel", "stride", "pad"):
             if self.whole and name in self.given():
                 yield f"{name}={getattr(self, name)}, but with whole=True the window is the image: remove it"
+        if len(set(self.axes)) < len(self.axes):
+            yield f"axes={self.axes}, but an axis is pooled once: remove the second"
         if self.masks and type(self.pooling) is not Max:
             yield f"tops={self.tops}, but only pooling='Max' has masks, not {self.pooling!r}"
         if self.masks and type(self.neuron) is not Identity:
