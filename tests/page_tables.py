@@ -18,7 +18,7 @@ from nacre.config import netfile as config
 from nacre.protocols.layer import PHASES
 
 OBJECTS = {"net": nacre.Net, "layer": nacre.Layer, "solver": nacre.Solver, "training": nacre.Training}
-KINDS = sorted(set(nacre.registry().kinds()) - {"backend", "kernel", "command", "store"})
+KINDS = sorted(set(nacre.registry().kinds()) - {"backend", "kernel", "command", "snapshot_store"})
 
 
 def rows(page: Path) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from .snapshots.environment import environment as environment
     from .snapshots.folder import SnapshotFolder as SnapshotFolder
     from .snapshots.folder import load_snapshot as load_snapshot
-    from .snapshots.folder import open_store as open_store
+    from .snapshots.folder import open_snapshot_store as open_snapshot_store
     from .snapshots.snapshot import Snapshot as Snapshot
     from .threads import number_of_threads as number_of_threads
     from .training.algorithm import Algorithm as Algorithm
@@ -156,7 +156,7 @@ _PLACES = {
     "protocols.state": "LayerState SourceState",
     "protocols.view": "Scalars View",
     "snapshots.environment": "environment",
-    "snapshots.folder": "SnapshotFolder load_snapshot open_store",
+    "snapshots.folder": "SnapshotFolder load_snapshot open_snapshot_store",
     "snapshots.snapshot": "Snapshot",
     "threads": "number_of_threads",
     "training.algorithm": "Algorithm",

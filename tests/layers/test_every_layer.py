@@ -16,6 +16,7 @@ WITHOUT_AGREEMENT = {
     "Accuracy": COUNTED,
     "AsyncHDF5Data": GIVEN,
     "BinaryAccuracy": COUNTED,
+    "Data": GIVEN,
     "HDF5Data": GIVEN,
     "HDF5Output": KEPT,
     "Input": "its tops are what is written into them",

@@ -7,7 +7,7 @@ import pytest
 from nacre import InputLayer
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
-from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
+from nacre_data import AsyncHDF5DataLayer, DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
 
 X = np.random.default_rng(0).standard_normal((5, 2, 3))
 LABEL = np.arange(5) % 3
@@ -60,6 +60,18 @@ class TestHDF5Data(LayerTests):
 
     def examples(self):
         yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3})
+
+    def reference(self, layer, inputs, parameters):
+        return [X[:3], LABEL[:3]]
+
+
+@pytest.mark.usefixtures("five_records")
+class TestData(LayerTests):
+    layer = DataLayer
+
+    def examples(self):
+        yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3})
+        yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3, "cache_bytes": 0})
 
     def reference(self, layer, inputs, parameters):
         return [X[:3], LABEL[:3]]

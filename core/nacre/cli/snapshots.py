@@ -112,7 +112,7 @@ def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
     if resume != "auto":
         return load_snapshot(resume, file) if resume else None
     from ..errors import ConfigError
-    from ..snapshots.folder import SnapshotFolder, open_store, where_aside
+    from ..snapshots.folder import SnapshotFolder, open_snapshot_store, where_aside
 
     place = snapshot_place(solver.callbacks)
     if place is None:
@@ -121,7 +121,7 @@ def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
             "add one to the net file, or use --resume PATH",
         )
     folder, store = place
-    newest = SnapshotFolder(folder, open_store(store, file.pins)).newest(warn)
+    newest = SnapshotFolder(folder, open_snapshot_store(store, file.pins)).newest(warn)
     if newest is None:
         aside = where_aside(folder)
         warn(f"there is no snapshot in {folder} yet, so the training begins anew{aside and f'; {aside}'}")

@@ -25,7 +25,7 @@ from ..files.reading import check_file
 from .snapshot import check_state
 
 if TYPE_CHECKING:
-    from .snapshot import Snapshot, Store
+    from .snapshot import Snapshot, SnapshotStore
 
 
 BEST, RUN = "best.json", "run.json"
@@ -37,7 +37,7 @@ class SnapshotFolder:
     Reading needs no lock. Writing is for `with folder:` (or between `lock` and `unlock`), one process at a time.
     """
 
-    def __init__(self, path: str | Path, store: Store, keep: int = 3) -> None:
+    def __init__(self, path: str | Path, store: SnapshotStore, keep: int = 3) -> None:
         if keep < 1:
             raise ConfigError(f"snapshot folder {path}: keep={keep}, but at least 1 must be kept")
         self.path = Path(path)
@@ -239,7 +239,9 @@ class SnapshotFolder:
                 remove(path)
 
 
-def load_snapshot(path: str | Path, store: Store | str = "", warn: Callable[[str], object] | None = None) -> Snapshot:
+def load_snapshot(
+    path: str | Path, store: SnapshotStore | str = "", warn: Callable[[str], object] | None = None
+) -> Snapshot:
     """Read one snapshot file, or the newest one in a folder that is not damaged.
 
     `store` reads it. If it is a name or "", any installed store for this ending may read it, the named one first.
@@ -250,7 +252,7 @@ def load_snapshot(path: str | Path, store: Store | str = "", warn: Callable[[str
         RegistryError, PluginError: the named store cannot be opened.
     """
     path, warn = Path(path), warn or _python_warning
-    stores = open_stores(store) if isinstance(store, str) else [store]
+    stores = open_snapshot_stores(store) if isinstance(store, str) else [store]
     if path.is_dir():
         return _load_folder(path, stores, warn)
     fitting = [one for one in stores if path.name.endswith(one.suffix)] if isinstance(store, str) else stores
@@ -266,7 +268,7 @@ def load_snapshot(path: str | Path, store: Store | str = "", warn: Callable[[str
     raise problems[0] if problems else SnapshotError(f"{path}: no store is installed, so it cannot be read")
 
 
-def _load_folder(path: Path, stores: Iterable[Store], warn: Callable[[str], object]) -> Snapshot:
+def _load_folder(path: Path, stores: Iterable[SnapshotStore], warn: Callable[[str], object]) -> Snapshot:
     suffixes: dict[str, None] = {}
     for store in stores:
         snapshot = SnapshotFolder(path, store).newest(warn)
@@ -290,14 +292,17 @@ def _python_warning(message: str) -> None:
     warnings.warn(message, stacklevel=4)
 
 
-def open_store(name: str, pins: Mapping[str, str] | None = None) -> Store:
-    """Open a store by name. Raises RegistryError or PluginError."""
+def open_snapshot_store(name: str, pins: Mapping[str, str] | None = None) -> SnapshotStore:
+    """Open a store of snapshots by name. Raises RegistryError or PluginError."""
     from ..discovery.registry import registry
 
-    return registry().open("store", name, pins)()
+    if not registry().offers("snapshot_store", name) and registry().offers("store", name):
+        message = f"'{name}' is offered as a 'store', which is now the kind of files of records"
+        raise PluginError(message, "a plugin offers a format of snapshots as a 'snapshot_store'")
+    return registry().open("snapshot_store", name, pins)()
 
 
-def open_stores(first: str = "") -> list[Store]:
+def open_snapshot_stores(first: str = "") -> list[SnapshotStore]:
     """Open every installed store that can be used here, the store named `first` before all others.
 
     Raises:
@@ -305,15 +310,15 @@ def open_stores(first: str = "") -> list[Store]:
     """
     from ..discovery.registry import registry
 
-    stores: list[Store] = [open_store(first)] if first else []
+    stores: list[SnapshotStore] = [open_snapshot_store(first)] if first else []
     # nacre's come before others, so that no installed package reads a file that nacre can read
-    for offer in sorted(registry().offers("store"), key=lambda offer: offer.distribution != FIRST_PARTY):
+    for offer in sorted(registry().offers("snapshot_store"), key=lambda offer: offer.distribution != FIRST_PARTY):
         with suppress(PluginError):
             stores.append(registry().make(offer))
     return stores
 
 
-def _load_file(path: Path, store: Store) -> Snapshot:
+def _load_file(path: Path, store: SnapshotStore) -> Snapshot:
     try:
         check_file(path, "a snapshot, or of its folder", SnapshotError)
         data = path.read_bytes()

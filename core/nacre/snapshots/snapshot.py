@@ -1,4 +1,4 @@
-"""Snapshot: arrays and state of a training, their names, and the protocol of a file format (Store)."""
+"""Snapshot: arrays and state of a training, their names, and the protocol of a file format (SnapshotStore)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Snapshot:
         return {**{alias: saved[name] for alias, name in aliases.items() if name in saved}, **saved}
 
 
-class Store(Protocol):
+class SnapshotStore(Protocol):
     """One file format for snapshots."""
 
     suffix: str

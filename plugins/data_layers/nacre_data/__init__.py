@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
     from .csv_table import CsvReader as CsvReader
     from .csv_table import CsvWriter as CsvWriter
+    from .data import DataLayer as DataLayer
     from .hdf5_data import HDF5DataLayer as HDF5DataLayer
     from .hdf5_output import HDF5OutputLayer as HDF5OutputLayer
     from .hdf5_records import HDF5Reader as HDF5Reader
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from .npy import NpzWriter as NpzWriter
     from .picture import PictureReader as PictureReader
     from .random_normal import RandomNormalLayer as RandomNormalLayer
+    from .stores.hdf5 import HDF5 as HDF5
+    from .stores.npy import NPY as NPY
+    from .stores.npy import NPZ as NPZ
     from .transformers import RandomShift as RandomShift
     from .transformers import Scale as Scale
     from .transformers import SubMean as SubMean
@@ -33,6 +37,7 @@ nacre_libraries = ("h5py",)
 
 LAYERS = {
     "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",
+    "Data": "nacre_data.data:DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
     "HDF5Output": "nacre_data.hdf5_output:HDF5OutputLayer",
     "Input": "nacre.net.input:InputLayer",
@@ -45,7 +50,12 @@ TRANSFORMERS = {
     "Scale": "nacre_data.transformers:Scale",
     "SubMean": "nacre_data.transformers:SubMean",
 }
-STORES = {"HDF5": "nacre_data.hdf5_store:HDF5Store"}
+SNAPSHOT_STORES = {"HDF5": "nacre_data.hdf5_store:HDF5Store"}
+STORES = {
+    "HDF5": "nacre_data.stores.hdf5:HDF5",
+    "NPY": "nacre_data.stores.npy:NPY",
+    "NPZ": "nacre_data.stores.npy:NPZ",
+}
 PICTURES = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 RECORDS = {
     "csv": "nacre_data.csv_table:CsvReader",
@@ -70,7 +80,13 @@ def offer_layers() -> dict[str, str]:
 
 @hookimpl
 def offer_components() -> dict[str, dict[str, str]]:
-    return {"transformer": TRANSFORMERS, "store": STORES, "record": RECORDS, "output": OUTPUTS}
+    return {
+        "transformer": TRANSFORMERS,
+        "store": STORES,
+        "snapshot_store": SNAPSHOT_STORES,
+        "record": RECORDS,
+        "output": OUTPUTS,
+    }
 
 
-__getattr__ = lazy(__name__, LAYERS, TRANSFORMERS, STORES, RECORDS, OUTPUTS)
+__getattr__ = lazy(__name__, LAYERS, TRANSFORMERS, SNAPSHOT_STORES, STORES, RECORDS, OUTPUTS)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,12 +22,10 @@ from nacre import (
     open_records,
     positive,
 )
-from nacre.files import check_file, unchanged
 
 from .checks import NUMBERS
+from .files import listed, named
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState
-
-LIST_BYTES = 1 << 24  # of a list of files
 
 
 class DataLayer(RecordSourceLayer, is_source=True):
@@ -129,32 +126,3 @@ def _shape(where: str, top: str, field: Field) -> tuple[int, ...]:
         message = f"{where}: the records of '{top}' have different shapes, so the shape of the blob is not known"
         raise DataError(message, "give shape, such as shape = [3, 32, 32]")
     return field.shape
-
-
-@contextmanager
-def named(where: str) -> Generator[None]:
-    """Make errors in the block begin with the layer's name."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{where}: {error.args[0]}", error.remedy) from error
-    except OSError as error:
-        raise DataError(f"{where}: {error}") from error
-
-
-def listed(path: Path) -> list[Path]:
-    """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list."""
-    if path.suffix != ".txt":
-        return [path]
-    check_file(path, "a file of records, or of a .txt list of them")
-    if path.stat().st_size > LIST_BYTES:
-        raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
-    try:
-        with unchanged(path):
-            lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: this is not a list of files: {error}") from error
-    files = [path.parent / line.strip() for line in lines if line.strip()]
-    if not files:
-        raise DataError(f"{path}: this list of files is empty")
-    return files

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
@@ -12,13 +11,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from nacre import DataError, Paths, at_least, non_negative
-from nacre.files import check_file, unchanged
 
 from .checks import check_counts, check_entries
+from .files import listed, named
 from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
-LIST_BYTES = 1 << 24  # of a list of files
 
 
 class HDF5DataLayer(RecordSourceLayer, is_source=True):
@@ -62,8 +60,8 @@ class HDF5Records(Records):
         self.opened: dict[int, tuple[Any, list[Any]]] = {}
         self.window: ArrayRecords | None = None
         self.whole: ArrayRecords | None = None
-        with self._named():
-            self.files = [file for given in source for file in _listed(Path(given))]
+        with named(self.where):
+            self.files = [file for given in source for file in listed(Path(given))]
             self.counts = [self._look_into(file) for file in self.files]
         self.starts = list(accumulate(self.counts, initial=0))
         self.count = self.starts[-1]
@@ -71,16 +69,6 @@ class HDF5Records(Records):
             raise DataError(f"{where}: there are no records in {', '.join(map(str, self.files))}")
         size = sum(prod(shape) * kind.itemsize for shape, kind in zip(self.shapes, self.dtypes, strict=True))
         self.cached = self.count * size <= cache_bytes
-
-    @contextmanager
-    def _named(self) -> Generator[None]:
-        """Make errors in the block begin with the layer's name."""
-        try:
-            yield
-        except DataError as error:
-            raise DataError(f"{self.where}: {error.args[0]}", error.remedy) from error
-        except OSError as error:
-            raise DataError(f"{self.where}: {error}") from error
 
     def _look_into(self, path: Path) -> int:
         """Return how many records a file has; all files must match the first one."""
@@ -134,7 +122,7 @@ class HDF5Records(Records):
         """Read records of one file, with increasing numbers, into a slice of one array for each top."""
         first, last = int(records[0]), int(records[-1]) + 1
         chosen = slice(first, last) if last - first == len(records) else records  # a slice is much faster
-        with self._named():
+        with named(self.where):
             checked, datasets = self._open(file)
             what = f"record {first}" if len(records) == 1 else f"one of the records {first} to {last - 1}"
             for top, dataset, array in zip(self.tops, datasets, arrays, strict=True):
@@ -167,21 +155,3 @@ class HDF5Records(Records):
         self.whole = None
         while self.opened:
             self.opened.popitem()[1][0].close()
-
-
-def _listed(path: Path) -> list[Path]:
-    """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list."""
-    if path.suffix != ".txt":
-        return [path]
-    check_file(path, "an HDF5 file, or of a .txt list of them")
-    if path.stat().st_size > LIST_BYTES:
-        raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
-    try:
-        with unchanged(path):
-            lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: this is not a list of files: {error}") from error
-    files = [path.parent / line.strip() for line in lines if line.strip()]
-    if not files:
-        raise DataError(f"{path}: this list of files is empty")
-    return files

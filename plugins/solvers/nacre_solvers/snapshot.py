@@ -15,7 +15,7 @@ from nacre import (
     SnapshotFolder,
     Training,
     default,
-    open_store,
+    open_snapshot_store,
     positive,
     registry,
     table_of,
@@ -56,7 +56,7 @@ class SnapshotState(CallbackState):
 
     def __init__(self, callback: Snapshot, training: Training) -> None:
         super().__init__(callback, training)
-        store = open_store(callback.store, training.net.pins)
+        store = open_snapshot_store(callback.store, training.net.pins)
         self.folder = SnapshotFolder(callback.folder, store, callback.keep).lock()
         self.best: float | None = None
         self.saved: int | None = None

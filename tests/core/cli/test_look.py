@@ -116,7 +116,13 @@ def test_layers_are_listed_with_their_distributions() -> None:
 
 def test_every_component_is_listed_and_has_a_page() -> None:
     rows = [line.split() for line in run("layers", "--all").out.splitlines()]
-    for row in (["layer", "Pooling"], ["callback", "Snapshot"], ["store", "HDF5"], ["backend", "numpy"]):
+    for row in (
+        ["layer", "Pooling"],
+        ["callback", "Snapshot"],
+        ["store", "HDF5"],
+        ["snapshot", "store"],
+        ["backend", "numpy"],
+    ):
         assert row in [one[:2] for one in rows]
     found = run("layers", "--all", "--json").json
     assert [one for one in found if one["problem"]] == []
@@ -127,7 +133,7 @@ def test_every_component_is_listed_and_has_a_page() -> None:
     ("name", "head"),
     [
         ("store/HDF5", "HDF5: store of nacre"),
-        ("HDF5", "HDF5: store of nacre"),
+        ("snapshot store/HDF5", "HDF5: snapshot store of nacre"),
         ("numpy", "numpy: backend of nacre"),
         ("momentum policy/Staged", "Staged: momentum policy of nacre"),
         ("StagedMomentum", "Staged: momentum policy of nacre"),

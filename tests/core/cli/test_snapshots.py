@@ -49,7 +49,7 @@ class KeeperState(CallbackState):
 
 @hookimpl
 def offer_components():
-    return {"callback": {"Keeper": Keeper}, "store": {"Backwards": BackwardsStore}}
+    return {"callback": {"Keeper": Keeper}, "snapshot_store": {"Backwards": BackwardsStore}}
 """
 
 PLUS = """
@@ -106,7 +106,7 @@ def test_a_net_file_without_a_callback_takes_the_store_of_the_ending(trained: Pa
 
 def test_any_installed_store_reads_its_own_files(trained: Path) -> None:
     nacre.discovery.registry.registry().load_file(_written("keeper.py", KEEPER))
-    backwards = nacre.discovery.registry.registry().open("store", "Backwards")()
+    backwards = nacre.discovery.registry.registry().open("snapshot_store", "Backwards")()
     snapshot = load(trained)
     with SnapshotFolder("mixed", backwards) as folder:
         path = folder.save(snapshot)

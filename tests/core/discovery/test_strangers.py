@@ -21,7 +21,7 @@ from nacre.discovery.registry import Registry
 from nacre.fields.component import make_component
 from nacre.protocols.backend import _first_usable
 from nacre.protocols.records import reader_of, writer_of
-from nacre.snapshots.folder import load_snapshot, open_store
+from nacre.snapshots.folder import load_snapshot, open_snapshot_store
 from registries import install_plugin, use_registry
 
 NET = """
@@ -89,7 +89,8 @@ NAMES = {  # that the net uses, and what a stranger could put in their place
     "solver": ["SGD"],
     "lr_policy": ["Fixed"],
     "callback": ["Snapshot"],
-    "store": ["HDF5", "Aside"],
+    "snapshot_store": ["HDF5", "Aside"],
+    "store": ["HDF5", "NPY", "Aside"],
     "record": ["h5", "csv"],
     "output": ["h5", "csv"],
     "layer_of": ["neuron", "initializer", "aaa"],
@@ -199,7 +200,7 @@ def outcome(folder: Path) -> dict[str, Any]:
         for entry in (*explained["layers"], *explained["components"], explained["solver"]):
             entry.pop("not_enabled"), entry.pop("lost")
         found["explain"] = explained
-    store = open_store("HDF5")
+    store = open_snapshot_store("HDF5")
     (folder / "saved.h5").write_bytes(store.encode(snapshot))
     found["loaded"] = load_snapshot(folder / "saved.h5").iteration
     for ending in ("h5", "csv"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, DataError, InputLayer, Net, SnapshotError, Solver
-from nacre.snapshots.folder import open_store
+from nacre.snapshots.folder import open_snapshot_store
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.linear.prelu import PReLULayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -96,7 +96,7 @@ def test_a_single_number_fits_with_any_number_of_axes(tmp_path, shape):
     learned = snapshot.arrays["parameters/p/slope"].item()
     assert learned != 0.75
     theirs = replace(snapshot, arrays={key: value.reshape(shape) for key, value in snapshot.arrays.items()})
-    store = open_store("HDF5")
+    store = open_snapshot_store("HDF5")
     path = tmp_path / f"000001{store.suffix}"
     path.write_bytes(store.encode(theirs))
     again = sloped()

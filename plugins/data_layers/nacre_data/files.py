@@ -1,0 +1,41 @@
+"""Files that a source names: lists of them, and the source's name in errors."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nacre import DataError
+from nacre.files import check_file, unchanged
+
+LIST_BYTES = 1 << 24  # of a list of files
+
+
+@contextmanager
+def named(where: str) -> Generator[None]:
+    """Make errors in the block begin with the layer's name."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{where}: {error.args[0]}", error.remedy) from error
+    except OSError as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def listed(path: Path) -> list[Path]:
+    """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list."""
+    if path.suffix != ".txt":
+        return [path]
+    check_file(path, "a file with records, or of a .txt list of them")
+    if path.stat().st_size > LIST_BYTES:
+        raise DataError(f"{path}: a list of files must not be larger than {LIST_BYTES:,} bytes")
+    try:
+        with unchanged(path):
+            lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: this is not a list of files: {error}") from error
+    files = [path.parent / line.strip() for line in lines if line.strip()]
+    if not files:
+        raise DataError(f"{path}: this list of files is empty")
+    return files
