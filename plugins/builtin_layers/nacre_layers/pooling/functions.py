@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from nacre import Array, Component, Written
+from nacre import Array, Component, View, Written
 
 
 @dataclass
@@ -35,11 +35,11 @@ class PoolingFunction(Component, kind="pooling"):
     fill: ClassVar[float] = 0.0
     reads: ClassVar[str] = "inputs blobs"
 
-    def forward(self, backend: Any, windows: Windows, y: Array) -> None:
+    def forward(self, backend: View, windows: Windows, y: Array) -> None:
         """Write the summary of every window into y."""
         raise NotImplementedError
 
-    def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
+    def backward(self, backend: View, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
         """Add the gradient of cell i to `gradients[i]`; cells of overlapping windows share memory."""
         raise NotImplementedError
 
@@ -49,12 +49,12 @@ class Max(PoolingFunction):
 
     fill: ClassVar[float] = float("-inf")
 
-    def forward(self, backend: Any, windows: Windows, y: Array) -> None:
+    def forward(self, backend: View, windows: Windows, y: Array) -> None:
         backend.xp.copyto(y, windows.cells[0])
         for cell in windows.cells[1:]:
             backend.xp.maximum(y, cell, out=y)
 
-    def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
+    def backward(self, backend: View, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
         xp = backend.xp
         wins, free = backend.scratch(y.shape, "bool", slot=3), backend.scratch(y.shape, "bool", slot=4)
         part = backend.scratch(y.shape, str(y.dtype), slot=5)
@@ -78,13 +78,13 @@ class Mean(PoolingFunction):
     reads = ""
     divide_by: Annotated[Literal["padded", "kernel", "image"], "which cells of a window are counted"] = "padded"
 
-    def forward(self, backend: Any, windows: Windows, y: Array) -> None:
+    def forward(self, backend: View, windows: Windows, y: Array) -> None:
         backend.xp.copyto(y, windows.cells[0])
         for cell in windows.cells[1:]:
             backend.xp.add(y, cell, out=y)
         backend.xp.divide(y, windows.sizes[self.divide_by], out=y)
 
-    def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
+    def backward(self, backend: View, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
         part = backend.scratch(y.shape, str(y.dtype), slot=5)
         backend.xp.divide(dy, windows.sizes[self.divide_by], out=part)
         for gradient in gradients:
@@ -101,7 +101,7 @@ class Stochastic(PoolingFunction):
 
     reads = "inputs"
 
-    def forward(self, backend: Any, windows: Windows, y: Array) -> None:
+    def forward(self, backend: View, windows: Windows, y: Array) -> None:
         xp = backend.xp
         if windows.draw is not None:
             y[...] = 0
@@ -111,7 +111,7 @@ class Stochastic(PoolingFunction):
             return
         self._mean(backend, windows, self._total(backend, windows, y), y)
 
-    def backward(self, backend: Any, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
+    def backward(self, backend: View, windows: Windows, y: Array, dy: Array, gradients: list[Array]) -> None:
         xp, kind = backend.xp, str(y.dtype)
         if windows.draw is not None:
             for gradient, (wins, part) in zip(gradients, self._winners(backend, windows, y), strict=True):
@@ -132,7 +132,7 @@ class Stochastic(PoolingFunction):
             xp.add(gradient, part, out=gradient)
 
     @staticmethod
-    def _mean(backend: Any, windows: Windows, total: Array, mean: Array) -> None:
+    def _mean(backend: View, windows: Windows, total: Array, mean: Array) -> None:
         """Write the mean of the cells above 0, each weighted by itself; `total` is the result of `_total`."""
         xp, part = backend.xp, backend.scratch(mean.shape, str(mean.dtype), slot=5)
         mean[...] = 0
@@ -143,7 +143,7 @@ class Stochastic(PoolingFunction):
         xp.divide(mean, total, out=mean)
 
     @staticmethod
-    def _total(backend: Any, windows: Windows, y: Array) -> Array:
+    def _total(backend: View, windows: Windows, y: Array) -> Array:
         """Return the sum of the cells above 0; 1 if there is none, as a divisor."""
         xp, kind = backend.xp, str(y.dtype)
         total, part = backend.scratch(y.shape, kind, slot=6), backend.scratch(y.shape, kind, slot=5)
@@ -153,7 +153,7 @@ class Stochastic(PoolingFunction):
         xp.add(total, xp.equal(total, 0, out=backend.scratch(y.shape, "bool", slot=3)), out=total)
         return total
 
-    def _winners(self, backend: Any, windows: Windows, y: Array) -> Iterator[tuple[Array, Array]]:
+    def _winners(self, backend: View, windows: Windows, y: Array) -> Iterator[tuple[Array, Array]]:
         """Yield for each cell of the windows where it is the one that was drawn, and its value, in scratch memory."""
         xp, kind = backend.xp, str(y.dtype)
         total, share = self._total(backend, windows, y), backend.scratch(y.shape, kind, slot=7)
