@@ -14,8 +14,6 @@ from ..net.records import open_records
 from ..protocols.data_store import Field, Reader, Store, blocks
 
 RECORDS = 7
-STEP = 97
-"""Bytes between two ends of a truncated file; every one in a small file."""
 
 
 class StoreTests:
@@ -43,12 +41,14 @@ class StoreTests:
         store: the store.
         exact: whether numbers come back with the same bits; else to six digits.
         sequential: whether it has no numbers, only `rows`.
+        step: bytes between two ends of a truncated file.
         damage_shows: whether each truncated file is noticed; formats of lines cannot tell one that ends with a line.
     """
 
     store: ClassVar[Store]
     exact: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
+    step: ClassVar[int] = 1
     damage_shows: ClassVar[bool] = True
 
     # What the tests work on
@@ -179,7 +179,7 @@ class StoreTests:
         if path.is_dir():
             return
         data, cut = path.read_bytes(), path.with_name("cut" + path.name)
-        noticed, ends = 0, [*range(min(len(data), 4096)), *range(4096, len(data), STEP)]
+        noticed, ends = 0, range(0, len(data), self.step)
         for end in ends:
             cut.write_bytes(data[:end])
             try:

@@ -12,6 +12,7 @@ import numpy as np
 from nacre import (
     DataError,
     Field,
+    Maybe,
     Paths,
     Reader,
     Shape,
@@ -48,7 +49,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
     """
 
     source: Annotated[Paths, at_least(1), "files or folders, or .txt lists of them; relative to the net file"]
-    store: Annotated[Store | None, "format of the files; by default that of their names"] = None
+    store: Annotated[Maybe[Store], "format of the files; by default that of their names"] = None
     shape: Annotated[Shape, positive, "shape of a record of the first top, if records differ, as pictures do"] = (
         default(())
     )

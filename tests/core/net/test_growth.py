@@ -125,7 +125,6 @@ KINDS: dict[str, tuple[Callable[[int], list[Layer]], dict[str, Any]]] = {
 def calls(work: Callable[[], object]) -> int:
     """Count the calls of functions, Python's and C's, that `work` makes; not those that clear away what was before."""
     profile = Profile()
-    gc.collect()
     gc.disable()
     try:
         profile.runcall(work)

@@ -21,6 +21,7 @@ class TestHDF5(StoreTests):
 @pytest.mark.parametrize("compression", [None, "gzip", "lzf"])
 class TestChunks(StoreTests):
     store = HDF5()
+    step = 61
 
     def fields(self):
         return {"data": Field((2,), "float32")}
