@@ -16,18 +16,19 @@ UV     := $(shell command -v uv 2>/dev/null)
 # make test ARGS="-k pooling"
 TEST := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # The processes share the cores: each is not to start a thread for every core besides.
-test long older oldest newest: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
+test long wheels older oldest newest: export OMP_NUM_THREADS := $(or $(OMP_NUM_THREADS),1)
 # Of every kind of trial, such as a training killed at a random moment.
 long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)
-test long older oldest newest: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
+test long wheels older oldest newest: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
 
-.PHONY: help demo test long older oldest newest bench lint format clean dev torch python
+.PHONY: help demo test long wheels older oldest newest bench lint format clean dev torch python
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    train a convolutional net on handwritten digits'
 	@echo 'make test    run the tests           (make test ARGS="-k pooling" runs some of them)'
 	@echo 'make long    run the tests that are too slow for every commit, after these two:'
+	@echo 'make wheels  run those of them that build nacre's wheel and try it in an environment of its own'
 	@echo 'make oldest  run the tests with the oldest dependencies that pyproject.toml admits'
 	@echo 'make newest  run them with the newest'
 	@echo 'make older   run the tests of the onednn backend as on processors without AVX-512'
@@ -44,6 +45,10 @@ test: $(VENV)/dev.stamp
 
 long: $(VENV)/dev.stamp oldest newest
 	$(BIN)/python -m pytest $(TEST) -m long $(ARGS)
+
+# Wheels, nacre's own and those of the example plugins, in an environment of their own.
+wheels: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest $(TEST) -m long tests/test_packaging.py tests/test_third_party.py $(ARGS)
 
 # The onednn backend's tests on fewer instructions than this processor has: oneDNN and nacre's own C code obey one variable.
 KERNELS := activation batch_norm concat convolution dropout element_wise inner_product lrn pooling softmax softmax_loss split

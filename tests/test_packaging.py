@@ -68,6 +68,7 @@ def compiles() -> bool:
     return sys.platform == "linux" and any(map(shutil.which, ("cc", "gcc")))
 
 
+@pytest.mark.long
 def test_without_a_compiler_the_wheel_is_for_every_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "source").mkdir()
     for name in tracked_files():
@@ -88,6 +89,7 @@ def names_in(archive: Path) -> set[str]:
         return {member.name.partition("/")[2] for member in file if member.isfile()}
 
 
+@pytest.mark.long
 def test_wheel_holds_every_package_whole_and_nothing_else(wheel: Path) -> None:
     expected = {
         f"{package}/{Path(name).relative_to(folder.relative_to(ROOT)).as_posix()}"
@@ -101,6 +103,7 @@ def test_wheel_holds_every_package_whole_and_nothing_else(wheel: Path) -> None:
     assert {name for name in names_in(wheel) if ".dist-info/" not in name} == expected
 
 
+@pytest.mark.long
 def test_wheel_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         (info,) = {name.partition("/")[0] for name in file.namelist() if ".dist-info/" in name}
@@ -116,6 +119,7 @@ def test_wheel_metadata(wheel: Path) -> None:
     assert plugins == set(PACKAGES) - {"nacre"}, "every plugin folder has an entry point, and the other way round"
 
 
+@pytest.mark.long
 def test_versions_agree(wheel: Path, sdist: Path) -> None:
     assert VERSION is not None
     version = VERSION[1]
@@ -126,6 +130,7 @@ def test_versions_agree(wheel: Path, sdist: Path) -> None:
     assert re.search(rf"^## {re.escape(version)}\b", changelog, re.M), f"CHANGELOG.md says nothing of {version}"
 
 
+@pytest.mark.long
 def test_sdist_is_the_whole_checkout_and_makes_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
     assert names_in(sdist) - {"PKG-INFO"} == set(tracked_files()) - {"PKG-INFO"}
     with tarfile.open(sdist) as file:

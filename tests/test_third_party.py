@@ -13,6 +13,7 @@ import pytest
 
 from fresh import Environment, build_wheel
 
+pytestmark = pytest.mark.long  # wheels and an environment: `make wheels`, which .ci/run calls
 ROOT = Path(__file__).resolve().parents[1]
 PLUGINS = ROOT / "examples/plugins"
 STRANGERS = {"nacre-swirl": "1.2.0", "nacre-swirl-fast": "0.3.0", "nacre-forward-twice": "0.1.0"}
