@@ -1,0 +1,178 @@
+"""NetAccess: what a person reads from a net and writes into it; the part of `Net` that runs nothing."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..engine.ops import Op
+from ..engine.parameters import Slot, owners_of
+from ..errors import BlobError, DataError, NacreError, TopologyError, nearest
+from ..protocols.array import Array
+from ..protocols.backend import Backend
+from .blobs import Blobs, read_array, write_array
+from .passes import Passes
+from .sources import Sources
+from .statistics import Statistics
+from .turns import Turns, in_turn
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class NetAccess:
+    """Losses, statistics, blobs and frozen layers of a net; `Net` makes what it works on."""
+
+    name: str
+    backend: Backend
+    ops: list[Op]
+    node_ops: dict[str, Op]
+    slots: list[Slot]
+    turns: Turns
+    frozen: set[str]
+    trainings: weakref.WeakSet[Any]
+    allocated: bool
+    _closed: bool
+    _blobs: Blobs
+    _passes: Passes
+    _sources: Sources
+    _statistics: Statistics
+
+    # Losses and statistics
+
+    def loss(self) -> float:
+        """Return the sum of the losses of the last forward pass."""
+        return sum(self.losses().values())
+
+    def losses(self) -> dict[str, float]:
+        """Return the loss of each loss layer, by layer name, weighted as in the sum."""
+        return self._statistics.losses()
+
+    def count_losses(self) -> float:
+        """Return the sum of the losses of the last forward pass; if they are several, count each for `statistics`."""
+        return self._statistics.count_losses()
+
+    def tell(self, error: DataError, when: str) -> None:
+        """Add to the message of an error about a batch when it happened, and the names of the sources."""
+        self._sources.tell(error, when)
+
+    @property
+    def epoch(self) -> int:
+        """How many passes over its data are complete, of the first source whose data have an end."""
+        return self._sources.epoch
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Return the statistics since the last reset: {layer: {statistic: value}}.
+
+        If there are several loss layers, each also has the statistic "loss": the mean loss per record.
+        """
+        return self._statistics.statistics()
+
+    def reset_statistics(self) -> None:
+        """Reset all statistics."""
+        self._statistics.reset_statistics()
+
+    # Blobs
+
+    @in_turn("alone")
+    def blob(self, name: str) -> np.ndarray:
+        """Return a read-only copy of a blob as the last pass left it.
+
+        Raises:
+            BlobError: the net has no such blob, or does not keep it.
+        """
+        self._need_memory()
+        return self._blobs.blob(name)
+
+    @in_turn("alone")
+    def gradient(self, name: str) -> np.ndarray:
+        """Return a read-only copy of the gradient of a blob, as the last backward pass left it.
+
+        For a source's blob it is the gradient of what the source wrote, before any layer changed it in place.
+
+        Raises:
+            BlobError: the blob has no gradient, or the net does not keep it.
+        """
+        self._need_memory()
+        return self._blobs.gradient(name)
+
+    @in_turn("alone")
+    def write(self, name: str, array: Any) -> None:
+        """Write a blob of a source, for the next forward pass; if rows are missing, the last row is repeated.
+
+        Raises:
+            BlobError: no source of the net writes this blob.
+            DataError: the shape does not fit.
+        """
+        self._need_memory()
+        self._blobs.write(name, array)
+
+    def unwritten(self) -> list[str]:
+        """Return the blobs of `Input` layers that have not been written yet: they are zero."""
+        return self._sources.unwritten()
+
+    def refuse_unwritten(self) -> None:
+        """Raise a DataError if the net would be trained or tested on a blob that has never been written."""
+        self._sources.refuse_unwritten()
+
+    def _need_memory(self) -> None:
+        if not self.allocated:
+            raise BlobError(
+                f"net '{self.name}' was made with allocate=False, so its blobs have no memory",
+                "make the net without allocate=False",
+            )
+        if self._closed:
+            raise BlobError(f"net '{self.name}' is shut down", "make a new net")
+
+    @in_turn("whole")
+    def _read(self, array: Array) -> np.ndarray:
+        return read_array(self.backend, array)
+
+    @in_turn("alone")
+    def _write_array(self, value: Any, array: Array, where: str) -> None:
+        write_array(self.backend, value, array, where)
+
+    # Freezing
+
+    @in_turn("training")
+    def freeze(self, *names: str) -> None:
+        """Freeze layers: no gradients are computed for their parameters, and the solver does not change them.
+
+        Raises:
+            TopologyError: the net has no such layer.
+            NacreError: the net is being trained.
+        """
+        self._set_frozen(self.frozen | self._owners(names))
+
+    @in_turn("training")
+    def unfreeze(self, *names: str) -> None:
+        """Unfreeze layers: they learn again."""
+        self._set_frozen(self.frozen - self._owners(names))
+
+    def _set_frozen(self, frozen: set[str]) -> None:
+        if self.trainings:
+            raise NacreError(
+                f"net '{self.name}' is being trained, so its layers cannot be frozen or unfrozen",
+                "do it before the training starts",
+            )
+        self.frozen = frozen
+        for slot in self.slots:
+            slot.freeze(slot.layer in frozen)
+        if self.allocated:
+            for op in self.ops:
+                if op.state.parameters:
+                    op.state.ready()
+            self._passes.arrange()
+            self._passes.compile_all()
+
+    def _owners(self, names: Sequence[str]) -> set[str]:
+        """Return these layers, and the layers that their shared parameters are named after."""
+        for name in names:
+            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TopologyError(
+                    f"the name of a layer must be a string, not {name!r}", "call net.freeze('conv1', 'conv2')"
+                )
+            if name not in self.node_ops:
+                raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
+        return owners_of(names, self.slots)
