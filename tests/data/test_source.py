@@ -12,7 +12,8 @@ from nacre import ConfigError, DataError, HostMemory, Net, SnapshotError, Transf
 from nacre.protocols.view import Scalars
 from nacre.random import Random
 from nacre_data import MemoryDataLayer, RandomShift, Scale
-from nacre_data.source import ArrayRecords, Records, RecordSourceState
+from nacre_data.records import ArrayRecords, Records
+from nacre_data.source import RecordSourceState
 
 PHASES = st.sampled_from(["train", "validation", "test", "predict"])
 HELD_OUT = ["validation", "test", "predict"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -17,7 +17,8 @@ import numpy as np
 from nacre import Paths, at_least, positive
 
 from .hdf5_data import HDF5Records
-from .source import ArrayRecords, Passes, Records, RecordSourceLayer, RecordSourceState
+from .records import ArrayRecords, Records
+from .source import Passes, RecordSourceLayer, RecordSourceState
 
 AHEAD = 3  # batches: one that is used, one that is ready, one that is being read
 
@@ -44,6 +45,11 @@ class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
 
     source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]
     chunk_size: Annotated[int, positive, "number of records that are read at a time"] = 1024
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.split:
+            yield "split is given, but chunks are read whole: write the parts with `nacre data split`, or use HDF5Data"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AsyncState:
         """Read shapes and types from the files; the thread starts with the first batch.

@@ -26,7 +26,8 @@ from nacre import (
 
 from .checks import NUMBERS
 from .files import listed, named
-from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState
+from .records import ArrayRecords, Records, check_one_number
+from .source import RecordSourceLayer, RecordSourceState
 
 
 class DataLayer(RecordSourceLayer, is_source=True):
@@ -49,7 +50,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
     """
 
     source: Annotated[Paths, at_least(1), "files or folders, or .txt lists of them; relative to the net file"]
-    store: Annotated[Maybe[Store], "format of the files; by default that of their names"] = None
+    store: Annotated[Maybe[Store], "format of the files; by default that of their names"] = default(None)
     shape: Annotated[Shape, positive, "shape of a record of the first top, if records differ, as pictures do"] = (
         default(())
     )
@@ -65,7 +66,8 @@ class DataLayer(RecordSourceLayer, is_source=True):
         with named(self.name):
             paths = [file for given in self.source for file in listed(Path(given))]
             shapes = {self.tops[0]: self.shape} if self.shape else {}
-            reader = open_records(paths, self.tops, store=self.store or "", shapes=shapes, threads=self.threads)
+            wanted = (*self.tops, *self.split_by())
+            reader = open_records(paths, wanted, store=self.store or "", shapes=shapes, threads=self.threads)
         try:
             return RecordSourceState(self, backend, StoreRecords(self.name, self.tops, reader, self.cache_bytes))
         except BaseException:
@@ -104,6 +106,14 @@ class StoreRecords(Records):
         with named(self.where):
             self.reader.read(records, self._places(self.window.arrays))
         self.window.read(np.arange(len(records)), arrays)
+
+    def column(self, name: str) -> np.ndarray:
+        field = self.reader.fields[name]
+        check_one_number(self.where, name, field.shape)
+        column = np.empty((self.count, *(field.shape or ())), field.dtype)
+        with named(self.where):
+            self.reader.read(np.arange(self.count), {name: column})
+        return column.reshape(-1)
 
     def _read_all(self) -> ArrayRecords:
         arrays = self._empty(self.count)

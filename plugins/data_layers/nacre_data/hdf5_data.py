@@ -14,7 +14,8 @@ from nacre import DataError, Paths, at_least, non_negative
 
 from .checks import check_counts, check_entries
 from .files import listed, named
-from .source import ArrayRecords, Records, RecordSourceLayer, RecordSourceState
+from .records import ArrayRecords, Records, check_one_number
+from .source import RecordSourceLayer, RecordSourceState
 
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
 
@@ -128,6 +129,21 @@ class HDF5Records(Records):
             for top, dataset, array in zip(self.tops, datasets, arrays, strict=True):
                 with checked.reading(f"{self.files[file]}: dataset '{top}'", what):
                     dataset.read_direct(array, chosen, into)
+
+    def column(self, name: str) -> np.ndarray:
+        from .hdf5_checks import open_hdf5
+
+        columns: list[np.ndarray] = []
+        with named(self.where):
+            for path, count in zip(self.files, self.counts, strict=True):
+                with open_hdf5(path) as file:
+                    dataset = file.dataset(name)
+                    check_one_number(str(path), name, dataset.shape[1:])
+                    check_counts(str(path), [self.tops[0], name], [count, len(dataset)])
+                    columns.append(np.empty(dataset.shape, dataset.dtype))
+                    with file.reading(f"{path}: dataset '{name}'", "one of its records"):
+                        dataset.read_direct(columns[-1])
+        return np.concatenate([column.reshape(-1) for column in columns])
 
     def _open(self, number: int) -> tuple[Any, list[Any]]:
         """Return a file and its datasets; open it if needed, and close another if too many are open."""

@@ -10,7 +10,8 @@ import numpy as np
 from nacre import Converted, DataError
 
 from .checks import check_counts, check_entries
-from .source import ArrayRecords, RecordSourceLayer, RecordSourceState
+from .records import ArrayRecords
+from .source import RecordSourceLayer, RecordSourceState
 
 Given = Sequence[Any] | Mapping[str, Any] | np.ndarray
 Read = tuple[np.ndarray, ...] | dict[str, np.ndarray]
@@ -71,7 +72,15 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
         arrays = [data[top] for top in self.tops] if isinstance(data, dict) else list(data)
         for top, array in zip(self.tops, arrays, strict=True):
             check_entries(f"{self.name}: '{top}'", array.shape, array.dtype)
-        check_counts(self.name, self.tops, [len(array) for array in arrays])
         if not len(arrays[0]):
             raise DataError(f"{self.name}: there are no records in data")
-        return RecordSourceState(self, backend, ArrayRecords(self.name, self.tops, arrays))
+        columns = {}
+        for group in self.split_by():
+            if not isinstance(data, dict) or group not in data:
+                raise DataError(
+                    f"{self.name}: split has group='{group}', but data has no array of this name",
+                    f"give the arrays by name, as data={{..., '{group}': ...}}",
+                )
+            columns[group] = data[group]
+        check_counts(self.name, [*self.tops, *columns], [*map(len, arrays), *map(len, columns.values())])
+        return RecordSourceState(self, backend, ArrayRecords(self.name, self.tops, arrays, columns))

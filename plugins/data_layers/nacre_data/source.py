@@ -20,13 +20,12 @@ from nacre import (
     count_in,
     default,
     make_component,
-    misfit,
-    number_text,
     positive,
 )
 from nacre.random import Random
 
-ONE_NUMBER = ((), (1,))
+from .records import ONE_NUMBER, Records
+from .split import Split, part_of, split_complaints
 
 
 class Transformers(
@@ -55,6 +54,7 @@ class RecordSourceLayer(Layer, is_source=True):
     tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data", "label"))
     batch_size: Annotated[int, positive, "number of records in a batch"]
     shuffle: Annotated[bool, "use a new random order of the records in each pass"] = False
+    split: Annotated[Split, "part of the records that is fed, such as the validation part"] = default(None)
     transformers: Annotated[Transformers, "transformers of the batches: a list of [top, transformer]"] = default(())
 
     def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
@@ -62,73 +62,17 @@ class RecordSourceLayer(Layer, is_source=True):
             if name == top:
                 transformer.transform(records, random, phase)
 
+    def split_by(self) -> Sequence[str]:
+        """Return the field whose records `split` keeps together, if it is no top."""
+        group: str = self.split.get("group", "")
+        return [group] if group and group not in self.tops else []
+
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         for top, _ in self.transformers:
             if top not in self.tops:
                 yield f"transformers name the top '{top}', but it must be one of {', '.join(self.tops)}"
-
-
-class Records:
-    """The data of a source: `count` records, numbered from 0, each with one entry for every top.
-
-    `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
-    """
-
-    count: int = 0
-    shapes: Sequence[tuple[int, ...]] = ()
-    dtypes: Sequence[np.dtype[Any]] = ()
-
-    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        """Write the records of these numbers, in their order, into one array (records, *shape) for each top."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Release files and other things from outside; may be called twice."""
-
-
-class ArrayRecords(Records):
-    """Records in arrays in memory, one for each top; these are neither copied nor changed.
-
-    `where` begins an error, and `tops` are the arrays' names in it.
-    """
-
-    def __init__(self, where: str, tops: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
-        self.where = where
-        self.tops = tops
-        self.arrays = arrays
-        self.count = len(arrays[0])
-        self.shapes = [array.shape[1:] for array in arrays]
-        self.dtypes = [array.dtype for array in arrays]
-        self.staged: list[np.ndarray | None] = [None] * len(arrays)
-
-    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        """Copy records into arrays; raise DataError for a whole number that the array's type cannot hold."""
-        for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
-            given = out if array.dtype == out.dtype else self._staged(top, out.shape)
-            if array.flags.c_contiguous and array.flags.aligned:  # `take` would copy any other array as a whole
-                array.take(records, axis=0, out=given, mode="clip")  # "raise" would buffer
-            else:
-                for index, record in enumerate(records.tolist()):
-                    given[index] = array[record]
-            if given is not out:
-                self._check(top, given, out.dtype)
-                np.copyto(out, given, casting="unsafe")
-
-    def _staged(self, top: int, shape: tuple[int, ...]) -> np.ndarray:
-        staged = self.staged[top]
-        if staged is None or staged.shape != shape:
-            staged = self.staged[top] = np.empty(shape, self.arrays[top].dtype)
-        return staged
-
-    def _check(self, top: int, given: np.ndarray, dtype: np.dtype[Any]) -> None:
-        index = misfit(given, dtype)
-        if index is not None:
-            number, record = number_text(given.reshape(-1)[index]), index // (given.size // len(given))
-            raise DataError(
-                f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, too large for {dtype}",
-                "write the file again, with labels that count the classes from 0",
-            )
+        yield from split_complaints(self.split)
 
 
 class Passes:
@@ -198,6 +142,11 @@ class RecordSourceState(SourceState, host_only=True):
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
         super().__init__(layer, backend, [], [])
+        changed = {top for top, _ in layer.transformers}
+        kinds = zip(layer.tops, records.shapes, records.dtypes, strict=True)
+        labels = [top for top, shape, kind in kinds if kind.kind != "f" and shape in ONE_NUMBER and top not in changed]
+        if layer.split:
+            records = part_of(layer.name, records, labels[0] if labels else "", layer.split)
         self.records = records
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.batch_size * backend.ranks > records.count:
@@ -206,10 +155,8 @@ class RecordSourceState(SourceState, host_only=True):
                 f"{layer.name}: batch_size={layer.batch_size}{ranks}, but the data have only {records.count} records",
                 f"set batch_size to {max(1, records.count // backend.ranks)} or less",
             )
-        changed = {top for top, _ in layer.transformers}
-        for top, shape, kind in zip(layer.tops, records.shapes, records.dtypes, strict=True):
-            label = kind.kind != "f" and shape in ONE_NUMBER and top not in changed
-            self.blobs.append(backend.blob((layer.batch_size, *shape), "int64" if label else backend.dtype))
+        for top, shape in zip(layer.tops, records.shapes, strict=True):
+            self.blobs.append(backend.blob((layer.batch_size, *shape), "int64" if top in labels else backend.dtype))
         self.changes: list[tuple[int, Transformer, Random]] = []
         numbers = dict.fromkeys(layer.tops, 0)
         for top, transformer in layer.transformers:

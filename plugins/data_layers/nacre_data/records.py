@@ -1,0 +1,103 @@
+"""The records that a source feeds, wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nacre import DataError, misfit, nearest, number_text
+
+ONE_NUMBER = ((), (1,))
+
+
+class Records:
+    """The data of a source: `count` records, numbered from 0, each with one entry for every top.
+
+    `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
+    """
+
+    count: int = 0
+    shapes: Sequence[tuple[int, ...]] = ()
+    dtypes: Sequence[np.dtype[Any]] = ()
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Write the records of these numbers, in their order, into one array (records, *shape) for each top."""
+        raise NotImplementedError
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a field of all records that has one number for each; it need not be a top.
+
+        Raises:
+            DataError: there is no such field, or it has more than one number.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release files and other things from outside; may be called twice."""
+
+
+class ArrayRecords(Records):
+    """Records in arrays in memory, one for each top; these are neither copied nor changed.
+
+    `where` begins an error, and `tops` are the arrays' names in it. `columns` are further arrays, with one number for
+    each record, that are no tops.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        tops: Sequence[str],
+        arrays: Sequence[np.ndarray],
+        columns: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.where = where
+        self.tops = tops
+        self.arrays = arrays
+        self.columns = {**(columns or {}), **dict(zip(tops, arrays, strict=True))}
+        self.count = len(arrays[0])
+        self.shapes = [array.shape[1:] for array in arrays]
+        self.dtypes = [array.dtype for array in arrays]
+        self.staged: list[np.ndarray | None] = [None] * len(arrays)
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Copy records into arrays; raise DataError for a whole number that the array's type cannot hold."""
+        for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
+            given = out if array.dtype == out.dtype else self._staged(top, out.shape)
+            if array.flags.c_contiguous and array.flags.aligned:  # `take` would copy any other array as a whole
+                array.take(records, axis=0, out=given, mode="clip")  # "raise" would buffer
+            else:
+                for index, record in enumerate(records.tolist()):
+                    given[index] = array[record]
+            if given is not out:
+                self._check(top, given, out.dtype)
+                np.copyto(out, given, casting="unsafe")
+
+    def column(self, name: str) -> np.ndarray:
+        if name not in self.columns:
+            raise DataError(f"{self.where}: there is no field '{name}'{nearest(name, self.columns)}")
+        array = self.columns[name]
+        check_one_number(self.where, name, array.shape[1:])
+        return array.reshape(-1)
+
+    def _staged(self, top: int, shape: tuple[int, ...]) -> np.ndarray:
+        staged = self.staged[top]
+        if staged is None or staged.shape != shape:
+            staged = self.staged[top] = np.empty(shape, self.arrays[top].dtype)
+        return staged
+
+    def _check(self, top: int, given: np.ndarray, dtype: np.dtype[Any]) -> None:
+        index = misfit(given, dtype)
+        if index is not None:
+            number, record = number_text(given.reshape(-1)[index]), index // (given.size // len(given))
+            raise DataError(
+                f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, too large for {dtype}",
+                "write the file again, with labels that count the classes from 0",
+            )
+
+
+def check_one_number(where: str, name: str, shape: tuple[int, ...] | None) -> None:
+    """Raise DataError unless the records of a field are single numbers."""
+    if shape not in ONE_NUMBER:
+        raise DataError(f"{where}: '{name}' has records of shape {shape}, but one number in each is needed")
