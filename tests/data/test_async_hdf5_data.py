@@ -4,7 +4,7 @@ import gc
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, HostMemory, Net, SnapshotError, Solver, View
-from nacre.protocols.view import Scalars
+from nacre import ConfigError, DataError, Net, SnapshotError, Solver
 from nacre.snapshots.snapshot import Snapshot
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, HDF5Store, RandomShift, Scale
 from nacre_data.async_hdf5_data import AHEAD, AsyncState, Batch, ReadAhead
@@ -134,24 +133,6 @@ def test_transformers_act_when_a_batch_is_used(tmp_path: Path) -> None:
             one.feed()
         np.testing.assert_array_equal(net.blob("data"), twin.blob("data"))
     net.shutdown()
-
-
-def test_ranks_share_out_every_pass(tmp_path: Path) -> None:
-    layer = layer_of(parts(tmp_path, [5, 7]), batch_size=2, shuffle=True)
-    streams = []
-    for rank in range(3):
-        view = View(HostMemory.shared(), phase="train", dtype="float32", seed=0, scalars=Scalars())
-        view.rank, view.ranks = rank, 3
-        state = layer.setup(view, [], [])
-        state.blobs = [np.empty((2, 1, 2, 3), np.float32), np.empty(2, np.int64)]
-        state.ready()
-        stream: list[int] = []
-        for _ in range(2):
-            state.forward([])
-            stream += state.blobs[1].tolist()
-        streams.append(stream)
-        state.shutdown()
-    assert sorted(chain(*streams)) == list(range(12))
 
 
 # Interruptions

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import ConfigError, DataError, HostMemory, Net, View
-from nacre.protocols.view import Scalars
+from nacre import ConfigError, DataError, Net
 from nacre_data import MemoryDataLayer, RandomNormalLayer
 from nacre_layers.elementwise.element_wise import ElementWiseLayer
 
@@ -59,19 +58,6 @@ def test_going_on_after_an_interruption() -> None:
     batches(interrupted, 2)
     resumed.ops[0].state.remember(interrupted.ops[0].state.memory())
     assert batches(resumed, 4) == expected[2:]
-
-
-def test_ranks_share_the_batches_out() -> None:
-    expected = [np.frombuffer(one, np.float32) for one in batches(make(noise()), 6)]
-    for rank in range(3):
-        view = View(HostMemory.shared(), phase="train", dtype="float32", seed=0, scalars=Scalars())
-        view.rank, view.ranks = rank, 3
-        state = noise().setup(view, [], [])
-        state.blobs = [np.empty((2, 3), np.float32)]
-        state.ready()
-        for number in range(2):
-            state.forward([])
-            np.testing.assert_array_equal(state.blobs[0].reshape(-1), expected[3 * number + rank])
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, HostMemory, Net, SnapshotError, Transformer, View
-from nacre.protocols.view import Scalars
+from nacre import ConfigError, DataError, Net, SnapshotError, Transformer
 from nacre.random import Random
 from nacre_data import MemoryDataLayer, RandomShift, Scale
 from nacre_data.records import ArrayRecords, Records
@@ -194,61 +193,6 @@ def test_validation_leaves_the_training_source_where_it_was() -> None:
     for _ in range(20):
         assert batch(alone) == batch(net)
         a_pass(held_out)
-
-
-# Ranks
-
-
-@settings(max_examples=40)
-@given(sizes(), st.integers(1, 5), st.booleans(), PHASES)
-def test_ranks_share_out_every_pass(size: tuple[int, int], ranks: int, shuffle: bool, phase: str) -> None:
-    count, batch_size = size[0] * ranks, size[1]
-    layer = source(count, batch_size, shuffle=shuffle)
-
-    def streams(passes: int) -> list[list[int]]:
-        found: list[list[int]] = []
-        for rank in range(ranks):
-            view = View(HostMemory.shared(), phase=phase, dtype="float32", seed=0, scalars=Scalars())
-            view.rank, view.ranks = rank, ranks
-            state = layer.setup(view, [], [])
-            state.blobs = [np.empty(batch_size, np.int64)]
-            state.ready()
-            seen: list[int] = []
-            while len(seen) < passes * count // ranks:
-                state.forward([])
-                seen += state.blobs[0][: state.rows].tolist()
-            found.append(seen[: passes * count // ranks])
-        return found
-
-    whole = make(layer)
-    order: list[int] = []
-    while len(order) < 2 * count:
-        order += batch(whole)
-    for rank, stream in enumerate(streams(2)):
-        assert stream == order[rank : 2 * count : ranks]
-
-
-def test_ranks_that_do_not_divide_the_records_miss_none_in_training() -> None:
-    def stream(rank: int) -> list[int]:
-        view = View(HostMemory.shared(), phase="train", dtype="float32", seed=0, scalars=Scalars())
-        view.rank, view.ranks = rank, 3
-        state = source(7, 1).setup(view, [], [])
-        state.blobs = [np.empty(1, np.int64)]
-        state.ready()
-        seen: list[int] = []
-        for _ in range(7):
-            state.forward([])
-            seen += state.blobs[0].tolist()
-        return seen
-
-    assert list(chain(*zip(stream(0), stream(1), stream(2), strict=True))) == [*range(7)] * 3
-
-
-def test_too_few_records_for_all_ranks() -> None:
-    view = View(HostMemory.shared(), phase="train", dtype="float32", seed=0, scalars=Scalars())
-    view.ranks = 3
-    with pytest.raises(DataError, match=r"ids: batch_size=4 .* 3 ranks, .* 10 records"):
-        source(10, 4).setup(view, [], [])
 
 
 # Types

@@ -242,7 +242,7 @@ class AsyncState(RecordSourceState, host_only=True):
             self.passes.position, self.passes.epoch = self.position, self.epoch
 
     def rewind(self) -> None:
-        if self.position != self.passes.rank:  # else the batches that are read begin the pass
+        if self.position:  # else the batches that are read begin the pass
             self._stop()
             super().rewind()
             self.position = self.passes.position

@@ -48,7 +48,7 @@ class RandomNormalLayer(Layer, is_source=True):
 
 
 class RandomNormalState(SourceState, host_only=True):
-    """`RandomNormalLayer` on any backend. Of several ranks, each takes every `ranks`-th batch."""
+    """`RandomNormalLayer` on any backend. Of several ranks, each takes its part of a batch of all of them."""
 
     endless = True
 
@@ -58,16 +58,16 @@ class RandomNormalState(SourceState, host_only=True):
         self.rows = sizes[0]
         self.blobs = [backend.blob((size, *layer.output_dims)) for size in sizes]
         self.batches = 0
-        rank, ranks = backend.rank, backend.ranks
-        self.random = Random(backend.seed, layer.name, lambda: self.batches * ranks + rank)
+        self.random = Random(backend.seed, layer.name, lambda: self.batches)
 
     def ready(self) -> None:
-        self.exact = [np.empty(blob.shape) for blob in self.blobs]  # float64: the same noise in every type
+        ranks = self.backend.ranks
+        self.exact = [np.empty((ranks, *blob.shape)) for blob in self.blobs]  # float64: the same noise in every type
 
     def forward(self, inputs: list[Any]) -> None:
         for draw, (blob, exact) in enumerate(zip(self.blobs, self.exact, strict=True)):
             self.random.generator(draw).standard_normal(out=exact)
-            np.copyto(blob, exact, casting="same_kind")
+            np.copyto(blob, exact[self.backend.rank], casting="same_kind")
         self.batches += 1
 
     def rewind(self) -> None:

@@ -78,7 +78,8 @@ class RecordSourceLayer(Layer, is_source=True):
 class Passes:
     """Which records come next, pass by pass; see `RecordSourceState`.
 
-    `position` is where in the order of this pass the next batch begins, `epoch` how many passes are complete.
+    `position` is where in the order of this pass the next batch begins, that of all ranks together; `epoch` is how many
+    passes are complete. Both are the same on every rank.
     """
 
     def __init__(self, layer: Any, backend: Any, count: int) -> None:
@@ -87,26 +88,28 @@ class Passes:
         self.trains = backend.phase == "train"
         self.rank, self.ranks = backend.rank, backend.ranks
         self.random = Random(backend.seed, layer.name, lambda: self.epoch)
-        self.position = self.rank
+        self.position = 0
         self.epoch = 0
         self.order: np.ndarray | None = None
         self.shuffled = -1
 
     def choose(self, batch: np.ndarray) -> int:
-        """Fill `batch` with the numbers of the next records; return how many of them are real."""
+        """Fill `batch` with the numbers of this rank's next records; return how many of them are real."""
+        size = len(batch)
+        before, left = self.rank * size, self.ranks * size  # rows of the ranks before this one, and of all
         filled = 0
-        while filled < len(batch):
-            records = self._order()[self.position :: self.ranks][: len(batch) - filled]
-            batch[filled : filled + len(records)] = records
-            filled += len(records)
-            self.position += len(records) * self.ranks
+        while left:
+            records = self._order()[self.position : self.position + left]
+            ours = records[before:][: size - filled]
+            batch[filled : filled + len(ours)] = ours
+            filled += len(ours)
+            before, left = max(0, before - len(records)), left - len(records)
+            self.position += len(records)
             if self.position >= self.count:
-                self.epoch += 1
+                self.epoch, self.position = self.epoch + 1, 0
                 if not self.trains:
-                    self.position = self.rank
                     batch[filled:] = records[-1]
                     break
-                self.position -= self.count  # so that the ranks together skip no record
         return filled
 
     def _order(self) -> np.ndarray:
@@ -131,7 +134,10 @@ class RecordSourceState(SourceState, host_only=True):
     the last batch of a pass is filled up with its last record, `rows` is the number of real ones, and the next batch
     begins a new pass. A batch is never larger than the data, in any phase. `epoch` grows with the batch that has the
     last record of a pass. The order is that of the records, or with `shuffle` a permutation of all of them that is a
-    function of seed, layer name and epoch. With several ranks, each takes every `ranks`-th record of the order.
+    function of seed, layer name and epoch.
+
+    With several ranks, a batch of all ranks together has batch_size records for each, and each rank takes its part of
+    them, in the order of the ranks. At the end of a pass in other phases the last ranks may have no real row.
 
     One whole number per record (labels: record shape () or (1,)) makes an int64 blob, unless a transformer changes it.
     All other data become blobs of the net's floating type.
@@ -149,11 +155,13 @@ class RecordSourceState(SourceState, host_only=True):
             records = part_of(layer.name, records, labels[0] if labels else "", layer.split)
         self.records = records
         self.passes = passes or Passes(layer, backend, records.count)
-        if layer.batch_size * backend.ranks > records.count:
-            ranks = f" on each of {backend.ranks} ranks" if backend.ranks > 1 else ""
+        ranks = backend.ranks if backend.phase == "train" else 1  # in other phases a rank may have no real row
+        if layer.batch_size * ranks > records.count:
+            each = f" on each of {ranks} ranks" if ranks > 1 else ""
+            most = records.count // ranks
             raise DataError(
-                f"{layer.name}: batch_size={layer.batch_size}{ranks}, but the data have only {records.count} records",
-                f"set batch_size to {max(1, records.count // backend.ranks)} or less",
+                f"{layer.name}: batch_size={layer.batch_size}{each}, but the data have only {records.count} records",
+                f"set batch_size to {most} or less" if most else f"train on {records.count} ranks or fewer",
             )
         for top, shape in zip(layer.tops, records.shapes, strict=True):
             self.blobs.append(backend.blob((layer.batch_size, *shape), "int64" if top in labels else backend.dtype))
@@ -184,7 +192,7 @@ class RecordSourceState(SourceState, host_only=True):
 
     def rewind(self) -> None:
         """Begin this pass again with the next batch: `epoch`, and with it the order, stays as it is."""
-        self.passes.position = self.passes.rank
+        self.passes.position = 0
 
     def memory(self) -> dict[str, int]:
         return {"position": self.passes.position, "epoch": self.epoch, "count": self.records.count}
