@@ -50,6 +50,8 @@ class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
         yield from super().complaints()
         if self.split:
             yield "split is given, but chunks are read whole: write the parts with `nacre data split`, or use HDF5Data"
+        if self.sampling:
+            yield "sampling is given, but chunks are read whole: use HDF5Data"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AsyncState:
         """Read shapes and types from the files; the thread starts with the first batch.
@@ -108,7 +110,7 @@ class ChunkPasses(Passes):
         files = pairwise(records.starts)
         self.files = [[chunk for chunk in chunks if start <= chunk[0] < end] for start, end in files]
 
-    def arrange(self, order: np.ndarray, generator: np.random.Generator) -> None:
+    def arrange(self, order: np.ndarray, generator: np.random.Generator, /) -> None:
         begin = 0
         for file in generator.permutation(len(self.files)):
             for chunk in generator.permutation(len(self.files[file])):

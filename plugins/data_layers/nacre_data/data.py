@@ -66,7 +66,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
         with named(self.name):
             paths = [file for given in self.source for file in listed(Path(given))]
             shapes = {self.tops[0]: self.shape} if self.shape else {}
-            wanted = (*self.tops, *self.split_by())
+            wanted = (*self.tops, *self.columns(backend.phase))
             reader = open_records(paths, wanted, store=self.store or "", shapes=shapes, threads=self.threads)
         try:
             return RecordSourceState(self, backend, StoreRecords(self.name, self.tops, reader, self.cache_bytes))

@@ -75,12 +75,12 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
         if not len(arrays[0]):
             raise DataError(f"{self.name}: there are no records in data")
         columns = {}
-        for group in self.split_by():
-            if not isinstance(data, dict) or group not in data:
+        for field, what in self.columns(backend.phase).items():
+            if not isinstance(data, dict) or field not in data:
                 raise DataError(
-                    f"{self.name}: split has group='{group}', but data has no array of this name",
-                    f"give the arrays by name, as data={{..., '{group}': ...}}",
+                    f"{self.name}: {what} is '{field}', but data has no array of this name",
+                    f"give the arrays by name, as data={{..., '{field}': ...}}",
                 )
-            columns[group] = data[group]
+            columns[field] = data[field]
         check_counts(self.name, [*self.tops, *columns], [*map(len, arrays), *map(len, columns.values())])
         return RecordSourceState(self, backend, ArrayRecords(self.name, self.tops, arrays, columns))

@@ -25,11 +25,12 @@ from nacre import (
 from nacre.random import Random
 
 from .records import ONE_NUMBER, Records
+from .sampling import Sampling, sampled, sampling_complaints
 from .split import Split, part_of, split_complaints
 
 
 class Transformers(
-    Converted["Sequence[Sequence[str | Transformer | Mapping[str, Any]]]", "tuple[tuple[str, Transformer], ...]"]
+    Converted[Sequence[Sequence[str | Transformer | Mapping[str, Any]]], tuple[tuple[str, Transformer], ...]]
 ):
     """Pairs of a top and a transformer, which changes the batches of that top; applied in this order."""
 
@@ -55,6 +56,9 @@ class RecordSourceLayer(Layer, is_source=True):
     batch_size: Annotated[int, positive, "number of records in a batch"]
     shuffle: Annotated[bool, "use a new random order of the records in each pass"] = False
     split: Annotated[Split, "part of the records that is fed, such as the validation part"] = default(None)
+    sampling: Annotated[Sampling, "how often records are drawn in training: classes alike, or by weights"] = default(
+        None
+    )
     transformers: Annotated[Transformers, "transformers of the batches: a list of [top, transformer]"] = default(())
 
     def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
@@ -62,10 +66,12 @@ class RecordSourceLayer(Layer, is_source=True):
             if name == top:
                 transformer.transform(records, random, phase)
 
-    def split_by(self) -> Sequence[str]:
-        """Return the field whose records `split` keeps together, if it is no top."""
-        group: str = self.split.get("group", "")
-        return [group] if group and group not in self.tops else []
+    def columns(self, phase: str) -> dict[str, str]:
+        """Return the fields that are needed besides the tops, each with what names it."""
+        fields = {self.split.get("group", ""): "split: group"}
+        if phase == "train":
+            fields |= {field: f"sampling: {kind}" for kind, field in self.sampling.items()}
+        return {field: what for field, what in fields.items() if field and field not in self.tops}
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -73,6 +79,7 @@ class RecordSourceLayer(Layer, is_source=True):
             if top not in self.tops:
                 yield f"transformers name the top '{top}', but it must be one of {', '.join(self.tops)}"
         yield from split_complaints(self.split)
+        yield from sampling_complaints(self.sampling)
 
 
 class Passes:
@@ -121,7 +128,7 @@ class Passes:
             self.shuffled = self.epoch
         return self.order
 
-    def arrange(self, order: np.ndarray, generator: np.random.Generator) -> None:
+    def arrange(self, order: np.ndarray, generator: np.random.Generator, /) -> None:
         """Put the records into the order of a shuffled pass: as `Generator.permutation`, but in this memory."""
         order.sort()
         generator.shuffle(order)
@@ -134,7 +141,8 @@ class RecordSourceState(SourceState, host_only=True):
     the last batch of a pass is filled up with its last record, `rows` is the number of real ones, and the next batch
     begins a new pass. A batch is never larger than the data, in any phase. `epoch` grows with the batch that has the
     last record of a pass. The order is that of the records, or with `shuffle` a permutation of all of them that is a
-    function of seed, layer name and epoch.
+    function of seed, layer name and epoch. With `sampling` a pass in phase `train` has as many records, but some of
+    them several times, and others not at all.
 
     With several ranks, a batch of all ranks together has batch_size records for each, and each rank takes its part of
     them, in the order of the ranks. At the end of a pass in other phases the last ranks may have no real row.
@@ -155,6 +163,8 @@ class RecordSourceState(SourceState, host_only=True):
             records = part_of(layer.name, records, labels[0] if labels else "", layer.split)
         self.records = records
         self.passes = passes or Passes(layer, backend, records.count)
+        if layer.sampling and backend.phase == "train":
+            self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
         ranks = backend.ranks if backend.phase == "train" else 1  # in other phases a rank may have no real row
         if layer.batch_size * ranks > records.count:
             each = f" on each of {ranks} ranks" if ranks > 1 else ""

@@ -664,6 +664,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "BatchSizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
     "Sizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
     "Split": st.sampled_from([{}, {"part": "a", "fractions": {"a": 0.5, "b": 0.25}, "group": "g", "seed": 2}]),
+    "Sampling": st.sampled_from(["balanced", {"balanced": "b"}, {"weights": "w"}]),
     "Shape": st.lists(st.integers(0, 4), max_size=3),
     "NumberLists": st.sampled_from([[], [1, 2.5], [[0.5, 0], [1, 1e-3]]]),
     "Neuron": st.sampled_from(["Identity", "ReLU", {"type": "Tanh"}, {"type": "LReLU", "slope": 0.25}]),
