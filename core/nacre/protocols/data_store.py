@@ -121,7 +121,8 @@ class Writer:
     def append(self, rows: Rows, keys: Sequence[str] = ()) -> None:
         """Append records: for each field an array (records, *shape), or as many bytes.
 
-        `keys` are names that the records have elsewhere; formats without names ignore them.
+        `keys` are names that the records have elsewhere; formats without names ignore them. The arrays may change
+        afterwards: a writer that keeps them copies them.
 
         Raises:
             DataError: the file cannot be written, or its format has no room for this.

@@ -212,6 +212,18 @@ class StoreTests:
         assert [name for name in before if not self.same(before[name], self.read_all(path)[name])] == []
         assert list(tmp_path.iterdir()) == [path]
 
+    def test_what_was_appended_may_change_afterwards(self, tmp_path: Path) -> None:
+        if not self.fields():
+            return
+        path, wanted = tmp_path / f"new{self.store.endings[0]}", self.records(2)
+        given = {name: values.copy() for name, values in wanted.items()}
+        with self.store.create(path, self.fields()) as writer:
+            writer.append(given)
+            for values in given.values():
+                values[:] = 0
+        found = self.read_all(path)
+        assert [name for name in wanted if not self.same(found[name], wanted[name])] == []
+
     def test_a_file_that_cannot_be_written_is_told(self, tmp_path: Path) -> None:
         if not self.fields():
             with pytest.raises(DataError):

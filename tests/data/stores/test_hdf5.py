@@ -1,5 +1,7 @@
 """HDF5 as a store."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -35,3 +37,29 @@ class TestChunks(StoreTests):
         with h5py.File(folder / "records.h5", "w") as file:
             file.create_dataset("data", data=array, chunks=(7, 2), compression=self.compression)
         return folder / "records.h5", {"data": array}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no limits of files")
+@pytest.mark.parametrize("rows", [20, 2000], ids=["when it is closed", "while it is written"])
+def test_a_full_disk_is_told_and_nothing_crashes(rows: int, tmp_path: Path) -> None:
+    """HDF5 keeps about 1 MB to itself, so that it notices late; then it tries again at the end of the process."""
+    code = """if True:
+        import resource, sys
+        from pathlib import Path
+        import numpy as np
+        from nacre import DataError, Field
+        from nacre_data.stores.hdf5 import HDF5
+        try:
+            with HDF5().create(Path(sys.argv[1]), {"x": Field((1000,), "float64")}) as writer:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+                for _ in range(int(sys.argv[2]) // 20):
+                    writer.append({"x": np.ones((20, 1000))})
+        except DataError as error:
+            sys.exit(str(error))
+    """
+    path = tmp_path / "out.h5"
+    command = [sys.executable, "-c", code, str(path), str(rows)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{path}: cannot be written: File too large\n  free some space")
+    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +92,10 @@ class HDF5Writer(Writer):
                 raise DataError(message, "give all records one shape, or use a folder")
         before = HDF5().open(path, tuple(fields)) if append and path.exists() else None
         self.new = NewFile(path, DataError)
+        self.target = _Target(self.new.temporary, "w+")
+        self.file: h5py.File | None = h5py.File(self.target, "w")
         try:
-            with os_errors(path, "cannot be written", DataError):
-                self.file: h5py.File | None = h5py.File(self.new.temporary, "w")
+            with self._writing():
                 self.file.attrs[MARK] = np.bytes_(b"nacre")
                 self.datasets = {name: self._make(name, field) for name, field in fields.items()}
             if before is not None:
@@ -101,6 +104,14 @@ class HDF5Writer(Writer):
         except BaseException:
             self.close(commit=False)
             raise
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        with os_errors(self.new.path, "cannot be written", DataError):
+            try:
+                yield
+            finally:
+                self.target.check()
 
     def _make(self, name: str, field: Field) -> h5py.Dataset:
         assert self.file is not None and field.shape is not None
@@ -115,7 +126,7 @@ class HDF5Writer(Writer):
             self.append(rows)
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
-        with os_errors(self.new.path, "cannot be written", DataError):
+        with self._writing():
             for name, dataset in self.datasets.items():
                 start = len(dataset)
                 dataset.resize(start + len(rows[name]), axis=0)
@@ -126,9 +137,41 @@ class HDF5Writer(Writer):
             return
         file, self.file = self.file, None
         try:
-            with os_errors(self.new.path, "cannot be written", DataError):
-                file.close()
+            file.close()
             if commit:
+                with self._writing():
+                    self.target.close()
                 self.new.commit()
         finally:
+            self.target.close()
             self.new.drop()
+
+
+class _Target(io.FileIO):
+    """The file that HDF5 writes; after an error it only seems to be written.
+
+    HDF5 would try again when it closes the file, fail again, and crash when the process ends.
+    """
+
+    error: BaseException | None = None
+
+    def check(self) -> None:
+        """Raise the error."""
+        if self.error is not None:
+            raise self.error
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data)
+        try:
+            while rest and self.error is None:
+                rest = rest[super().write(rest) :]
+        except BaseException as error:
+            self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
