@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .npy import NpzWriter as NpzWriter
     from .picture import PictureReader as PictureReader
     from .random_normal import RandomNormalLayer as RandomNormalLayer
+    from .stores.cifar import CIFAR as CIFAR
     from .stores.hdf5 import HDF5 as HDF5
+    from .stores.idx import IDX as IDX
     from .stores.npy import NPY as NPY
     from .stores.npy import NPZ as NPZ
     from .transformers import RandomShift as RandomShift
@@ -52,7 +54,9 @@ TRANSFORMERS = {
 }
 SNAPSHOT_STORES = {"HDF5": "nacre_data.hdf5_store:HDF5Store"}
 STORES = {
+    "CIFAR": "nacre_data.stores.cifar:CIFAR",
     "HDF5": "nacre_data.stores.hdf5:HDF5",
+    "IDX": "nacre_data.stores.idx:IDX",
     "NPY": "nacre_data.stores.npy:NPY",
     "NPZ": "nacre_data.stores.npy:NPZ",
 }

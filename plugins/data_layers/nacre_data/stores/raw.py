@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import RawIOBase
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -15,17 +16,26 @@ from nacre.files import Watched
 class RawRows:
     """Rows of one type and shape, one after the other from `offset` on in a file; nothing is mapped into memory.
 
-    A file that is cut while it is mapped would end the process. `close` closes the file.
+    A file that is cut while it is mapped would end the process. `file` is what was unpacked from `path`, if it is
+    packed. `close` closes the file.
     """
 
-    def __init__(self, path: Path, offset: int, count: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(
+        self,
+        path: Path,
+        offset: int,
+        count: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        file: RawIOBase | None = None,
+    ) -> None:
         self.path = path
         self.offset = offset
         self.count = count
         self.shape = shape
         self.dtype = dtype
         self.size = prod(shape) * dtype.itemsize
-        self.file = path.open("rb", buffering=0)
+        self.file = file or path.open("rb", buffering=0)
         self.watched = Watched(self.file.fileno(), str(path))
 
     def read(self, numbers: np.ndarray, out: np.ndarray) -> None:
