@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nacre import InputLayer as InputLayer
 
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
+    from .codecs.picture import Picture as Picture
     from .csv_table import CsvReader as CsvReader
     from .csv_table import CsvWriter as CsvWriter
     from .data import DataLayer as DataLayer
@@ -60,6 +61,7 @@ STORES = {
     "NPY": "nacre_data.stores.npy:NPY",
     "NPZ": "nacre_data.stores.npy:NPZ",
 }
+CODECS = {"Picture": "nacre_data.codecs.picture:Picture"}
 PICTURES = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 RECORDS = {
     "csv": "nacre_data.csv_table:CsvReader",
@@ -87,10 +89,11 @@ def offer_components() -> dict[str, dict[str, str]]:
     return {
         "transformer": TRANSFORMERS,
         "store": STORES,
+        "codec": CODECS,
         "snapshot_store": SNAPSHOT_STORES,
         "record": RECORDS,
         "output": OUTPUTS,
     }
 
 
-__getattr__ = lazy(__name__, LAYERS, TRANSFORMERS, SNAPSHOT_STORES, STORES, RECORDS, OUTPUTS)
+__getattr__ = lazy(__name__, LAYERS, TRANSFORMERS, SNAPSHOT_STORES, STORES, CODECS, RECORDS, OUTPUTS)

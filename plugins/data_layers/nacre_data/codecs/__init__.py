@@ -1,0 +1,1 @@
+"""The formats of bytes that hold one record."""
