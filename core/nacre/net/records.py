@@ -17,6 +17,9 @@ from ..errors import DataError, NacreError, PluginError, nearest
 from ..fields.component import make_component
 from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows
 
+PACKED = 32
+"""Records whose bytes are in memory at a time: they may be much larger than what is made of them."""
+
 OLD = "stores of snapshots have become the kind 'snapshot_store'; the kind 'store' is for files of records"
 
 
@@ -97,7 +100,7 @@ def open_records(
         paths: files or folders; their records follow each other.
         fields: those that are wanted; by default all.
         store: the store of all of them; by default each one's is found by its path.
-        codec: for bytes; by default what the store says.
+        codec: for bytes; by default what the store says. None leaves the bytes as they are.
         shapes: of fields whose records have none in common, such as pictures.
         threads: to decode bytes with.
 
@@ -105,13 +108,11 @@ def open_records(
         DataError: a file cannot be read, or does not match the others.
     """
     with ExitStack() as stack:
-        parts: list[Reader] = []
-        for path in paths:
-            reader = stack.enter_context(store_of(path, store, pins).open(path, fields))
-            if any(field.codec for field in reader.fields.values()):
-                reader = stack.enter_context(Decoded(reader, str(path), codec, shapes or {}, threads))
-            parts.append(reader)
+        parts = [stack.enter_context(store_of(path, store, pins).open(path, fields)) for path in paths]
         joined = parts[0] if len(parts) == 1 else stack.enter_context(Joined([*map(str, paths)], parts))
+        if codec is not None and any(field.codec for field in joined.fields.values()):
+            where = f"{paths[0]}: " if len(parts) == 1 else ""  # else a key begins with its file
+            joined = stack.enter_context(Decoded(joined, where, codec, shapes or {}, threads))
         if missing := [name for name in fields if name not in joined.fields]:
             known = ", ".join(joined.fields)
             raise DataError(
@@ -124,7 +125,8 @@ def open_records(
 class Decoded(Reader):
     """The records of another reader, whose bytes codecs turn into numbers.
 
-    `codec` is used instead of those that the reader names; `shapes` are those that codecs scale to.
+    `codec` is used instead of those that the reader names; `shapes` are those that codecs scale to. Errors begin with
+    `where` and the record's key.
     """
 
     def __init__(
@@ -141,7 +143,8 @@ class Decoded(Reader):
             if not field.codec:
                 fields[name] = field
                 continue
-            packed = self.packed[name] = _Packed(name, make_component(Codec, codec or field.codec), shapes)
+            made = codec if isinstance(codec, Codec) else make_component(Codec, codec or field.codec)
+            packed = self.packed[name] = _Packed(name, made, shapes)
             if first is not None:
                 with self._named(0):
                     fields |= packed.describe(first[name], field)
@@ -152,16 +155,25 @@ class Decoded(Reader):
         try:
             yield
         except NacreError as error:
-            raise type(error)(f"{self.where}: {self.reader.key(number)}: {error.args[0]}", error.remedy) from error
+            raise type(error)(f"{self.where}{self.reader.key(number)}: {error.args[0]}", error.remedy) from error
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
-        raw: dict[str, list[bytes]] = {name: [b""] * len(numbers) for name in self.packed}
-        self.reader.read(numbers, {**{name: out[name] for name in out if name in self.reader.fields}, **raw})
+        plain = {name: out[name] for name in out if name in self.reader.fields and name not in self.packed}
+        if plain:
+            self.reader.read(numbers, plain)
+        if packed := [one for one in self.packed.values() if not out.keys().isdisjoint(one.names.values())]:
+            for first in range(0, len(numbers), PACKED):
+                self._decode(packed, numbers[first : first + PACKED], out, first)
+
+    def _decode(self, packed: Sequence[_Packed], numbers: np.ndarray, out: Mapping[str, Any], first: int) -> None:
+        """Decode the bytes of records into the rows of `out` from `first` on."""
+        raw: dict[str, list[bytes]] = {one.name: [b""] * len(numbers) for one in packed}
+        self.reader.read(numbers, raw)
 
         def decode(row: int) -> None:
             with self._named(int(numbers[row])):
-                for name, packed in self.packed.items():
-                    packed.decode(raw[name][row], out, row)
+                for one in packed:
+                    one.decode(raw[one.name][row], out, first + row)
 
         for _ in (self.pool.map if self.pool else map)(decode, range(len(numbers))):
             pass  # an error in one of them is raised here
@@ -240,6 +252,9 @@ class Joined(Reader):
     def _check(self, path: str, name: str, there: Field | None, here: Field) -> None:
         if there is None:
             raise DataError(f"{path}: it has no field '{name}', but {self.paths[0]} has it")
+        if there.codec != here.codec:
+            kinds = [field.codec or "numbers" for field in (there, here)]
+            raise DataError(f"{path}: '{name}' is stored as {kinds[0]}, but in {self.paths[0]} as {kinds[1]}")
         if there.shape != here.shape or there.dtype != here.dtype or bool(there.classes) != bool(here.classes):
             raise DataError(
                 f"{path}: '{name}' has records of shape {there.shape} and type {there.dtype}, but in {self.paths[0]} "

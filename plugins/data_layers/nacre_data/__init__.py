@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .stores.idx import IDX as IDX
     from .stores.npy import NPY as NPY
     from .stores.npy import NPZ as NPZ
+    from .stores.pictures import Pictures as Pictures
     from .transformers import RandomShift as RandomShift
     from .transformers import Scale as Scale
     from .transformers import SubMean as SubMean
@@ -60,6 +61,7 @@ STORES = {
     "IDX": "nacre_data.stores.idx:IDX",
     "NPY": "nacre_data.stores.npy:NPY",
     "NPZ": "nacre_data.stores.npy:NPZ",
+    "Pictures": "nacre_data.stores.pictures:Pictures",
 }
 CODECS = {"Picture": "nacre_data.codecs.picture:Picture"}
 PICTURES = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")

@@ -1,0 +1,357 @@
+"""Pictures: files, folders with one sub-folder for each class, and lists of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import Check, DataError, Field, Paths, Reader, Store, Writer, default
+from nacre.files import Watched, check_file, os_errors, unchanged
+
+from ..classes import WHOLE, in_order
+from ..codecs.picture import MODES, Picture, ending_of
+
+MOST_CLASSES = 1 << 16  # that are numbers: each gets a folder, also those without a picture
+HEAD = 1 << 16  # bytes of a list in which its first line is looked for
+REMEDY = "put the pictures of each class into a sub-folder with the name of the class"
+
+RootFolder = Annotated[
+    Paths,
+    Check(lambda value, _: None if len(value) <= 1 else "it must be a single folder"),
+    "folder that the paths in lists are relative to; by default the list's own",
+]
+
+
+class Pictures(Store):
+    """Pictures in files: a single one, a folder, or a list of paths (`.txt`).
+
+    In a folder each sub-folder is a class, to which the pictures in it belong at any depth; or there are no
+    sub-folders, and no labels. A list has a path, or a path and a label, on each line, relative to `root_folder`;
+    labels are whole numbers, which stay as they are, or names of classes, behind a tab if they contain blanks. Names
+    that begin with a dot are ignored, and so are files that are no pictures by their names. Fields are called "data"
+    and "label", unless other names are wanted.
+    """
+
+    endings = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+    root_folder: RootFolder = default(())
+
+    @classmethod
+    def fits(cls, path: Path) -> bool:
+        """Return whether it is a picture by its name, a folder with pictures, or a list whose first line names one."""
+        try:
+            if path.is_dir():
+                return _has_pictures(path)
+            if path.suffix.lower() != ".txt" or not path.is_file():
+                return super().fits(path)
+            with path.open("rb") as file:
+                text = file.read(HEAD).decode("utf-8-sig", "replace").strip()
+            return bool(text) and _split(text.split("\n", 1)[0].strip()) is not None
+        except OSError:
+            return False
+
+    def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
+        with os_errors(path, "cannot be read", DataError):
+            if path.is_dir():
+                return PicturesReader(str(path), path, fields, *_of_folder(path))
+            if path.suffix.lower() == ".txt":
+                root = Path(self.root_folder[0]) if self.root_folder else path.parent
+                return PicturesReader(str(path), root, fields, *_of_list(path))
+            check_file(path, "a picture")
+            return PicturesReader(str(path), path.parent, fields, [path.name], None, ())
+
+    def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
+        """Begin a folder of pictures, with a sub-folder for each class."""
+        if append:
+            raise DataError(f"{path}: nothing can be appended to a folder of pictures", "use an .h5 file")
+        return PicturesWriter(path, fields)
+
+
+class PicturesReader(Reader):
+    """Pictures by their paths; `labels` are None, whole numbers, or numbers of `classes`."""
+
+    def __init__(
+        self,
+        where: str,
+        root: Path,
+        fields: Sequence[str],
+        names: Sequence[str],
+        labels: np.ndarray | None,
+        classes: tuple[str, ...],
+    ) -> None:
+        wanted = fields or ("data", "label")[: 1 if labels is None else 2]
+        if len(wanted) > 2:
+            message = f"{where}: pictures have two fields, but {len(wanted)} are wanted: {', '.join(wanted)}"
+            raise DataError(message, "want pictures and labels, in this order")
+        if len(wanted) == 2 and labels is None:
+            remedy = f"{REMEDY}, or write a list with a path and a label on each line"
+            raise DataError(f"{where}: the pictures have no labels, but '{wanted[1]}' is wanted", remedy)
+        self.root = root
+        self.names = names
+        self.labels = labels
+        self.count: int | None = len(names)
+        both = (Field(None, "uint8", codec="Picture"), Field((), "int64", classes))
+        self.fields: Mapping[str, Field] = dict(zip(wanted, both, strict=False))
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        for name, rows in out.items():
+            if self.fields[name].codec:
+                rows[:] = [self._bytes(number) for number in numbers.tolist()]
+            else:
+                assert self.labels is not None
+                rows[...] = self.labels[numbers]
+
+    def rows(self, start: int = 0) -> Iterator[Mapping[str, Any]]:
+        """Yield the records one by one: a block of large pictures would need much memory."""
+        for number in range(start, len(self.names)):
+            yield {
+                name: self._bytes(number) if self.labels is None or field.codec else self.labels[number]
+                for name, field in self.fields.items()
+            }
+
+    def _bytes(self, number: int) -> bytes:
+        path = self.root / self.names[number]
+        check_file(path, "a picture")
+        with (
+            os_errors(path, "cannot be read", DataError),
+            path.open("rb") as file,
+            Watched(file.fileno(), str(path)).reading(),
+        ):
+            return file.read()
+
+    def key(self, number: int) -> str:
+        """Return the path; bytes in it that are no text are escaped."""
+        return self.names[number].encode("utf-8", "backslashreplace").decode()
+
+
+def _is_picture(name: str) -> bool:
+    return name.lower().endswith(Pictures.endings) and not name.startswith(".")
+
+
+# Folders
+
+
+def _has_pictures(path: Path) -> bool:
+    for _, folders, files in os.walk(path):
+        if any(map(_is_picture, files)):
+            return True
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    return False
+
+
+def _of_folder(path: Path) -> tuple[list[str], np.ndarray | None, tuple[str, ...]]:
+    """Return the paths of the pictures in a folder, their labels, and the classes."""
+    names, others, folders = _entries(path, path)
+    if folders and names:
+        message = f"{path}: it has pictures, such as '{names[0]}', beside sub-folders, such as '{folders[0]}'"
+        raise DataError(f"{message}: the class of these pictures is not known", REMEDY)
+    classes, labels = in_order(folders), []
+    for label, one in enumerate(classes):
+        inside, beside = _all_inside(path / one, path)
+        names += [f"{one}/{name}" for name in inside]
+        others += beside
+        labels += [label] * len(inside)
+    if not names:
+        ignored = f"; ignored are {len(others)} files with other endings, such as '{others[0]}'" if others else ""
+        raise DataError(
+            f"{path}: it has no pictures{ignored}", f"endings of pictures are {', '.join(Pictures.endings)}"
+        )
+    return names, np.array(labels, np.int64) if folders else None, classes
+
+
+def _all_inside(folder: Path, root: Path) -> tuple[list[str], list[str]]:
+    """Return the pictures and the other files in a folder at any depth, in the order of their paths."""
+    found: list[str] = []
+    others: list[str] = []
+    waiting = [""]
+    while waiting:
+        inner = waiting.pop()
+        pictures, beside, folders = _entries(folder / inner, root)
+        found += [inner + name for name in pictures]
+        others += beside
+        waiting += [f"{inner}{name}/" for name in folders]
+    return sorted(found), others
+
+
+def _entries(folder: Path, root: Path) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of the pictures, of the other files, and of the folders in a folder."""
+    pictures: list[str] = []
+    others: list[str] = []
+    folders: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_symlink():
+                _check_link(entry, root)
+            into = folders if entry.is_dir() else pictures if _is_picture(entry.name) else others
+            into.append(entry.name)
+    return sorted(pictures), others, folders
+
+
+def _check_link(entry: os.DirEntry[str], root: Path) -> None:
+    target = Path(os.path.realpath(entry.path))
+    if entry.is_dir():
+        problem = "a link to a folder"
+    elif not target.is_relative_to(os.path.realpath(root)):
+        problem = f"a link out of the folder, to {target}"
+    else:
+        return
+    raise DataError(f"{entry.path}: this is {problem}", "copy what it leads to, or write a list of the pictures")
+
+
+# Lists
+
+
+def _of_list(path: Path) -> tuple[list[str], np.ndarray | None, tuple[str, ...]]:
+    """Return the paths in a list, their labels, and the classes."""
+    check_file(path, "a list of pictures")
+    names: list[str] = []
+    labels: list[str] = []
+    try:
+        with unchanged(path), path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if line := line.strip():
+                    name, label = _split_checked(line, f"{path}: line {number}", labels[:1])
+                    names.append(name)
+                    labels.append(label)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: this is not a list of pictures: {error}", "write it in UTF-8") from error
+    if not names:
+        raise DataError(f"{path}: this list is empty")
+    if not labels[0]:
+        return names, None, ()
+    if WHOLE.match(labels[0]):
+        return names, np.array(labels).astype(np.int64), ()
+    classes = in_order(labels)
+    numbers = {name: number for number, name in enumerate(classes)}
+    return names, np.array([numbers[label] for label in labels], np.int64), classes
+
+
+def _split_checked(line: str, where: str, first: Sequence[str]) -> tuple[str, str]:
+    """Return the path and the label on a line; the label must be of the same kind as the `first` one."""
+    found = _split(line)
+    if found is None:
+        endings = ", ".join(Pictures.endings)
+        message = f"{where} is neither the path of a picture nor a path and a label: {line[:80]!r}"
+        raise DataError(message, f"pictures end in {endings}; names of classes with blanks stand behind a tab")
+    if first and _kind(found[1]) != _kind(first[0]):
+        message = f"{where} has {_kind(found[1])}, but the first picture has {_kind(first[0])}"
+        raise DataError(message, "write all lines alike")
+    return found
+
+
+def _split(line: str) -> tuple[str, str] | None:
+    """Return the path and the label on a line; None if there is no picture."""
+    if "\0" in line:
+        return None
+    if line.lower().endswith(Pictures.endings):
+        return line, ""
+    name, _, label = line.rpartition("\t" if "\t" in line else " ")
+    name = name.rstrip()
+    return (name, label.strip()) if name.lower().endswith(Pictures.endings) else None
+
+
+def _kind(label: str) -> str:
+    return "a number as its label" if WHOLE.match(label) else "the name of a class" if label else "no label"
+
+
+# Writing
+
+
+class PicturesWriter(Writer):
+    """Files in a folder, which is beside its place until it is complete.
+
+    Their names are numbers, in the records' order. Pictures are written as PNG, bytes as they are.
+    """
+
+    def __init__(self, path: Path, fields: Mapping[str, Field]) -> None:
+        self.path = path
+        self.codec = Picture()
+        self.data, self.label = _picture_and_label(path, fields)
+        self.classes = fields[self.label].classes if self.label else ()
+        self.count = 0
+        if os.path.lexists(path):
+            raise DataError(
+                f"{path}: it exists already, and a folder is not replaced", "remove it, or use another name"
+            )
+        self.temporary: Path | None = path.with_name(f".{path.name}.tmp")
+        with os_errors(path, "cannot be written", DataError):
+            if self.temporary.exists():  # a killed process left it
+                shutil.rmtree(self.temporary)
+            self.temporary.mkdir()
+        self.made = 0
+        try:
+            for name in self.classes:
+                self._make(name)
+        except BaseException:
+            self.close(commit=False)
+            raise
+
+    def _make(self, name: str) -> None:
+        if not name or name.startswith(".") or re.search(r"[/\\\0]", name):
+            raise DataError(f"{self.path}: the class {name!r} cannot be the name of a folder", "rename the class")
+        assert self.temporary is not None
+        with os_errors(self.path, "cannot be written", DataError):
+            (self.temporary / name).mkdir()
+
+    def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        assert self.temporary is not None
+        labels = np.asarray(rows[self.label]).reshape(-1).tolist() if self.label else None
+        for row, picture in enumerate(rows[self.data]):
+            folder = self.temporary if labels is None else self.temporary / self._folder(labels[row])
+            stored = isinstance(picture, bytes)
+            data = picture if stored else self.codec.encode({self.data: np.asarray(picture)})
+            with os_errors(self.path, "cannot be written", DataError):
+                (folder / f"{self.count:08d}{ending_of(data) if stored else '.png'}").write_bytes(data)
+            self.count += 1
+
+    def _folder(self, label: int) -> str:
+        """Return the folder of a class; without names, all smaller numbers get folders too, or labels would change."""
+        most = len(self.classes) or MOST_CLASSES
+        if not 0 <= label < most:
+            message = f"{self.path}: record {self.count} has the label {label}"
+            raise DataError(message, f"labels must be from 0 to {most - 1}: they count the classes")
+        if self.classes:
+            return self.classes[label]
+        for number in range(self.made, label + 1):
+            self._make(str(number))
+        self.made = max(self.made, label + 1)
+        return str(label)
+
+    def close(self, commit: bool) -> None:
+        if self.temporary is None:
+            return
+        temporary, self.temporary = self.temporary, None
+        try:
+            if commit:
+                with os_errors(self.path, "cannot be written", DataError):
+                    if hasattr(os, "sync"):
+                        os.sync()  # the files reach the disk before the folder has its name
+                    temporary.rename(self.path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _picture_and_label(path: Path, fields: Mapping[str, Field]) -> tuple[str, str]:
+    """Return the names of the field with pictures and of the one with labels, "" if there is none."""
+    pictures = [name for name, field in fields.items() if _holds_pictures(field)]
+    labels = [
+        name for name, field in fields.items() if field.shape in ((), (1,)) and np.dtype(field.dtype).kind in "biu"
+    ]
+    if len(pictures) != 1 or len(labels) > 1 or len(fields) != len(pictures) + len(labels):
+        listed = ", ".join(f"'{name}' of shape {field.shape} and type {field.dtype}" for name, field in fields.items())
+        message = f"{path}: a folder of pictures cannot hold {listed or 'no field'}"
+        raise DataError(message, "it holds pictures, (1, 3 or 4, rows, columns) of uint8, and at most one label")
+    return pictures[0], labels[0] if labels else ""
+
+
+def _holds_pictures(field: Field) -> bool:
+    if field.codec:
+        return field.codec == "Picture"
+    return field.dtype == "uint8" and (field.shape is None or (len(field.shape) == 3 and field.shape[0] in MODES))

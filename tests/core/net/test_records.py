@@ -1,0 +1,113 @@
+"""Records whose bytes codecs turn into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import Codec, DataError, Field, Reader, Store, default, open_records
+from nacre.net.records import PACKED
+
+
+class Digits(Codec):
+    """Two digits as text."""
+
+    def describe(self, data: bytes) -> Mapping[str, Field]:
+        return {"data": Field((2,), "uint8")}
+
+    def decode(self, data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, np.ndarray]:
+        if not data.isdigit():
+            raise DataError(f"{data!r} is no number")
+        return {"data": np.array([*map(int, data.decode())], np.uint8)}
+
+
+class Texts(Store):
+    """Texts of two digits; the label is the number of the record."""
+
+    count: int = 100
+    bad: int = -1
+    codec: str = "Digits"
+    reads: Any = default(())
+
+    def open(self, path: Path, fields: Any = ()) -> Reader:
+        return TextsReader(self)
+
+
+class TextsReader(Reader):
+    def __init__(self, store: Texts) -> None:
+        self.store = store
+        self.count: int | None = store.count
+        data = Field(None, "uint8", codec=store.codec) if store.codec else Field((2,), "uint8")
+        self.fields = {"data": data, "label": Field((), "int64")}
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        if self.store.reads != ():
+            self.store.reads.append(([*out], len(numbers)))
+        if "data" in out:
+            out["data"][:] = [b"??" if number == self.store.bad else b"%02d" % number for number in numbers]
+        if "label" in out:
+            out["label"][:] = numbers
+
+
+def read(reader: Reader, numbers: list[int], *names: str) -> dict[str, np.ndarray]:
+    out = {name: np.zeros((len(numbers), *(reader.fields[name].shape or ())), np.int64) for name in names}
+    reader.read(np.array(numbers), out)
+    return out
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_bytes_are_decoded(threads: int) -> None:
+    options: Any = {"store": Texts(), "codec": Digits(), "shapes": {"data": (2,)}, "threads": threads}
+    with open_records([Path("a")], **options) as reader, open_records([Path("a"), Path("b")], **options) as joined:
+        numbers = [*range(99, -1, -1), 0, 42]
+        rows = read(reader, numbers, "data", "label")
+        assert rows["data"].tolist() == [[*divmod(number, 10)] for number in numbers]
+        assert rows["label"].tolist() == numbers
+        assert joined.count == 200
+        assert read(joined, [199, 7, 105], "data")["data"].tolist() == [[9, 9], [0, 7], [0, 5]]
+
+
+def test_few_bytes_are_in_memory_at_a_time_and_only_what_is_wanted_is_read() -> None:
+    reads: list[tuple[list[str], int]] = []
+    store = Texts(reads=reads)
+    with open_records([Path("a")], store=store, codec=Digits(), shapes={"data": (2,)}) as reader:
+        reads.clear()
+        read(reader, [*range(2 * PACKED + 1)], "data")
+        assert reads == [(["data"], PACKED), (["data"], PACKED), (["data"], 1)]
+        reads.clear()
+        read(reader, [*range(2 * PACKED + 1)], "label")
+        assert reads == [(["label"], 2 * PACKED + 1)]
+
+
+def test_a_record_that_cannot_be_decoded_is_named() -> None:
+    options: Any = {"store": Texts(bad=70), "codec": Digits(), "shapes": {"data": (2,)}}
+    with open_records([Path("a")], **options) as reader, pytest.raises(DataError) as caught:
+        read(reader, [1, 70], "data")
+    assert caught.value.args[0] == "a: record 70: b'??' is no number"
+    with open_records([Path("a"), Path("b")], **options) as reader, pytest.raises(DataError) as caught:
+        read(reader, [1, 170], "data")
+    assert caught.value.args[0] == "b: record 70: b'??' is no number"
+
+
+def test_bytes_may_stay_as_they_are() -> None:
+    with open_records([Path("a"), Path("b")], store=Texts(), codec=None) as reader:
+        out: dict[str, Any] = {"data": [b""] * 2}
+        reader.read(np.array([3, 104]), out)
+        assert out["data"] == [b"03", b"04"]
+
+
+class Either(Store):
+    """Numbers, or bytes if the path says so."""
+
+    def open(self, path: Path, fields: Any = ()) -> Reader:
+        return TextsReader(Texts(codec="Digits" if path.name == "bytes" else ""))
+
+
+@pytest.mark.parametrize(("first", "second"), [("bytes", "numbers"), ("numbers", "bytes")])
+def test_files_must_be_stored_alike(first: str, second: str) -> None:
+    with pytest.raises(DataError, match=f"^{second}: 'data' is stored as .*, but in {first} as "):
+        open_records([Path(first), Path(second)], store=Either(), codec=Digits())
