@@ -1,4 +1,4 @@
-"""nacre's own data layers, transformers, stores, and the file formats of `predict`."""
+"""nacre's own data layers, transformers, stores, the file formats of `predict`, and the commands `nacre data`."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ STORES = {
     "Pictures": "nacre_data.stores.pictures:Pictures",
 }
 CODECS = {"Picture": "nacre_data.codecs.picture:Picture"}
+COMMANDS = {"data": "nacre_data.commands:command"}
 PICTURES = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 RECORDS = {
     "csv": "nacre_data.csv_table:CsvReader",
@@ -84,6 +85,11 @@ OUTPUTS = {
 @hookimpl
 def offer_layers() -> dict[str, str]:
     return LAYERS
+
+
+@hookimpl
+def offer_commands() -> dict[str, str]:
+    return COMMANDS
 
 
 @hookimpl

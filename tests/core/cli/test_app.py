@@ -19,8 +19,8 @@ from nacre.cli.app import COMMANDS
 from nacre.cli.screen import command_line
 from registries import NewRegistry, install_plugin
 
-OFFERED = ("demo", "gradcheck", "graph", "summary", "time")
-"""Commands of nacre's own plugin."""
+OFFERED = ("data", "demo", "gradcheck", "graph", "summary", "time")
+"""Commands of nacre's own plugins."""
 LIGHT = """
 import sys
 from nacre.cli import main
@@ -245,7 +245,7 @@ def test_without_the_plugin_of_commands_the_core_has_its_own(
     monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "nacre-commands")
     new_registry()
     names = [line.split()[0] for line in run("--help").out.partition("Commands:")[2].splitlines() if line.strip()]
-    assert names == list(COMMANDS)
+    assert names == [*COMMANDS, "data"]  # which comes with the layers of data
     error = run("summary", "small.toml", code=2).err
     assert "there is no command 'summary'\n" in error
     assert "nacre:nacre-commands is disabled: NACRE_DISABLE_PLUGINS" in error

@@ -1,0 +1,76 @@
+"""`nacre data convert`: from any store to any store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from nacre import DataError, Field, Reader, Writer, open_records
+from nacre.cli import common, json_option, print_json, warn
+
+from .options import (
+    Sources,
+    Targets,
+    count_text,
+    described,
+    keys,
+    length,
+    progress,
+    shape_option,
+    some_at_a_time,
+    sources_options,
+    targets_options,
+)
+
+
+@click.command()
+@sources_options
+@click.argument("target", type=click.Path(path_type=Path))
+@targets_options
+@shape_option
+@json_option
+@common
+def command(sources: Sources, target: Path, targets: Targets, shape: str | None, as_json: bool) -> None:
+    """Copy all records of the sources to TARGET, in another format.
+
+    Formats are known by the names of the files. The target is written whole or not at all.
+    """
+    with sources.open(shape) as reader:
+        fields = reader.fields
+        with targets.create(target, fields, sources) as writer:
+            count = copy(reader, writer)
+            if not count:
+                raise DataError(f"{sources.paths[0]}: there are no records")
+    with open_records([target], store=targets.store) as made:
+        written = made.fields
+    for message in lost(fields, written):
+        warn(f"{target}: {message}")
+    if as_json:
+        print_json({"target": str(target), "records": count, "fields": described(written)})
+        return
+    kinds = "; ".join(f"{name} {field.dtype} {field.shape}" for name, field in written.items())
+    click.echo(f"wrote {target}: {count_text(count)}, {kinds}")
+
+
+def copy(reader: Reader, writer: Writer) -> int:
+    """Append all records of a reader to a writer, with the names that they have; return how many."""
+    done = 0
+    with progress(reader.count) as show:
+        for first, rows in some_at_a_time(reader):
+            done = first + length(rows)
+            writer.append(rows, keys(reader, range(first, done)))
+            show(done)
+    return done
+
+
+def lost(fields: Mapping[str, Field], written: Mapping[str, Field]) -> list[str]:
+    """Return what the target does not say about the classes."""
+    known = {name for field in written.values() for name in field.classes}
+    missing = {name: [one for one in field.classes if one not in known] for name, field in fields.items()}
+    return [
+        f"it does not keep the names of {len(names)} classes of '{name}', such as '{names[0]}'"
+        for name, names in missing.items()
+        if names
+    ]

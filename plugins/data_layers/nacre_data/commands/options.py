@@ -1,0 +1,182 @@
+"""What the commands share: the options for sources and targets, opening both, and the progress."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from nacre import ConfigError, DataError, Field, Reader, Writer, blocks, number_of_threads, open_records, store_of
+from nacre.cli import working
+
+MOST_RECORDS, MOST_BYTES = 256, 1 << 24  # that are read at a time
+PLACE = re.compile(r"\b(record|line) [0-9]+$")
+"""The end of a key that says only where a record is."""
+
+shape_option = click.option(
+    "--shape", metavar="3,32,32", help="Shape of a record of the first field, if records differ, as pictures do."
+)
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Files of records as the arguments and options of a command name them."""
+
+    paths: tuple[Path, ...]
+    fields: tuple[str, ...]
+    store: Any
+
+    def open(self, shape: str | None) -> Reader:
+        """Open the files as if they were one; `shape` is what --shape says.
+
+        Raises:
+            ConfigError: the shape cannot be read.
+            DataError: a file cannot be read, or the shape is for a field that has one.
+        """
+        shapes = {(self.fields or ("data",))[0]: _shape(shape)} if shape else {}
+        threads = number_of_threads()
+        reader = open_records(self.paths, self.fields, store=self.store, shapes=shapes, threads=threads)
+        for name, wanted in shapes.items():
+            if name not in reader.fields or reader.fields[name].shape != wanted:
+                reader.close()
+                there = f"whose shape is {reader.fields[name].shape}" if name in reader.fields else "which is not there"
+                message = f"{self.paths[0]}: --shape {shape} is for the field '{name}', {there}"
+                raise DataError(message, "leave --shape out")
+        return reader
+
+
+@dataclass(frozen=True)
+class Targets:
+    """How a command writes files of records."""
+
+    store: Any
+    overwrite: bool
+
+    def create(self, path: Path, fields: Mapping[str, Field], sources: Sources) -> Writer:
+        """Begin a file, which gets its name when it is complete.
+
+        Raises:
+            DataError: it is there already, is one of the sources, or its format has no room for the fields.
+        """
+        if any(source.exists() and path.exists() and source.samefile(path) for source in sources.paths):
+            raise DataError(f"{path}: it is a source too", "use another name for the target")
+        check_target(path, overwrite=self.overwrite)
+        try:
+            return store_of(path, self.store).create(path, fields)
+        except DataError as error:
+            if loose := [name for name, field in fields.items() if field.shape is None]:
+                remedy = f"--shape gives all records of '{loose[0]}' one shape, such as --shape 3,32,32"
+                raise DataError(error.args[0], remedy) from error
+            raise
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Raise DataError if there is such a file, and it is not to be replaced."""
+    if path.exists() and not overwrite:
+        raise DataError(f"{path}: it is there already", "use another name, or add --overwrite to replace it")
+
+
+def sources_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add SOURCE..., --field and --store; the command gets them as `sources`."""
+
+    @click.argument("paths", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+    @click.option("--field", "names", metavar="A,B", help="Fields that are wanted; by default all.")
+    @click.option(
+        "--store", metavar="NAME", help='Format of the sources, such as CSV or \'{type = "CSV", separator = ";"}\'.'
+    )
+    @wraps(command)
+    def with_sources(paths: tuple[Path, ...], names: str | None, store: str | None, **options: Any) -> Any:
+        fields = tuple(name.strip() for name in names.split(",")) if names is not None else ()
+        if not all(fields):
+            raise ConfigError(f"--field {names!r}: a name is missing", "write --field A,B, or leave it out")
+        return command(sources=Sources(paths, fields, _store("--store", store)), **options)
+
+    return with_sources
+
+
+def targets_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --to-store and --overwrite; the command gets them as `targets`."""
+
+    @click.option("--to-store", metavar="NAME", help="Format of what is written; by default that of its name.")
+    @overwrite_option
+    @wraps(command)
+    def with_targets(to_store: str | None, overwrite: bool, **options: Any) -> Any:
+        return command(targets=Targets(_store("--to-store", to_store), overwrite), **options)
+
+    return with_targets
+
+
+def _store(option: str, text: str | None) -> Any:
+    """Return a store as an option gives it: a name, or a TOML table such as {type = "CSV", separator = ";"}."""
+    if not text or not text.lstrip().startswith("{"):
+        return text or ""
+    remedy = f"write {option} '{{type = \"NAME\", option = value}}'"
+    try:
+        table = tomllib.loads(f"store = {text}")["store"]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{option} {text}: {error}", remedy) from error
+    if "type" not in table:
+        raise ConfigError(f"{option} {text}: it names no type", remedy)
+    return table
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = text.split(",")
+    if not all(size.strip().isdecimal() and int(size) for size in sizes):
+        raise ConfigError(f"--shape {text}: it must be whole numbers above 0", "write, for example, --shape 3,32,32")
+    return tuple(map(int, sizes))
+
+
+def some_at_a_time(reader: Reader) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield all records in blocks that need little memory, each with the number of its first record."""
+    yield from blocks(reader, size=block_size(reader.fields))
+
+
+def block_size(fields: Mapping[str, Field]) -> int:
+    """Return how many records are read at a time: one, if nobody knows how large they are."""
+    if any(field.shape is None for field in fields.values()):
+        return 1
+    size = sum(prod(field.shape or ()) * np.dtype(field.dtype).itemsize for field in fields.values())
+    return max(1, min(MOST_RECORDS, MOST_BYTES // size))
+
+
+def length(rows: Mapping[str, Any]) -> int:
+    """Return the number of records in a block."""
+    return len(next(iter(rows.values())))
+
+
+def keys(reader: Reader, numbers: range) -> list[str]:
+    """Return the names of records; none if they have only places, which are others in another file."""
+    named = not PLACE.search(reader.key(0))
+    return [reader.key(number) for number in numbers] if named else []
+
+
+@contextmanager
+def progress(total: int | None) -> Generator[Callable[[int], object]]:
+    """Yield a function that shows how many records are done; it does so only on a terminal."""
+    of = "" if total is None else f" of {total:,}"
+    with working() as show:
+        yield lambda done: show(f"{done:,}{of} records")
+
+
+def described(fields: Mapping[str, Field]) -> dict[str, Any]:
+    """Return fields as data for JSON."""
+    return {
+        name: {"shape": field.shape, "type": field.dtype, "classes": list(field.classes)}
+        for name, field in fields.items()
+    }
+
+
+def count_text(count: int) -> str:
+    """Return a number of records as text."""
+    return f"{count:,} {'record' if count == 1 else 'records'}"

@@ -1,0 +1,186 @@
+"""`nacre data convert`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from command_line import run, terminal
+from nacre import open_records
+
+Arrays = dict[str, np.ndarray]
+
+
+def names() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
+def read(path: str) -> Arrays:
+    with open_records([Path(path)]) as reader:
+        rows = list(reader.rows())
+        return {name: np.stack([row[name] for row in rows]) for name in reader.fields}
+
+
+def classes(path: str) -> tuple[str, ...]:
+    with open_records([Path(path)]) as reader:
+        return reader.fields["label"].classes
+
+
+@pytest.mark.parametrize("ending", ["h5", "npz", "lines", "stream"])
+def test_records_come_back_with_the_same_bits(ending: str, train: Arrays) -> None:
+    run("data", "convert", "train.h5", f"there.{ending}")
+    run("data", "convert", f"there.{ending}", "back.h5")
+    found = read("back.h5")
+    assert list(found) == ["data", "label"]
+    for name, values in train.items():
+        assert found[name].dtype == values.dtype
+        assert found[name].tobytes() == values.tobytes()
+
+
+def test_mnist_becomes_hdf5_and_mnist_again() -> None:
+    images = struct.pack(">4B3I", 0, 0, 8, 3, 3, 2, 2) + bytes(range(12))
+    labels = struct.pack(">4BI", 0, 0, 8, 1, 3) + b"\7\2\1"
+    for name, content in (("t-images-idx3-ubyte.gz", images), ("t-labels-idx1-ubyte.gz", labels)):
+        Path(name).write_bytes(gzip.compress(content))
+    told = run("data", "convert", "t-images-idx3-ubyte.gz", "t.h5").out
+    assert told == "wrote t.h5: 3 records, data uint8 (1, 2, 2); label uint8 ()\n"
+    run("data", "convert", "t.h5", "u-images-idx3-ubyte")
+    assert Path("u-images-idx3-ubyte").read_bytes() == images
+    assert Path("u-labels-idx1-ubyte").read_bytes() == labels
+
+
+def test_cifar_becomes_one_file_with_the_names_of_its_classes() -> None:
+    folder = Path("cifar-10-batches-bin")
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"data_batch_{number + 1}.bin").write_bytes(bytes([number]) + bytes([number + 100]) * 3072)
+    (folder / "batches.meta.txt").write_text("".join(f"class {number}\n" for number in range(10)))
+    run("data", "convert", folder, "cifar.h5")
+    found = read("cifar.h5")
+    assert found["label"].tolist() == [0, 1, 2, 3, 4]
+    assert found["data"].shape == (5, 3, 32, 32)
+    assert found["data"][:, 0, 0, 0].tolist() == [100, 101, 102, 103, 104]
+    assert classes("cifar.h5") == tuple(f"class {number}" for number in range(10))
+
+
+def test_classes_are_kept_or_a_warning_says_so() -> None:
+    done = run("data", "convert", "train.h5", "there.lines")
+    assert done.err == ""
+    run("data", "convert", "there.lines", "back.h5")
+    assert classes("back.h5") == ("dog", "cat", "cow")
+    done = run("data", "convert", "train.h5", "there.npz")
+    assert done.err == ("warning: there.npz: it does not keep the names of 3 classes of 'label', such as 'dog'\n")
+
+
+def test_names_of_records_are_kept_but_places_are_not() -> None:
+    run("data", "convert", "train.h5", "there.lines")
+    first, second = (json.loads(line) for line in Path("there.lines").read_text().splitlines()[1:3])
+    assert (first["key"], second["key"]) == ("", "")  # and not "record 0"
+    lines = Path("there.lines").read_text().splitlines()
+    lines[1:] = [json.dumps({**json.loads(line), "key": f"cat {number}.png"}) for number, line in enumerate(lines[1:])]
+    Path("there.lines").write_text("\n".join(lines))
+    run("data", "convert", "there.lines", "again.lines")
+    found = [json.loads(line)["key"] for line in Path("again.lines").read_text().splitlines()[1:]]
+    assert found == [f"cat {number}.png" for number in range(60)]
+
+
+def test_several_sources_are_one(train: Arrays) -> None:
+    run("data", "convert", "train.h5", "train.h5", "both.npz")
+    assert (read("both.npz")["data"] == np.concatenate([train["data"]] * 2)).all()
+
+
+def test_fields_and_stores_are_chosen(train: Arrays) -> None:
+    told = run("data", "convert", "train.h5", "label.npy", "--field", "label", "--json").json
+    fields = {"data": {"shape": [], "type": "int64", "classes": []}}
+    assert told == {"target": "label.npy", "records": 60, "fields": fields}
+    assert (np.load("label.npy") == train["label"]).all()
+    Path("train.h5").rename("train")
+    run("data", "convert", "train", "there", "--store", "HDF5", "--to-store", '{type = "Lines"}')
+    Path("there").rename("there.lines")
+    assert read("there.lines")["data"].tobytes() == train["data"].tobytes()
+
+
+def test_nothing_is_replaced_unless_that_is_wanted() -> None:
+    Path("there.npz").write_bytes(b"mine")
+    error = run("data", "convert", "train.h5", "there.npz", code=2).err
+    assert error == ("error: there.npz: it is there already\n  use another name, or add --overwrite to replace it\n")
+    assert Path("there.npz").read_bytes() == b"mine"
+    run("data", "convert", "train.h5", "there.npz", "--overwrite")
+    assert len(read("there.npz")["data"]) == 60
+    error = run("data", "convert", "train.h5", "./train.h5", "--overwrite", code=2).err
+    assert "error: train.h5: it is a source too\n" in error
+
+
+def test_a_bad_record_leaves_no_target_and_an_old_one_as_it_is() -> None:
+    run("data", "convert", "train.h5", "there.lines")
+    lines = Path("there.lines").read_text().splitlines()
+    lines[41] = lines[41][:-5]
+    Path("there.lines").write_text("\n".join(lines))
+    before = names()
+    error = run("data", "convert", "there.lines", "back.h5", code=2).err
+    assert error.startswith("error: there.lines: record 40: this is not JSON\n")
+    assert names() == before
+    Path("old.npz").write_bytes(b"old")
+    run("data", "convert", "there.lines", "old.npz", "--overwrite", code=2)
+    assert Path("old.npz").read_bytes() == b"old"
+    assert names() == sorted([*before, "old.npz"])
+
+
+def test_an_empty_source_is_told() -> None:
+    with h5py.File("empty.h5", "w") as file:
+        file["data"] = np.empty((0, 3), np.float32)
+    assert run("data", "convert", "empty.h5", "there.npz", code=2).err == "error: empty.h5: there are no records\n"
+    assert not Path("there.npz").exists()
+
+
+def test_records_of_different_shapes_get_one_by_shape() -> None:
+    Path("some.packets").write_bytes(b"123\n4567\n")
+    error = run("data", "convert", "some.packets", "there.h5", code=2).err
+    assert error.startswith("error: there.h5: 'data' differs in shape from record to record")
+    assert "--shape gives all records of 'data' one shape, such as --shape 3,32,32" in error
+    run("data", "convert", "some.packets", "there.h5", "--shape", "1,1,2")
+    assert read("there.h5")["data"].tolist() == [[[[1, 2]]], [[[4, 5]]]]
+    error = run("data", "convert", "train.h5", "there.npz", "--shape", "1,1,2", code=2).err
+    assert "--shape 1,1,2 is for the field 'data', whose shape is (1, 2, 4)" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["no.h5", "a.npz"], "no.h5: "),
+        (["train.h5", "a.doc"], "a.doc: no installed store reads files that end in '.doc'"),
+        (["train.h5", "some.packets"], "some.packets: files of this format are only read"),
+        (["train.h5", "no/a.npz"], "no/a.npz: cannot be written"),
+        (["train.h5", "a.npz", "--field", "labels"], "labels"),
+        (["train.h5", "a.npz", "--field", "data,,label"], "--field 'data,,label': a name is missing"),
+        (["train.h5", "a.npz", "--shape", "3,x"], "--shape 3,x: it must be whole numbers above 0"),
+        (["train.h5", "a.npz", "--shape", "0"], "--shape 0: it must be whole numbers above 0"),
+        (["train.h5", "a.npz", "--store", "{type = "], "--store {type = : "),
+        (["train.h5", "a.npz", "--to-store", "{a = 1}"], "--to-store {a = 1}: it names no type"),
+        (["train.h5", "a.npz", "--store", "HDF6"], "HDF6"),
+        (["train.h5"], "Missing argument"),
+    ],
+)
+def test_what_cannot_be_done_is_told(arguments: list[str], told: str) -> None:
+    before = names()
+    assert told in run("data", "convert", *arguments, code=2).err
+    assert names() == before
+
+
+def test_a_terminal_shows_the_end() -> None:
+    assert "wrote there.npz: 60 records" in terminal("data", "convert", "train.h5", "there.npz")
+
+
+def test_the_group_lists_its_commands() -> None:
+    out = run("data", "--help").out
+    assert [line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.strip()] == [
+        *("convert", "mean", "show", "split", "verify")
+    ]
+    assert run("data").out == out
+    assert "No such command 'convrt'" in run("data", "convrt", code=2).err
