@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from nacre import ConfigError, DataError, Net, SnapshotError, Solver
 from nacre.snapshots.snapshot import Snapshot
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, HDF5Store, RandomShift, Scale
-from nacre_data.async_hdf5_data import AHEAD, AsyncState, Batch, ReadAhead
+from nacre_data.ahead import Batch, ReadAhead
+from nacre_data.source import RecordSourceState
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
@@ -53,9 +54,9 @@ def make(source: Any, phase: str = "train", seed: int = 0, **fields: Any) -> Net
     return Net("t", [layer_of(source, **fields)], backend="numpy", phase=phase, seed=seed)
 
 
-def state_of(net: Net) -> AsyncState:
+def state_of(net: Net) -> RecordSourceState:
     state = net.ops[0].state
-    assert isinstance(state, AsyncState)
+    assert isinstance(state, RecordSourceState)
     return state
 
 
@@ -192,7 +193,7 @@ def test_what_is_only_read_is_not_remembered(tmp_path: Path) -> None:
 
     vars(records)["read"] = reading
     batch(net)
-    for _ in range(1 + AHEAD):
+    for _ in range(1 + state_of(net).layer.ahead):
         assert reads.acquire(timeout=600)
     assert state_of(net).memory() == {"position": 2, "epoch": 0, "count": 12}
     net.shutdown()

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from queue import SimpleQueue
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,10 +11,8 @@ import numpy as np
 from nacre import Paths, at_least, positive
 
 from .hdf5_data import HDF5Records
-from .records import ArrayRecords, Records
-from .source import Passes, RecordSourceLayer, RecordSourceState
-
-AHEAD = 3  # batches: one that is used, one that is ready, one that is being read
+from .records import ArrayRecords
+from .source import Ahead, Passes, RecordSourceLayer, RecordSourceState
 
 
 class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
@@ -45,6 +37,7 @@ class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
 
     source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]
     chunk_size: Annotated[int, positive, "number of records that are read at a time"] = 1024
+    ahead: Ahead = 3
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -53,14 +46,14 @@ class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
         if self.sampling:
             yield "sampling is given, but chunks are read whole: use HDF5Data"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> AsyncState:
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
         """Read shapes and types from the files; the thread starts with the first batch.
 
         Raises:
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         records = ChunkRecords(self.name, self.tops, self.source, self.chunk_size)
-        return AsyncState(self, backend, records, ChunkPasses(self, backend, records))
+        return RecordSourceState(self, backend, records, ChunkPasses(self, backend, records))
 
 
 class ChunkRecords(HDF5Records):
@@ -119,144 +112,3 @@ class ChunkPasses(Passes):
                 records[:] = np.arange(first, last)
                 generator.shuffle(records)
                 begin += last - first
-
-
-@dataclass
-class Batch:
-    """A batch that was read ahead, with the position and the pass after it."""
-
-    records: np.ndarray
-    arrays: list[np.ndarray]
-    rows: int = 0
-    position: int = 0
-    epoch: int = 0
-
-
-def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
-    """Fill a batch with the next records."""
-    batch.rows = passes.choose(batch.records)
-    batch.position, batch.epoch = passes.position, passes.epoch
-    records.read(batch.records, batch.arrays)
-
-
-class ReadAhead:
-    """A thread that fills batches before they are needed, in the order in which they become free.
-
-    It ends with `stop`, with an error, which `take` then raises, or when there is no reference to this object. In that
-    case nothing waits for its end: the last reference may go in the thread itself, or under a lock of HDF5.
-    """
-
-    def __init__(self, fill: Callable[[Batch], None], batches: Sequence[Batch]) -> None:
-        self.free: SimpleQueue[Batch | None] = SimpleQueue()
-        self.full: SimpleQueue[Batch | BaseException] = SimpleQueue()
-        for batch in batches:
-            self.free.put(batch)
-        stopped = threading.Event()
-        self.thread = threading.Thread(
-            target=_fill, args=(fill, self.free, self.full, stopped), name="nacre reads ahead", daemon=True
-        )
-        self._end = weakref.finalize(self, _end, stopped, self.free)
-        self._end.atexit = False
-        _running.add(self)
-        self.thread.start()
-
-    def stop(self) -> None:
-        """End the thread, and wait until it has."""
-        self._end()
-        self.thread.join()
-
-    def take(self) -> Batch:
-        """Wait for the next batch."""
-        batch = self.full.get()
-        if isinstance(batch, BaseException):
-            raise batch
-        return batch
-
-
-def _fill(
-    fill: Callable[[Batch], None],
-    free: SimpleQueue[Batch | None],
-    full: SimpleQueue[Batch | BaseException],
-    stopped: threading.Event,
-) -> None:
-    """Run in the thread; it has no reference to the `ReadAhead`, which would then never be freed."""
-    try:
-        while (batch := free.get()) is not None and not stopped.is_set():
-            fill(batch)
-            full.put(batch)
-    except BaseException as error:
-        full.put(error)
-
-
-def _end(stopped: threading.Event, free: SimpleQueue[Batch | None]) -> None:
-    stopped.set()
-    free.put(None)
-
-
-_running: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
-
-
-@atexit.register
-def _stop_all() -> None:
-    """Stop all threads at exit: one might be using HDF5 when that is shut down."""
-    for ahead in list(_running):
-        ahead.stop()
-
-
-class AsyncState(RecordSourceState, host_only=True):
-    """`AsyncHDF5DataLayer` on any backend: `passes` and `records` belong to the thread while it runs.
-
-    `position` and `epoch` are those after the batch that was used last, so that a snapshot does not contain the batches
-    that are only read ahead.
-    """
-
-    def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes) -> None:
-        super().__init__(layer, backend, records, passes)
-        self.position = passes.position
-        self.ahead: ReadAhead | None = None
-
-    def ready(self) -> None:
-        self._stop()
-        self.batches = [
-            Batch(np.empty(self.layer.batch_size, np.intp), [np.empty_like(blob) for blob in self.blobs])
-            for _ in range(AHEAD)
-        ]
-
-    def forward(self, inputs: list[Any]) -> None:
-        if self.ahead is None:
-            self.ahead = ReadAhead(partial(read_batch, self.passes, self.records), self.batches)
-        try:
-            batch = self.ahead.take()
-        except BaseException:
-            self._stop()  # so that the next call begins at the same position
-            raise
-        for blob, array in zip(self.blobs, batch.arrays, strict=True):
-            np.copyto(blob, array)
-        self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
-        self.ahead.free.put(batch)
-        self.transform()
-
-    def _stop(self) -> None:
-        """End the thread, and drop what it has read."""
-        if self.ahead is not None:
-            self.ahead.stop()
-            self.ahead = None
-            self.passes.position, self.passes.epoch = self.position, self.epoch
-
-    def rewind(self) -> None:
-        if self.position:  # else the batches that are read begin the pass
-            self._stop()
-            super().rewind()
-            self.position = self.passes.position
-
-    def memory(self) -> dict[str, int]:
-        return {**super().memory(), "position": self.position}
-
-    def remember(self, memory: Mapping[str, Any]) -> None:
-        self._stop()
-        super().remember(memory)
-        self.position = self.passes.position
-
-    def shutdown(self) -> None:
-        self._stop()
-        super().shutdown()

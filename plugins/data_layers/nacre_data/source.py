@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,10 +21,12 @@ from nacre import (
     count_in,
     default,
     make_component,
+    non_negative,
     positive,
 )
 from nacre.random import Random
 
+from .ahead import Batch, ReadAhead
 from .records import ONE_NUMBER, Records
 from .sampling import Sampling, sampled, sampling_complaints
 from .split import Split, part_of, split_complaints
@@ -49,6 +52,9 @@ class Transformers(
         return tuple(pairs)
 
 
+Ahead = Annotated[int, non_negative, "batches that a thread reads before they are needed"]
+
+
 class RecordSourceLayer(Layer, is_source=True):
     """The fields of a source over records; a subclass adds the data, and returns a `RecordSourceState`."""
 
@@ -59,6 +65,7 @@ class RecordSourceLayer(Layer, is_source=True):
     sampling: Annotated[Sampling, "how often records are drawn in training: classes alike, or by weights"] = default(
         None
     )
+    ahead: Ahead = 0
     transformers: Annotated[Transformers, "transformers of the batches: a list of [top, transformer]"] = default(())
 
     def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
@@ -134,6 +141,13 @@ class Passes:
         generator.shuffle(order)
 
 
+def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
+    """Fill a batch with the next records."""
+    batch.rows = passes.choose(batch.records)
+    batch.position, batch.epoch = passes.position, passes.epoch
+    records.read(batch.records, batch.arrays)
+
+
 class RecordSourceState(SourceState, host_only=True):
     """A source over records, on any backend.
 
@@ -146,6 +160,10 @@ class RecordSourceState(SourceState, host_only=True):
 
     With several ranks, a batch of all ranks together has batch_size records for each, and each rank takes its part of
     them, in the order of the ranks. At the end of a pass in other phases the last ranks may have no real row.
+
+    With `ahead`, a thread reads batches before they are needed; `passes` and `records` belong to it while it runs.
+    `position` and `epoch` are those after the batch that was used last, so that a snapshot does not contain what is
+    only read ahead. Transformers are applied when a batch is used.
 
     One whole number per record (labels: record shape () or (1,)) makes an int64 blob, unless a transformer changes it.
     All other data become blobs of the net's floating type.
@@ -162,6 +180,8 @@ class RecordSourceState(SourceState, host_only=True):
         if layer.split:
             records = part_of(layer.name, records, labels[0] if labels else "", layer.split)
         self.records = records
+        self.position = 0
+        self.ahead: ReadAhead | None = None
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.sampling and backend.phase == "train":
             self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
@@ -183,13 +203,39 @@ class RecordSourceState(SourceState, host_only=True):
             numbers[top] += 1
 
     def ready(self) -> None:
-        self.batch = np.empty(self.layer.batch_size, np.intp)
+        self._stop()
+        size, number = self.layer.batch_size, max(1, self.layer.ahead)
+        self.batches = [Batch(np.empty(size, np.intp), self.places()) for _ in range(number)]
+
+    def places(self) -> Sequence[np.ndarray]:
+        """Return arrays for a batch, as `Records.read` fills them: the blobs themselves, unless it is read ahead."""
+        return [np.empty_like(blob) for blob in self.blobs] if self.layer.ahead else self.blobs
 
     def forward(self, inputs: list[Any]) -> None:
-        self.rows = self.passes.choose(self.batch)
-        self.epoch = self.passes.epoch
-        self.records.read(self.batch, self.blobs)
+        batch = self._next()
+        self.use(batch.arrays)
+        self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
+        if self.ahead is not None:
+            self.ahead.free.put(batch)
         self.transform()
+
+    def _next(self) -> Batch:
+        fill = partial(read_batch, self.passes, self.records)
+        try:
+            if self.layer.ahead:
+                self.ahead = self.ahead or ReadAhead(fill, self.batches)
+                return self.ahead.take()
+            fill(self.batches[0])
+            return self.batches[0]
+        except BaseException:
+            self._stop()  # so that the next call begins at the same position
+            raise
+
+    def use(self, arrays: Sequence[np.ndarray]) -> None:
+        """Bring a batch that was read into the blobs."""
+        for blob, array in zip(self.blobs, arrays, strict=True):
+            if array is not blob:
+                np.copyto(blob, array)
 
     def transform(self) -> None:
         """Let the transformers change the batch."""
@@ -202,10 +248,19 @@ class RecordSourceState(SourceState, host_only=True):
 
     def rewind(self) -> None:
         """Begin this pass again with the next batch: `epoch`, and with it the order, stays as it is."""
-        self.passes.position = 0
+        if self.position:  # else what is read ahead begins the pass
+            self.position = 0
+            self._stop()
+
+    def _stop(self) -> None:
+        """End the thread, drop what it has read, and go on after the batch that was used last."""
+        if self.ahead is not None:
+            self.ahead.stop()
+            self.ahead = None
+        self.passes.position, self.passes.epoch = self.position, self.epoch
 
     def memory(self) -> dict[str, int]:
-        return {"position": self.passes.position, "epoch": self.epoch, "count": self.records.count}
+        return {"position": self.position, "epoch": self.epoch, "count": self.records.count}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         """Continue after the batch after which `memory` was made.
@@ -221,8 +276,9 @@ class RecordSourceState(SourceState, host_only=True):
                 f"{self.records.count}",
                 "continue with the same data, or start a new training from the snapshot's parameters",
             )
-        self.passes.position, self.passes.epoch = count_in(memory, "position"), count_in(memory, "epoch")
-        self.epoch = self.passes.epoch
+        self.position, self.epoch = count_in(memory, "position"), count_in(memory, "epoch")
+        self._stop()
 
     def shutdown(self) -> None:
+        self._stop()
         self.records.close()

@@ -1,0 +1,87 @@
+"""Batches that a thread reads before they are needed."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import numpy as np
+
+
+@dataclass
+class Batch:
+    """A batch that was read, with the position and the pass after it."""
+
+    records: np.ndarray
+    arrays: Sequence[np.ndarray]
+    rows: int = 0
+    position: int = 0
+    epoch: int = 0
+
+
+class ReadAhead:
+    """A thread that fills batches before they are needed, in the order in which they become free.
+
+    It ends with `stop`, with an error, which `take` then raises, or when there is no reference to this object. In that
+    case nothing waits for its end: the last reference may go in the thread itself, or under a lock of HDF5.
+    """
+
+    def __init__(self, fill: Callable[[Batch], None], batches: Sequence[Batch]) -> None:
+        self.free: SimpleQueue[Batch | None] = SimpleQueue()
+        self.full: SimpleQueue[Batch | BaseException] = SimpleQueue()
+        for batch in batches:
+            self.free.put(batch)
+        stopped = threading.Event()
+        self.thread = threading.Thread(
+            target=_fill, args=(fill, self.free, self.full, stopped), name="nacre reads ahead", daemon=True
+        )
+        self._end = weakref.finalize(self, _end, stopped, self.free)
+        self._end.atexit = False
+        _running.add(self)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait until it has."""
+        self._end()
+        self.thread.join()
+
+    def take(self) -> Batch:
+        """Wait for the next batch."""
+        batch = self.full.get()
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
+
+
+def _fill(
+    fill: Callable[[Batch], None],
+    free: SimpleQueue[Batch | None],
+    full: SimpleQueue[Batch | BaseException],
+    stopped: threading.Event,
+) -> None:
+    """Run in the thread; it has no reference to the `ReadAhead`, which would then never be freed."""
+    try:
+        while (batch := free.get()) is not None and not stopped.is_set():
+            fill(batch)
+            full.put(batch)
+    except BaseException as error:
+        full.put(error)
+
+
+def _end(stopped: threading.Event, free: SimpleQueue[Batch | None]) -> None:
+    stopped.set()
+    free.put(None)
+
+
+_running: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Stop all threads at exit: one might be using HDF5 when that is shut down."""
+    for ahead in list(_running):
+        ahead.stop()
