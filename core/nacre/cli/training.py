@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"SIGHUP": 129, "SIGINT": 130, "SIGTERM": 143}
 REFRESH = 0.1  # seconds between two changes of the progress bar
+LONG = 0.05  # share of the time that a training waits for its data: worth a word
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ def result(training: Training) -> dict[str, Any]:
         "iterations": training.iteration,
         "seconds": training.seconds,
         "images_per_second": training.images_per_second,
+        "data_share": training.data_share,
         "loss": training.loss if training.images else None,
         "statistics": training.statistics,
         "snapshot": training.snapshot_path or None,
@@ -243,6 +245,8 @@ def print_end(
 ) -> None:
     """Print how a training ended, and commands that may come next, with the options that they need."""
     speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
+    if training.data_share >= LONG:
+        speed += f", waited for data for {100 * training.data_share:.0f} % of the time"
     word = f"stopped by {training.stopped}" if training.stopped else "done"
     click.echo(f"{word} after {training.iteration} iterations: {seconds_text(training.seconds)}{speed}")
     if training.info.get("curve"):

@@ -21,6 +21,7 @@ from .method import MethodState
 from .penalties import choose_penalties, constrain_steps, regularise_steps
 from .signals import on_signals
 from .spans import make_spans
+from .waiting import Waiting
 
 if TYPE_CHECKING:
     from ..net.net import Net
@@ -40,6 +41,7 @@ class Training:
         epochs: number of completed passes over the data.
         resumed_from: the iteration of the snapshot from which it was resumed, or None.
         seconds, step_seconds: since `run` began: in all, and in iterations alone.
+        waiting: for the data: its `seconds` are a part of `step_seconds`.
         images: how many were trained on since then.
         loss_total, loss_count: sum and number of the losses fetched since then: every one, unless `check_finite=False`.
         stopped: why it stopped before `max_iter`: a signal's name, or what a callback said; else "".
@@ -87,7 +89,8 @@ class Training:
             raise ConfigError(message, "make the net without allocate=False")
         self._refuse_closed()
         check_places(solver)
-        batch = solver.algorithm.train_one_batch(net)
+        self.waiting = Waiting()
+        batch = self.waiting.measured(solver.algorithm.train_one_batch(net))
         self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
             message = f"net '{net.name}': every layer that could learn is frozen: {', '.join(idle)}"
@@ -144,6 +147,11 @@ class Training:
     def images_per_second(self) -> float:
         """Images per second of iterations since `run` began; time in callbacks does not count."""
         return self.images / self.step_seconds if self.step_seconds else 0.0
+
+    @property
+    def data_share(self) -> float:
+        """For how much of the time in iterations, from 0 to 1, the training waited for batches of its sources."""
+        return self.waiting.seconds / self.step_seconds if self.step_seconds else 0.0
 
     def report(self, event: str, **data: Any) -> None:
         """Send an event to all listeners and reports (screen, log file)."""

@@ -15,6 +15,7 @@ import pytest
 
 from command_line import NET, SCRIPT, run, terminal
 from nacre.cli.snapshots import load_snapshot
+from nacre.training.training import Training
 
 
 def snapshots(folder: str = "snapshots") -> list[str]:
@@ -57,11 +58,19 @@ def test_json_ends_with_one_line() -> None:
     done = run("train", "small.toml", "--json")
     result = json.loads(done.out)
     assert done.out.count("\n") == 1
-    assert {"iterations", "seconds", "images_per_second", "loss", "statistics", "snapshot"} <= set(result)
+    assert {"iterations", "seconds", "images_per_second", "data_share", "loss", "statistics", "snapshot"} <= set(result)
     assert result["iterations"] == 60
     assert result["images_per_second"] > 0
     assert result["statistics"]["validation"]["accuracy"] == {"accuracy": 1.0, "records": 27.0}
     assert result["snapshot"] == "snapshots/snapshot-000060.h5"
+
+
+def test_a_training_that_waits_for_its_data_says_for_how_much_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for share, told in [(0.234, ", waited for data for 23 % of the time"), (0.05, "for 5 % of the time"), (0.049, "")]:
+        monkeypatch.setattr(Training, "data_share", share)
+        (line,) = [line for line in run("train", "small.toml").out.splitlines() if line.startswith("done after")]
+        assert line.endswith(told) and ("waited" in line) == bool(told)
+        assert json.loads(run("train", "small.toml", "--json").out)["data_share"] == share
 
 
 def test_the_log_has_a_line_for_each_report() -> None:

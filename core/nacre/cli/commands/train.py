@@ -57,7 +57,8 @@ def command(
     """Train the net of a net file, and save snapshots.
 
     Ctrl-C finishes the iteration and saves a snapshot; `--resume auto` continues as if nothing had happened. With
-    --json the last line is {iterations, seconds, images_per_second, loss, statistics, snapshot}.
+    --json the last line is {iterations, seconds, images_per_second, data_share, loss, statistics, snapshot}, where
+    data_share is for how much of the time in iterations, from 0 to 1, the training waited for its data.
     """
     from ...errors import ConfigError
     from ..screen import print_json
