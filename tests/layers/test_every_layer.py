@@ -22,6 +22,8 @@ WITHOUT_AGREEMENT = {
     "Input": "its tops are what is written into them",
     "MemoryData": GIVEN,
     "MemoryOutput": KEPT,
+    "NumpyOutput": KEPT,
+    "Output": KEPT,
     "RandomNormal": "its tops are random numbers, compared with those of nacre.random in test_sources.py",
     "Silence": "it computes nothing",
 }

@@ -437,7 +437,7 @@ MESSAGES: list[Message] = [
     (
         lambda: (Path("log").write_text("dear diary"), writing('type = "JSONLog"\npath = "log"')),
         (
-            "log: the file exists and something else wrote it, so a net file may not change it\n"
+            "log: the file exists and carries no mark that this writer wrote it, so a net file may not change it\n"
             "  move it away, use another path, or allow it: --overwrite log"
         ),
     ),

@@ -45,7 +45,7 @@ def output_place(place: str | Path, ours: Ours | None = None) -> Path:
         )
     if ours is not None and str(path) not in permission.overwrite and os.path.lexists(path) and not _is(ours, path):
         raise ConfigError(
-            f"{place}: the file exists and something else wrote it, so a net file may not change it",
+            f"{place}: the file exists and carries no mark that this writer wrote it, so a net file may not change it",
             f"move it away, use another path, or allow it: --overwrite {place}",
         )
     return path

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .csv_table import CsvWriter as CsvWriter
     from .data import DataLayer as DataLayer
     from .hdf5_data import HDF5DataLayer as HDF5DataLayer
-    from .hdf5_output import HDF5OutputLayer as HDF5OutputLayer
     from .hdf5_records import HDF5Reader as HDF5Reader
     from .hdf5_records import HDF5Writer as HDF5Writer
     from .hdf5_store import HDF5Store as HDF5Store
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from .npy import NpyReader as NpyReader
     from .npy import NpyWriter as NpyWriter
     from .npy import NpzWriter as NpzWriter
+    from .output import HDF5OutputLayer as HDF5OutputLayer
+    from .output import NumpyOutputLayer as NumpyOutputLayer
+    from .output import OutputLayer as OutputLayer
     from .picture import PictureReader as PictureReader
     from .random_normal import RandomNormalLayer as RandomNormalLayer
     from .stores.cifar import CIFAR as CIFAR
@@ -43,10 +45,12 @@ LAYERS = {
     "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",
     "Data": "nacre_data.data:DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
-    "HDF5Output": "nacre_data.hdf5_output:HDF5OutputLayer",
+    "HDF5Output": "nacre_data.output:HDF5OutputLayer",
     "Input": "nacre.net.input:InputLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
     "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",
+    "NumpyOutput": "nacre_data.output:NumpyOutputLayer",
+    "Output": "nacre_data.output:OutputLayer",
     "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",
 }
 TRANSFORMERS = {

@@ -631,6 +631,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Input": {"tops": ["t"]},
     "MemoryOutput": {"bottoms": ["a", "b"]},
     "MultinomialLogisticLoss": {"bottoms": ["a", "b"]},
+    "NumpyOutput": {"bottoms": ["a"], "filename": "sub/out.npz"},
+    "Output": {"bottoms": ["a"], "filename": "sub/out.h5"},
     "Parameter": {"tops": ["t"], "shape": [2, 3]},
     "RandomMask": {"bottoms": ["a", "b"]},
     "RandomNormal": {"tops": ["t"], "batch_size": 3},

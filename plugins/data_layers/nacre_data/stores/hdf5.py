@@ -6,7 +6,7 @@ import io
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, ClassVar
 
 import h5py
 import numpy as np
@@ -20,6 +20,7 @@ from ..hdf5_checks import CheckedFile, open_hdf5
 CLASSES = "classes"
 """The attribute of a dataset that names its classes."""
 MARK = "written by"
+"""The attribute of a file that says who wrote it."""
 SPARSE = 4
 """Records of a span that are read for each one that is wanted, at most: HDF5 reads a span much faster than a list."""
 
@@ -31,6 +32,8 @@ class HDF5(Store):
     """
 
     endings = (".h5", ".hdf5")
+    mark: ClassVar[bytes] = b"nacre"
+    """What the attribute `MARK` of a file says."""
 
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         file = open_hdf5(path)
@@ -41,7 +44,21 @@ class HDF5(Store):
             raise
 
     def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
-        return HDF5Writer(path, fields, append=append)
+        return HDF5Writer(path, fields, append=append, mark=self.mark)
+
+
+class MarkedHDF5(HDF5):
+    """HDF5 files that `HDF5Output` writes; their mark lets it replace them."""
+
+    mark = b"nacre HDF5Output"
+
+    def wrote(self, file: BinaryIO) -> bool:
+        """Return whether a file carries the mark."""
+        try:
+            with open_hdf5(file, where="it") as opened:
+                return opened.attribute(MARK) == self.mark
+        except DataError:
+            return False
 
 
 class HDF5Reader(Reader):
@@ -85,7 +102,7 @@ class HDF5Reader(Reader):
 class HDF5Writer(Writer):
     """Datasets that grow; the file is beside its place until it is complete."""
 
-    def __init__(self, path: Path, fields: Mapping[str, Field], *, append: bool) -> None:
+    def __init__(self, path: Path, fields: Mapping[str, Field], *, append: bool, mark: bytes) -> None:
         for name, field in fields.items():
             if field.shape is None or field.codec:
                 message = f"{path}: '{name}' differs in shape from record to record, which a dataset cannot hold"
@@ -96,7 +113,7 @@ class HDF5Writer(Writer):
         self.file: h5py.File | None = h5py.File(self.target, "w")
         try:
             with self._writing():
-                self.file.attrs[MARK] = np.bytes_(b"nacre")
+                self.file.attrs[MARK] = np.bytes_(mark)
                 self.datasets = {name: self._make(name, field) for name, field in fields.items()}
             if before is not None:
                 with before:
