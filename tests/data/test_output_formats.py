@@ -6,17 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nacre import ConfigError, DataError, InputLayer, Net
+from nacre import ConfigError, DataError, Field, InputLayer, Net, Store, Writer
 from nacre.config import load
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import DataLayer, HDF5OutputLayer, MemoryDataLayer, NumpyOutputLayer, OutputLayer
+from registries import NewRegistry
 
 X = np.random.default_rng(0).standard_normal((5, 2, 3)).astype(np.float32)
 LABEL = np.array([3, 0, 2, 1, 3])
@@ -281,6 +283,36 @@ def test_a_store_may_be_named(tmp_path: Path) -> None:
         net.forward_epoch()
     with np.load(path) as file:
         np.testing.assert_array_equal(file["x"], X)
+
+
+class Lines(Store):
+    """A stranger's format: a line of numbers for each record."""
+
+    endings = (".lines",)
+
+    def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
+        return LinesWriter(path)
+
+
+class LinesWriter(Writer):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[str] = []
+
+    def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        columns = [values.reshape(len(values), -1) for values in rows.values()]
+        self.lines += [" ".join(map(str, row)) for row in np.concatenate(columns, 1).tolist()]
+
+    def close(self, commit: bool) -> None:
+        if commit:
+            self.path.write_text("\n".join(self.lines))
+
+
+def test_a_store_of_a_strangers_is_found(tmp_path: Path, new_registry: NewRegistry) -> None:
+    new_registry().register(Lines, "Lines", "store")
+    with make(OutputLayer, tmp_path / "out.lines") as net:
+        net.forward_epoch()
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "out.lines"), np.column_stack([X.reshape(5, -1), LABEL]))
 
 
 def test_bottoms_have_one_number_of_rows(tmp_path: Path) -> None:
