@@ -127,7 +127,7 @@ def test_the_identity_gives_the_softmax_loss():
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (1, 1, 3, 3)])
-@pytest.mark.parametrize("ending", ["h5", "npy"])
+@pytest.mark.parametrize("ending", ["h5", "npy", "npz"])
 def test_the_matrix_may_be_in_a_file(tmp_path, ending, shape):
     import h5py
 
@@ -135,12 +135,27 @@ def test_the_matrix_may_be_in_a_file(tmp_path, ending, shape):
     if ending == "h5":
         with h5py.File(source, "w") as file:
             file["matrix"] = matrix
+    elif ending == "npz":
+        np.savez(source, matrix=matrix)
     else:
         np.save(source, matrix)
     scores, labels = np.random.default_rng(1).standard_normal((2, 3)), np.array([1, 2])
     told = loss_and_gradients(InfogainLossLayer, scores, labels, matrix=matrix.reshape(3, 3))
     read = loss_and_gradients(InfogainLossLayer, scores, labels, source=source)
     assert read[0] == told[0]
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3, 3)])
+def test_a_file_with_a_matrix_of_another_shape(tmp_path, shape):
+    np.save(tmp_path / "gains.npy", np.ones(shape))
+    with pytest.raises(ConfigError, match=re.escape(f"tested: the matrix has the shape {shape}")):
+        loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), source=tmp_path / "gains.npy")
+
+
+def test_a_file_without_a_matrix(tmp_path):
+    np.savez(tmp_path / "gains.npz", matrices=np.eye(3))
+    with pytest.raises(DataError, match=r"tested: source: .*gains\.npz: it has no array 'matrix'"):
+        loss_and_gradients(InfogainLossLayer, (2, 3), np.array([1, 2]), source=tmp_path / "gains.npz")
 
 
 def test_a_file_that_is_not_there(tmp_path):
