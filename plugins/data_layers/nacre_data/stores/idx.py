@@ -32,6 +32,7 @@ CODES = {np.dtype(kind).newbyteorder("="): code for code, kind in TYPES.items()}
 GZIP = b"\x1f\x8b"
 UNPACKED = 20  # bytes that are unpacked for each byte of a packed file
 SMALL = 64 << 20  # bytes that are always unpacked
+LEVEL = 6  # of packing: 9 takes up to ten times as long, for some percent
 PIECE = 1 << 20  # bytes that are unpacked at a time
 LARGEST = 255  # label that is written as a byte
 MOST_AXES = 32  # of a blob
@@ -255,7 +256,7 @@ class _NewArray:
             self.file.write(self._header())
             if self.packed:
                 self.file.seek(0)
-                with self.new.temporary.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                with self.new.temporary.open("wb") as file, gzip.GzipFile("", "wb", LEVEL, file, 0) as packed:
                     shutil.copyfileobj(self.file, packed)
             self.file.close()
         self.new.commit()
