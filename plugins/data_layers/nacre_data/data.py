@@ -65,7 +65,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         with named(self.name):
-            paths = [file for given in self.source for file in _files_of(Path(given))]
+            paths = [file for given in self.source for file in files_of(Path(given))]
             shapes = {self.tops[0]: self.shape} if self.shape else {}
             wanted = (*self.tops, *self.columns(backend.phase))
             reader = open_records(paths, wanted, store=self.store or "", shapes=shapes, threads=self.threads)
@@ -76,7 +76,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
             raise
 
 
-def _files_of(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     """Return the files that a path names: those on a `.txt` list, but a list of pictures has a store of its own."""
     return listed(path) if path.suffix == ".txt" and not Pictures.fits(path) else [path]
 

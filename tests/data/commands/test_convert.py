@@ -95,6 +95,13 @@ def test_several_sources_are_one(train: Arrays) -> None:
     assert (read("both.npz")["data"] == np.concatenate([train["data"]] * 2)).all()
 
 
+def test_a_list_names_the_sources(train: Arrays) -> None:
+    Path("list.txt").write_text("train.h5\n\ntrain.h5\n")
+    run("data", "convert", "list.txt", "both.npz")
+    assert len(read("both.npz")["data"]) == 120
+    assert run("data", "verify", "list.txt").out == "120 records: all can be used\n"
+
+
 def test_fields_and_stores_are_chosen(train: Arrays) -> None:
     told = run("data", "convert", "train.h5", "label.npy", "--field", "label", "--json").json
     fields = {"data": {"shape": [], "type": "int64", "classes": []}}

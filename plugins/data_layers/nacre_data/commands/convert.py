@@ -19,6 +19,7 @@ from .options import (
     length,
     progress,
     shape_option,
+    shape_text,
     some_at_a_time,
     sources_options,
     targets_options,
@@ -50,7 +51,7 @@ def command(sources: Sources, target: Path, targets: Targets, shape: str | None,
     if as_json:
         print_json({"target": str(target), "records": count, "fields": described(written)})
         return
-    kinds = "; ".join(f"{name} {field.dtype} {field.shape}" for name, field in written.items())
+    kinds = "; ".join(f"{name} {field.dtype} {shape_text(field)}" for name, field in written.items())
     click.echo(f"wrote {target}: {count_text(count)}, {kinds}")
 
 

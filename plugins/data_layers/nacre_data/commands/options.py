@@ -18,6 +18,8 @@ import numpy as np
 from nacre import ConfigError, DataError, Field, Reader, Writer, blocks, number_of_threads, open_records, store_of
 from nacre.cli import working
 
+from ..data import files_of
+
 MOST_RECORDS, MOST_BYTES = 256, 1 << 24  # that are read at a time
 PLACE = re.compile(r"\b(record|line) [0-9]+$")
 """The end of a key that says only where a record is."""
@@ -99,7 +101,8 @@ def sources_options(command: Callable[..., Any]) -> Callable[..., Any]:
         fields = tuple(name.strip() for name in names.split(",")) if names is not None else ()
         if not all(fields):
             raise ConfigError(f"--field {names!r}: a name is missing", "write --field A,B, or leave it out")
-        return command(sources=Sources(paths, fields, _store("--store", store)), **options)
+        files = tuple(file for path in paths for file in files_of(path))
+        return command(sources=Sources(files, fields, _store("--store", store)), **options)
 
     return with_sources
 
@@ -175,6 +178,11 @@ def described(fields: Mapping[str, Field]) -> dict[str, Any]:
         name: {"shape": field.shape, "type": field.dtype, "classes": list(field.classes)}
         for name, field in fields.items()
     }
+
+
+def shape_text(field: Field) -> str:
+    """Return the shape of a field's records as text."""
+    return "differs" if field.shape is None else str(field.shape)
 
 
 def count_text(count: int) -> str:

@@ -23,6 +23,7 @@ from .options import (
     overwrite_option,
     progress,
     shape_option,
+    shape_text,
     some_at_a_time,
     sources_options,
 )
@@ -154,9 +155,13 @@ class Statistics:
 
     def row(self, name: str) -> tuple[str, ...]:
         """Return the row of the table."""
-        shape = "differs" if self.field.shape is None else str(self.field.shape)
         mean = self.mean if self.size else None
-        return name, shape, self.field.dtype, *map(_text, (self.least, self.most, mean, self.deviation))
+        return (
+            name,
+            shape_text(self.field),
+            self.field.dtype,
+            *map(_text, (self.least, self.most, mean, self.deviation)),
+        )
 
     def class_rows(self) -> list[tuple[str, str, str, str]]:
         """Return the rows of the classes: number, name, records, share."""
