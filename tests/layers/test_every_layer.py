@@ -19,6 +19,7 @@ WITHOUT_AGREEMENT = {
     "Data": GIVEN,
     "HDF5Data": GIVEN,
     "HDF5Output": KEPT,
+    "ImageData": GIVEN,
     "Input": "its tops are what is written into them",
     "MemoryData": GIVEN,
     "MemoryOutput": KEPT,

@@ -14,6 +14,7 @@ from nacre import ConfigError, Net
 from nacre.cli.app import nacre as command
 from nacre.config import load
 from nacre.testing.trial import backends
+from nacre_data import Pictures
 from page_examples import example_of, fed, shapes_of
 
 LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
@@ -35,6 +36,9 @@ def data(tmp_path, monkeypatch):
     with h5py.File("train.h5", "w") as file:
         file["data"] = np.random.default_rng(0).random((20, 3, 8, 8), np.float32)
         file["label"] = np.arange(20) % 10
+    fields = {"data": nacre.Field((3, 9, 8), "uint8"), "label": nacre.Field((), "int64", ("cat", "dog"))}
+    with Pictures().create(tmp_path / "train", fields) as writer:
+        writer.append({"data": np.zeros((9, 3, 9, 8), np.uint8), "label": np.arange(9) % 2})
     return tmp_path
 
 

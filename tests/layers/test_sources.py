@@ -4,13 +4,22 @@ import h5py
 import numpy as np
 import pytest
 
-from nacre import InputLayer
+from nacre import Field, InputLayer
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
-from nacre_data import AsyncHDF5DataLayer, DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
+from nacre_data import (
+    AsyncHDF5DataLayer,
+    DataLayer,
+    HDF5DataLayer,
+    ImageDataLayer,
+    MemoryDataLayer,
+    Pictures,
+    RandomNormalLayer,
+)
 
 X = np.random.default_rng(0).standard_normal((5, 2, 3))
 LABEL = np.arange(5) % 3
+PICTURES = np.random.default_rng(0).integers(0, 256, (5, 3, 4, 5), np.uint8)
 
 
 class TestInput(LayerTests):
@@ -86,6 +95,28 @@ class TestAsyncHDF5Data(LayerTests):
 
     def reference(self, layer, inputs, parameters):
         return [X[:3], LABEL[:3]]
+
+
+@pytest.fixture
+def five_pictures(tmp_path, monkeypatch):
+    """Make the working folder one with a folder of five pictures."""
+    monkeypatch.chdir(tmp_path)
+    with Pictures().create(
+        tmp_path / "five", {"data": Field((3, 4, 5), "uint8"), "label": Field((), "int64")}
+    ) as writer:
+        writer.append({"data": PICTURES, "label": np.arange(5) // 2})
+
+
+@pytest.mark.usefixtures("five_pictures")
+class TestImageData(LayerTests):
+    layer = ImageDataLayer
+
+    def examples(self):
+        yield Example({"source": ["five"], "tops": ["data", "label"], "batch_size": 3, "mean": [1, 2, 3]})
+        yield Example({"source": ["five"], "tops": ["data", "label"], "batch_size": 3, "short_side": 4, "ahead": 0})
+
+    def reference(self, layer, inputs, parameters):
+        return [PICTURES[:3] - np.array(layer.mean)[:, None, None], np.array([0, 0, 1])]
 
 
 class TestRandomNormal(LayerTests):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .hdf5_records import HDF5Reader as HDF5Reader
     from .hdf5_records import HDF5Writer as HDF5Writer
     from .hdf5_store import HDF5Store as HDF5Store
+    from .image_data import ImageDataLayer as ImageDataLayer
     from .memory_data import MemoryDataLayer as MemoryDataLayer
     from .memory_output import MemoryOutputLayer as MemoryOutputLayer
     from .npy import NpyReader as NpyReader
@@ -46,6 +47,7 @@ LAYERS = {
     "Data": "nacre_data.data:DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
     "HDF5Output": "nacre_data.output:HDF5OutputLayer",
+    "ImageData": "nacre_data.image_data:ImageDataLayer",
     "Input": "nacre.net.input:InputLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
     "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",

@@ -93,7 +93,7 @@ class Passes:
     """Which records come next, pass by pass; see `RecordSourceState`.
 
     `position` is where in the order of this pass the next batch begins, that of all ranks together; `epoch` is how many
-    passes are complete. Both are the same on every rank.
+    passes are complete. Both are the same on every rank. `epochs` are the passes of the last batch's records.
     """
 
     def __init__(self, layer: Any, backend: Any, count: int) -> None:
@@ -106,6 +106,7 @@ class Passes:
         self.epoch = 0
         self.order: np.ndarray | None = None
         self.shuffled = -1
+        self.epochs = np.empty(layer.batch_size, np.int64)
 
     def choose(self, batch: np.ndarray) -> int:
         """Fill `batch` with the numbers of this rank's next records; return how many of them are real."""
@@ -116,6 +117,7 @@ class Passes:
             records = self._order()[self.position : self.position + left]
             ours = records[before:][: size - filled]
             batch[filled : filled + len(ours)] = ours
+            self.epochs[filled:] = self.epoch
             filled += len(ours)
             before, left = max(0, before - len(records)), left - len(records)
             self.position += len(records)

@@ -1,0 +1,225 @@
+"""ImageData: pictures from folders and lists, scaled, cut and mirrored while a net computes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import DataError, Maybe, Paths, Reader, Store, at_least, default, open_records, positive
+from nacre.random import Random
+
+from .codecs.picture import Background, CropSize, NewHeight, NewWidth, Picture, ShortSide, misfits
+from .conversion import PerChannel, converted
+from .files import named
+from .records import ArrayRecords, Records, check_one_number
+from .source import Ahead, Passes, RecordSourceLayer, RecordSourceState
+from .stores.pictures import Pictures, RootFolder
+
+WAITING = 4  # pictures for each thread that are read from the disk, and wait to be unpacked
+
+
+class ImageDataLayer(RecordSourceLayer, is_source=True):
+    """Feed pictures and their classes: from a folder with a sub-folder for each class, or from a list.
+
+    y[n] = (picture[order[position + n]] - mean) * scale, where position grows by batch_size with every batch.
+
+    Pictures are (channels, rows, columns) of numbers from 0 to 255, red first. They are scaled to `new_height` and
+    `new_width`, or to `short_side`; then `crop_size` is cut out. Without any of these fields, all must have the size of
+    the first. In phase `train` the window is anywhere, and with `mirror` half of the pictures are turned left to right:
+    a function of the seed, the layer's name, the pass, and the number of the picture, whatever the batches and the
+    threads. In the other phases the window is in the middle. What is read is told at the store `Pictures`, and how
+    pictures are converted at the codec `Picture`. Labels become int64 blobs. After Caffe's `ImageData`. Needs Pillow:
+    pip install "nacre[images]". Raises DataError if pictures cannot be read or have another size.
+
+    Example:
+        [[layer]]
+        type = "ImageData"
+        source = "train"  # a folder, with train/cat/1.jpg, train/dog/2.jpg and so on
+        tops = ["data", "label"]  # (8, 3, 6, 6), (8,)
+        batch_size = 8
+        shuffle = true
+        short_side = 8
+        crop_size = 6
+        mirror = true
+        mean = [123, 117, 104]
+    """
+
+    source: Annotated[Paths, at_least(1), "folders, pictures, or .txt lists of pictures; relative to the net file"]
+    root_folder: RootFolder = default(())
+    store: Annotated[Maybe[Store], "another format of files that hold pictures"] = default(None)
+    is_color: Annotated[bool, "three channels; false: one, grey"] = True
+    new_height: NewHeight = 0
+    new_width: NewWidth = 0
+    short_side: ShortSide = 0
+    crop_size: CropSize = default((0, 0))
+    mirror: Annotated[bool, "in phase train, turn half of the pictures left to right"] = False
+    mean: Annotated[PerChannel, "numbers to subtract: one for all channels, or one for each"] = default((0.0,))
+    scale: Annotated[PerChannel, "factors, after the mean is subtracted: one for all channels, or one for each"] = (
+        default((1.0,))
+    )
+    background: Background = default(())
+    threads: Annotated[int, positive, "threads that unpack pictures"] = 2
+    ahead: Ahead = 2
+
+    @property
+    def codec(self) -> Picture:
+        """Return the codec that makes records of pictures as they are outside phase `train`."""
+        return Picture(
+            new_height=self.new_height,
+            new_width=self.new_width,
+            short_side=self.short_side,
+            crop_size=self.crop_size,
+            background=self.background,
+        )
+
+    def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
+        if top == self.tops[0]:
+            converted(records, records, self.mean, self.scale)
+        super().prepare(top, records, random, phase)
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        yield from misfits(self)
+        channels = 3 if self.is_color else 1
+        for name, numbers in (("mean", self.mean), ("scale", self.scale)):
+            if len(numbers) not in (1, channels):
+                yield f"{name}={numbers}, but the pictures have {channels} channel{'s' if channels > 1 else ''}"
+        if self.store is not None and self.root_folder:
+            yield f"root_folder={self.root_folder}, but store names another format: only Pictures has lists"
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ImageDataState:
+        """Open the files; only the first picture is read yet.
+
+        Raises:
+            DataError: a file cannot be read, or there are fewer pictures than in a batch.
+        """
+        paths = [Path(path) for path in self.source]
+        store = self.store or Pictures(root_folder=self.root_folder)
+        with ExitStack() as stack:
+            with named(self.name):
+                reader = open_records(paths, (*self.tops, *self.columns(backend.phase)), store=store, codec=None)
+                stack.enter_context(reader)
+                records = PictureRecords(self, backend, reader, f"{paths[0]}: " if len(paths) == 1 else "")
+            state = ImageDataState(self, backend, records)
+            records.passes = state.passes
+            stack.pop_all()
+            return state
+
+
+class PictureRecords(Records):
+    """The pictures of a reader, unpacked by several threads; the first top has them, the others have numbers."""
+
+    passes: Passes
+
+    def __init__(self, layer: ImageDataLayer, backend: Any, reader: Reader, where: str) -> None:
+        self.layer = layer
+        self.reader = reader
+        self.where = where
+        self.codec = layer.codec
+        self.count = reader.count or 0
+        self.varies = backend.phase == "train" and (layer.mirror or layer.crop_size[0] > 0)
+        self.seed = backend.seed
+        if not self.count:
+            raise DataError("there are no pictures in the data")
+        self.top, *self.others = layer.tops
+        fields = [reader.fields[top] for top in layer.tops]
+        if fields[0].codec != "Picture" or any(field.codec for field in fields[1:]):
+            raise DataError(f"'{self.top}' must hold pictures, and other tops numbers", "use the layer Data")
+        self.shapes = [self._shape(), *(field.shape or () for field in fields[1:])]
+        self.dtypes = [np.dtype(field.dtype) for field in fields]
+        self.pool = ThreadPoolExecutor(layer.threads, "nacre unpacks pictures")
+
+    def _shape(self) -> tuple[int, ...]:
+        channels = 3 if self.layer.is_color else 1
+        if self.layer.crop_size[0]:
+            return channels, *self.layer.crop_size
+        if self.layer.new_height:
+            return channels, self.layer.new_height, self.layer.new_width
+        return self._pixels(0, self._bytes(0), channels, None).shape
+
+    def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        with named(self.layer.name):
+            self._read_others(records, arrays[1:])
+            draws = self._draws(records) if self.varies else [None] * len(records)
+            waiting: deque[Future[None]] = deque()
+            try:
+                for row, record in enumerate(records.tolist()):
+                    data = self._bytes(record)
+                    waiting.append(self.pool.submit(self._unpack, record, data, draws[row], arrays[0][row]))
+                    if len(waiting) > WAITING * self.layer.threads:
+                        waiting.popleft().result()
+                for future in waiting:
+                    future.result()
+            finally:
+                wait(waiting)  # after an error too: the array is used again
+
+    def _read_others(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        if self.others:
+            fields = [self.reader.fields[top] for top in self.others]
+            given = [np.empty((len(records), *(field.shape or ())), field.dtype) for field in fields]
+            self.reader.read(records, dict(zip(self.others, given, strict=True)))
+            ArrayRecords(self.layer.name, self.others, given).read(np.arange(len(records)), arrays)
+
+    def _bytes(self, record: int) -> bytes:
+        place: list[bytes] = [b""]
+        self.reader.read(np.array([record]), {self.top: place})
+        return place[0]
+
+    def _draws(self, records: np.ndarray) -> list[list[float]]:
+        """Return three numbers from [0, 1) for each picture: where the window is, and whether to mirror."""
+        epochs = iter(self.passes.epochs.tolist())
+        random = Random(self.seed, f"{self.layer.name}/{self.top}", lambda: next(epochs))
+        return [random.generator(record).random(3).tolist() for record in records.tolist()]
+
+    def _unpack(self, record: int, data: bytes, draws: Sequence[float] | None, out: np.ndarray) -> None:
+        """Write a picture into its place in the batch; runs in a thread."""
+        pixels = self._pixels(record, data, len(out), draws)
+        if pixels.shape != out.shape:
+            message = f"it has the shape {pixels.shape}, but the batch {out.shape}"
+            raise DataError(f"{self._called(record)}: {message}", "give new_height and new_width, or crop_size")
+        out[...] = pixels
+
+    def _pixels(self, record: int, data: bytes, channels: int, draws: Sequence[float] | None) -> np.ndarray:
+        try:
+            if draws is None:
+                return self.codec.pixels(data, channels)
+            down, right, side = draws
+            return self.codec.pixels(data, channels, None, (down, right), mirror=self.layer.mirror and side < 0.5)
+        except DataError as error:
+            raise DataError(f"{self._called(record)}: {error.args[0]}", error.remedy) from error
+
+    def _called(self, record: int) -> str:
+        return f"{self.where}{self.reader.key(record)}"
+
+    def column(self, name: str) -> np.ndarray:
+        field = self.reader.fields[name]
+        check_one_number(self.layer.name, name, field.shape)
+        column = np.empty((self.count, *(field.shape or ())), field.dtype)
+        with named(self.layer.name):
+            self.reader.read(np.arange(self.count), {name: column})
+        return column.reshape(-1)
+
+    def close(self) -> None:
+        self.pool.shutdown()
+        self.reader.close()
+
+
+class ImageDataState(RecordSourceState, host_only=True):
+    """`ImageDataLayer` on any backend: pictures stay bytes until they are copied into the blob."""
+
+    layer: ImageDataLayer
+
+    def places(self) -> list[np.ndarray]:
+        pictures, *others = self.blobs
+        return [np.empty(pictures.shape, np.uint8), *map(np.empty_like, others)]
+
+    def use(self, arrays: Sequence[np.ndarray]) -> None:
+        converted(arrays[0], self.blobs[0], self.layer.mean, self.layer.scale)
+        for blob, array in zip(self.blobs[1:], arrays[1:], strict=True):
+            np.copyto(blob, array)
