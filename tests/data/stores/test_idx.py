@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import struct
+import tempfile
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -263,6 +267,15 @@ def test_a_bomb_is_refused(tmp_path: Path) -> None:
     assert f"it is packed too well: 68,157,440 bytes or more in {path.stat().st_size:,}" in told
     assert "unpack it with gunzip" in told
     assert peak < 8 << 20
+
+
+def test_no_room_for_unpacking_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> BinaryIO:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = write(tmp_path / "a.idx.gz", IMAGES, packed=True)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    assert "cannot be unpacked into a temporary file: No space left on device" in problem(path)
 
 
 def test_damage_in_a_packed_file_is_noticed(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def _opened(path: Path) -> RawRows:
 def _unpacked(path: Path) -> RawIOBase:
     """Return a temporary file with what is packed in a file, so that its records can be read in any order."""
     size = path.stat().st_size
-    with ExitStack() as stack:
+    with os_errors(path, "cannot be unpacked into a temporary file", DataError), ExitStack() as stack:
         target = stack.enter_context(tempfile.TemporaryFile())
         with unchanged(path), gzip.open(path) as packed:
             try:
