@@ -9,7 +9,7 @@ from typing import Any
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..protocols.backend import Backend
-from ..protocols.view import Scalars, View
+from ..protocols.view import Fitted, Scalars, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +17,7 @@ class Target:
     """The backend, phase and types of a net, and the distributions whose kernels it may use.
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
-    and of the settings together.
+    and of the settings together; `fitted` is what is known of the training data.
     """
 
     backend: Backend
@@ -28,6 +28,7 @@ class Target:
     deterministic: bool
     pins: Mapping[str, str]
     kernels: Sequence[str]
+    fitted: Fitted
     scalars: Scalars = field(default_factory=Scalars)
     views: dict[str, View] = field(default_factory=dict[str, View])
 
@@ -43,6 +44,7 @@ class Target:
                 deterministic=self.deterministic,
                 seed=self.seed,
                 scalars=self.scalars,
+                fitted=self.fitted,
             )
         return self.views[backend.name]
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..engine.memory import Memory
 from ..engine.ops import Op
 from ..engine.parameters import Slot, owners_of
+from ..engine.target import Target
 from ..errors import BlobError, DataError, NacreError, TopologyError, nearest
 from ..protocols.array import Array
 from ..protocols.backend import Backend
+from ..protocols.layer import Layer
+from ..protocols.state import SourceState
 from .blobs import Blobs, read_array, write_array
+from .fitted import class_names, joined
 from .passes import Passes
 from .sources import Sources
 from .statistics import Statistics
@@ -25,7 +31,10 @@ class NetAccess:
     """Losses, statistics, blobs and frozen layers of a net; `Net` makes what it works on."""
 
     name: str
+    layers: tuple[Layer, ...]
     backend: Backend
+    target: Target
+    memory: Memory
     ops: list[Op]
     node_ops: dict[str, Op]
     slots: list[Slot]
@@ -72,6 +81,26 @@ class NetAccess:
     def reset_statistics(self) -> None:
         """Reset all statistics."""
         self._statistics.reset_statistics()
+
+    # What is known of the training data
+
+    @property
+    def fitted(self) -> dict[str, dict[str, Any]]:
+        """What sources learned from the training data, {top: {key: value}}: `Net(fitted=...)` makes another net use it.
+
+        "classes" is the list of names that the numbers of a top count.
+        """
+        return joined([self.target.fitted, *(op.state.fitted for op in self.ops if isinstance(op.state, SourceState))])
+
+    @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """The names of classes, by blob: of labels, and of the outputs that a loss or a statistic compares with them.
+
+        Outputs have names only if they have a number for each class. Layers of one bottom, such as a softmax, hand
+        names on.
+        """
+        shapes = {name: value.shape for name, value in self.memory.final.items()}
+        return class_names(self.layers, self.fitted, lambda blob: prod(shapes[blob][1:]) if blob in shapes else None)
 
     # Blobs
 

@@ -25,7 +25,7 @@ from ..protocols.backend import Backend, Step
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, Phase
 from ..protocols.parameter import Storage
-from ..protocols.view import View
+from ..protocols.view import Fitted, View
 from .access import NetAccess
 from .blobs import Blobs
 from .options import Fallback, NetOptions, read_options
@@ -66,6 +66,9 @@ class Net(NetAccess):
             ["nacre-fast"]; those of `nacre.toml` are added.
         fallback: "warn" runs layers without a kernel through their own state; "error" refuses the copies between
             memories that this needs.
+        fitted: what sources learned from the training data, {top: {key: value}}: that of the training net
+            (`net.fitted`) or of a snapshot (`snapshot.fitted()`). It is used as it is; only a net in phase `train`
+            learns what is missing.
         initialise: False leaves new parameters 0, for callers that write all of them next.
         allocate: False only plans: shapes, parameters and bytes are known, but nothing can run.
 
@@ -94,6 +97,7 @@ class Net(NetAccess):
         pins: Mapping[str, str] | None = None,
         kernels: Sequence[str] = (),
         fallback: Fallback = "warn",
+        fitted: Fitted | None = None,
         initialise: bool = True,
         allocate: bool = True,
     ) -> None:
@@ -303,6 +307,7 @@ class Net(NetAccess):
         names = {layer.name for layer in chosen}
         ours = self._options.handed_on()
         ours |= {"freeze": sorted(self.frozen & names), "share": self, "allocate": self.allocated}
+        ours |= {"fitted": self.fitted}
         net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **ours | options)
         net.turns = self.turns
         return net

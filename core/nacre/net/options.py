@@ -14,6 +14,8 @@ from ..errors import ConfigError, brief, nearest
 from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, open_backend
 from ..protocols.layer import PHASES, Layer, Phase, check_outputs
+from ..protocols.view import Fitted
+from .fitted import read_fitted
 
 Fallback = Literal["warn", "error"]
 
@@ -63,6 +65,7 @@ class NetOptions:
     pins: dict[str, str]
     kernels: tuple[str, ...]
     fallback: Fallback
+    fitted: Fitted
     initialise: bool
     allocate: bool
 
@@ -74,7 +77,8 @@ class NetOptions:
     def target(self) -> Target:
         """Return the target for which the net's states are made."""
         types = self.dtype, self.compute
-        return Target(self.backend, self.phase, self.seed, *types, self.deterministic, self.pins, self.kernels)
+        known = self.pins, self.kernels, self.fitted
+        return Target(self.backend, self.phase, self.seed, *types, self.deterministic, *known)
 
     def handed_on(self) -> dict[str, Any]:
         """Return the options of a derived net."""
@@ -109,6 +113,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         "keep": None if given["keep"] == "all" else _names(given["keep"]),
         "input_gradients": tuple(given["input_gradients"]),
         "freeze": tuple(given["freeze"]),
+        "fitted": read_fitted(net, given["fitted"]),
         "plan": deepcopy(dict(given["plan"] or {})),
         "pins": {**settled.pins, **(given["pins"] or {})},
         "kernels": tuple(dict.fromkeys([*settled.kernels, *given["kernels"]])),

@@ -9,7 +9,9 @@ from ..engine.parameters import Slot, names_of
 from ..errors import BlobError, SnapshotError, nearest
 from ..protocols.array import Array
 from ..protocols.parameter import fits
+from ..protocols.view import Fitted
 from ..snapshots.snapshot import PARAMETERS, below
+from .fitted import check_alike
 
 if TYPE_CHECKING:
     import numpy as np
@@ -149,8 +151,15 @@ class ParameterHandle:
 class _HasParameters(Protocol):
     @property
     def parameters(self) -> Parameters: ...
+    @property
+    def fitted(self) -> Fitted: ...
 
 
 def load_parameters(net: _HasParameters, snapshot: Snapshot, *, strict: bool = True) -> None:
-    """Load a snapshot's parameters and buffers into a net: `net.parameters.load`."""
+    """Load a snapshot's parameters and buffers into a net: `net.parameters.load`.
+
+    Raises:
+        SnapshotError: also if the net's sources found other classes in their data, so that numbers would mean others.
+    """
+    check_alike(net.fitted, snapshot.fitted())
     net.parameters.load(snapshot, strict=strict)

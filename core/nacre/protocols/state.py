@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..discovery.offers import FIRST_PARTY
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from .blob import Blob
     from .layer import Layer
     from .parameter import Parameter
-    from .view import View
+    from .view import Fitted, View
 
 
 class LayerState:
@@ -156,6 +157,8 @@ class SourceState(LayerState):
     """Real rows of the batch that `forward` wrote last."""
     epoch: int = 0
     """How many passes over the data are complete."""
+    fitted: Fitted = MappingProxyType({})
+    """What it has learned from the training data, or was told by `backend.fitted`; complete after `ready`."""
     endless: ClassVar[bool] = False
     """Whether there are no passes, because the data have no end."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .backend import Backend
+
+
+Fitted = Mapping[str, Mapping[str, Any]]
+"""What sources have learned from the training data: {top: {key: array, or what JSON can hold}}.
+
+"classes" is the list of names that the numbers of a top count.
+"""
 
 
 class Scalars:
@@ -49,7 +56,10 @@ class Scalars:
 
 
 class View:
-    """The net's own view of its backend: what a state may know of the outside world, and nothing else."""
+    """The net's own view of its backend: what a state may know of the outside world, and nothing else.
+
+    `fitted` is what is known of the training data when a state is set up.
+    """
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class View:
         scalars: Scalars,
         compute: str = "",
         deterministic: bool = False,
+        fitted: Fitted | None = None,
     ) -> None:
         self.backend = backend  # for its own kernels
         self.name = backend.name
@@ -71,6 +82,7 @@ class View:
         self.deterministic = deterministic
         self.seed = seed
         self.scalars = scalars
+        self.fitted = fitted or {}
         self.rank = 0
         self.ranks = 1
         self._scratch: dict[tuple[Any, ...], Array] = {}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-PARAMETERS, HISTORY, MEMORY = "parameters/", "history/", "memory/"
+PARAMETERS, HISTORY, MEMORY, FITTED = "parameters/", "history/", "memory/", "fitted/"
 
 
 def below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
@@ -36,6 +36,7 @@ FORMS: dict[str, Any] = {
     "settings": {"type": str},
     "epochs": int,
     "memory": {str: {str: (str, int, float)}},
+    "fitted": {str: dict},
     "aliases": {str: str},
     "plan": {str: dict},
     "parts": NAMED,
@@ -79,6 +80,17 @@ class Snapshot:
         saved = below(self, PARAMETERS)
         aliases: dict[str, str] = self.state.get("aliases", {})
         return {**{alias: saved[name] for alias, name in aliases.items() if name in saved}, **saved}
+
+    def fitted(self) -> dict[str, dict[str, Any]]:
+        """Return what sources had learned from the training data: {top: {key: value}}, for `Net(fitted=...)`.
+
+        Nothing is known from snapshots of versions that did not save it.
+        """
+        found = {top: dict(values) for top, values in self.state.get("fitted", {}).items()}
+        for name, array in below(self, FITTED).items():
+            top, _, key = name.partition("/")
+            found.setdefault(top, {})[key] = array
+        return found
 
 
 class SnapshotStore(Protocol):

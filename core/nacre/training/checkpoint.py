@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import NacreError, SnapshotError
 from ..fields.tables import table_of
+from ..net.fitted import check_alike
 from ..protocols.array import Array
 from ..protocols.parameter import fits
 from ..snapshots.differences import bit_differences, field_differences
-from ..snapshots.snapshot import HISTORY, MEMORY, PARAMETERS, below
+from ..snapshots.snapshot import FITTED, HISTORY, MEMORY, PARAMETERS, below
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,10 +39,18 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
                 memory.setdefault(name, {})[key] = value
             else:
                 arrays[f"{MEMORY}{name}/{key}"] = np.asarray(value)
+    fitted: dict[str, dict[str, Any]] = {}
+    for top, values in net.fitted.items():
+        for key, value in values.items():
+            if isinstance(value, np.ndarray):
+                arrays[f"{FITTED}{top}/{key}"] = value
+            else:
+                fitted.setdefault(top, {})[key] = value
     state = {
         **_state(members),
         "epochs": epochs,
         "memory": memory,
+        "fitted": fitted,
         "aliases": {alias: name for name, names in net.parameters.sharers().items() for alias in names[1:]},
     }
     return Snapshot(iteration, arrays, state)
@@ -106,6 +115,7 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot's description of its training cannot be read: {error!r}") from error
     net.parameters.check(snapshot)
+    check_alike(net.fitted, snapshot.fitted())
     if not reset_solver:
         _load_history(members, snapshot)
     net.parameters.load(snapshot)

@@ -51,6 +51,7 @@ ANOTHER: dict[str, Any] = {
     "pins": {"kernel:Pooling@numpy": "nacre-numba"},
     "kernels": ("nacre-numba",),
     "fallback": "error",
+    "fitted": {"label": {"classes": ["cat", "dog"]}},
     "initialise": False,
     "allocate": False,
 }
