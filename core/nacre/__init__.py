@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .fields.component import Maybe as Maybe
     from .fields.component import Written as Written
     from .fields.component import make_component as make_component
+    from .fields.configured import Configured as Configured
     from .fields.outputs import claim_folder as claim_folder
     from .fields.outputs import open_to_append as open_to_append
     from .fields.outputs import output_place as output_place
@@ -134,6 +135,7 @@ _PLACES = {
     "SnapshotError TopologyError nearest where_it_is",
     "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
     "fields.component": "Component Maybe Written make_component",
+    "fields.configured": "Configured",
     "fields.outputs": "claim_folder open_to_append output_place replace_output",
     "fields.tables": "table_of type_name",
     "fields.types": "Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",

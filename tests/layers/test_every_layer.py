@@ -16,6 +16,7 @@ WITHOUT_AGREEMENT = {
     "Accuracy": COUNTED,
     "AsyncHDF5Data": GIVEN,
     "BinaryAccuracy": COUNTED,
+    "CSVData": GIVEN,
     "Data": GIVEN,
     "HDF5Data": GIVEN,
     "HDF5Output": KEPT,

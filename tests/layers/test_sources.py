@@ -9,6 +9,7 @@ from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import (
     AsyncHDF5DataLayer,
+    CSVDataLayer,
     DataLayer,
     HDF5DataLayer,
     ImageDataLayer,
@@ -57,10 +58,11 @@ class TestShuffledMemoryData(LayerTests):
 
 @pytest.fixture
 def five_records(tmp_path, monkeypatch):
-    """Make the working folder one with a file of the records above."""
+    """Make the working folder one with files of the records above."""
     monkeypatch.chdir(tmp_path)
     with h5py.File("five.h5", "w") as file:
         file["data"], file["label"] = X, LABEL
+    np.savetxt("five.csv", np.column_stack([X.reshape(5, -1), LABEL]), "%.17g", ",")
 
 
 @pytest.mark.usefixtures("five_records")
@@ -81,6 +83,18 @@ class TestData(LayerTests):
     def examples(self):
         yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3})
         yield Example({"source": ["five.h5"], "tops": ["data", "label"], "batch_size": 3, "cache_bytes": 0})
+
+    def reference(self, layer, inputs, parameters):
+        return [X[:3], LABEL[:3]]
+
+
+@pytest.mark.usefixtures("five_records")
+class TestCSVData(LayerTests):
+    layer = CSVDataLayer
+
+    def examples(self):
+        given = {"source": ["five.csv"], "tops": ["data", "label"], "batch_size": 3}
+        yield Example({**given, "label": X[0].size, "shape": X.shape[1:]})
 
     def reference(self, layer, inputs, parameters):
         return [X[:3], LABEL[:3]]

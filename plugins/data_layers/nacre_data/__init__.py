@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
     from .codecs.picture import Picture as Picture
+    from .csv_data import CSVDataLayer as CSVDataLayer
     from .csv_table import CsvReader as CsvReader
     from .csv_table import CsvWriter as CsvWriter
     from .data import DataLayer as DataLayer
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from .picture import PictureReader as PictureReader
     from .random_normal import RandomNormalLayer as RandomNormalLayer
     from .stores.cifar import CIFAR as CIFAR
+    from .stores.csv import CSV as CSV
     from .stores.hdf5 import HDF5 as HDF5
     from .stores.idx import IDX as IDX
+    from .stores.json_lines import JSONLines as JSONLines
     from .stores.npy import NPY as NPY
     from .stores.npy import NPZ as NPZ
     from .stores.pictures import Pictures as Pictures
@@ -44,6 +47,7 @@ nacre_libraries = ("h5py",)
 
 LAYERS = {
     "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",
+    "CSVData": "nacre_data.csv_data:CSVDataLayer",
     "Data": "nacre_data.data:DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
     "HDF5Output": "nacre_data.output:HDF5OutputLayer",
@@ -63,8 +67,10 @@ TRANSFORMERS = {
 SNAPSHOT_STORES = {"HDF5": "nacre_data.hdf5_store:HDF5Store"}
 STORES = {
     "CIFAR": "nacre_data.stores.cifar:CIFAR",
+    "CSV": "nacre_data.stores.csv:CSV",
     "HDF5": "nacre_data.stores.hdf5:HDF5",
     "IDX": "nacre_data.stores.idx:IDX",
+    "JSONLines": "nacre_data.stores.json_lines:JSONLines",
     "NPY": "nacre_data.stores.npy:NPY",
     "NPZ": "nacre_data.stores.npy:NPZ",
     "Pictures": "nacre_data.stores.pictures:Pictures",

@@ -64,16 +64,24 @@ class DataLayer(RecordSourceLayer, is_source=True):
         Raises:
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
-        with named(self.name):
-            paths = [file for given in self.source for file in files_of(Path(given))]
-            shapes = {self.tops[0]: self.shape} if self.shape else {}
-            wanted = (*self.tops, *self.columns(backend.phase))
-            reader = open_records(paths, wanted, store=self.store or "", shapes=shapes, threads=self.threads)
-        try:
-            return RecordSourceState(self, backend, StoreRecords(self.name, self.tops, reader, self.cache_bytes))
-        except BaseException:
-            reader.close()
-            raise
+        shapes = {self.tops[0]: self.shape} if self.shape else {}
+        return open_source(self, backend, store=self.store or "", shapes=shapes, threads=self.threads)
+
+
+def open_source(layer: Any, backend: Any, **options: Any) -> RecordSourceState:
+    """Return the state of a layer that feeds files through a store; `options` are those of `open_records`.
+
+    Raises:
+        DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
+    """
+    with named(layer.name):
+        paths = [file for given in layer.source for file in files_of(Path(given))]
+        reader = open_records(paths, (*layer.tops, *layer.columns(backend.phase)), **options)
+    try:
+        return RecordSourceState(layer, backend, StoreRecords(layer.name, layer.tops, reader, layer.cache_bytes))
+    except BaseException:
+        reader.close()
+        raise
 
 
 def files_of(path: Path) -> list[Path]:

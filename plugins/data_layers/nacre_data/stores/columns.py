@@ -1,0 +1,183 @@
+"""Columns of tables: which of them make up which field."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nacre import DataError, nearest
+
+from .cells import TEXT, Cells
+from .names import DATA, LABEL
+from .table_options import TableOptions
+
+NUMBERED = re.compile(r"(.+?)((?:\.[0-9]{1,9})+)", re.DOTALL)
+"""What a column with one number of a field is called, such as data.0.2 for a field of two axes."""
+
+
+class Part(NamedTuple):
+    """The columns of one field; the shape () is one column, of numbers or of texts."""
+
+    columns: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def part_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Return the names of the columns of a field."""
+    return [".".join([name, *map(str, index)]) for index in np.ndindex(shape)]
+
+
+def check_names(path: Path, names: Sequence[str]) -> None:
+    """Raise DataError if two columns have one name."""
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise DataError(f"{path}: {count} columns are called {name!r}", "rename them")
+
+
+def groups_of(names: Sequence[str]) -> dict[str, Part]:
+    """Return the fields that several columns make up, such as x.0 and x.1; x.0 alone is one, too."""
+    groups: dict[str, list[int]] = {}
+    for column, name in enumerate(names):
+        if found := NUMBERED.fullmatch(name):
+            groups.setdefault(found[1], []).append(column)
+    parts: dict[str, Part] = {}
+    for name, columns in groups.items():
+        indexes = [map(int, names[column][len(name) + 1 :].split(".")) for column in columns]
+        shape = tuple(1 + max(axis) for axis in zip(*indexes, strict=False))
+        if prod(shape) == len(columns) and [names[column] for column in columns] == part_names(name, shape):
+            parts[name] = Part(tuple(columns), shape)
+    return parts
+
+
+class Table:
+    """What a table has: names of columns, if there is a header, and the cells of its first record, in line `line`.
+
+    A first column without a name holds the names of the records.
+    """
+
+    def __init__(
+        self, path: Path, names: Sequence[str], line: int, first: Sequence[str], cells: Cells, options: TableOptions
+    ) -> None:
+        self.path = path
+        self.names = names
+        self.line = line
+        self.first = first
+        self.cells = cells
+        self.options = options
+        self.begin = 1 if names and not names[0] else 0
+        self.groups = groups_of(names)
+        chosen = bool(options.data or options.shape)
+        self.by_name = not chosen and (DATA in names or bool(self.groups))
+        unknown = options.label == "" or (options.label == LABEL and LABEL not in names)
+        self.label = None if unknown else self.column(options.label)
+
+    def column(self, wanted: str | int) -> int:
+        """Return the number of a column."""
+        if isinstance(wanted, int):
+            if not 0 <= wanted < len(self.first):
+                raise DataError(f"{self.path}: there is no column {wanted}: it has {len(self.first)}, counted from 0")
+            return wanted
+        if not self.names:
+            message = f"{self.path}: it has no header, so that there is no column {wanted!r}"
+            raise DataError(message, "give the column's number, counted from 0, or say header = true")
+        if self.names.count(wanted) != 1:
+            count = f"{self.names.count(wanted)} columns are called" if wanted in self.names else "there is no column"
+            raise DataError(f"{self.path}: {count} {wanted!r}{nearest(wanted, self.names)}; {self._known()}")
+        return self.names.index(wanted)
+
+    def _known(self) -> str:
+        if not self.names:
+            return f"it has no header, and {len(self.first)} columns"
+        listed = ", ".join(repr(name[:40]) for name in self.names[:20])
+        return f"its columns are {listed}{', ...' if len(self.names) > 20 else ''}"
+
+    def called(self, column: int) -> str:
+        """Return what a column is called in an error."""
+        return f"column {self.names[column][:40]!r}" if self.names else f"column {column} (counted from 0)"
+
+    def fields(self, wanted: Sequence[str]) -> dict[str, Part]:
+        """Return the columns of each field that is wanted, or of all.
+
+        A field is that of its name. Of the others, the first is the data, and the second the label.
+
+        Raises:
+            DataError: there are no such columns, or the data hold texts.
+        """
+        found: dict[str, Part] = {}
+        others: list[str] = []
+        for name in wanted or self._all():
+            if name == LABEL and self.label is not None:
+                found[name] = Part((self.label,), ())
+            elif name in self.groups and self.by_name:
+                found[name] = self.groups[name]
+            elif name in self.names and (self.by_name or name != DATA):
+                found[name] = Part((self.column(name),), ())
+            else:
+                others.append(name)
+        if others and self.by_name:
+            raise DataError(f"{self.path}: it has no field {others[0]!r}; {self._known()}")
+        for name in others[1:]:
+            if self.label is None or len(others) > 2 or LABEL in found:
+                raise self._which(name)
+            found[name] = Part((self.label,), ())
+        if others:
+            if others[0] == LABEL:
+                raise self._which(LABEL)
+            found[others[0]] = self._data(others[0], {column for part in found.values() for column in part.columns})
+        return {name: found[name] for name in wanted or found}
+
+    def _all(self) -> list[str]:
+        columns = [column for column in range(self.begin, len(self.first)) if column != self.label]
+        label = [LABEL] if self.label is not None else []
+        if self.by_name:
+            check_names(self.path, self.names)
+            grouped = {column for part in self.groups.values() for column in part.columns}
+            return [*self.groups, *(self.names[column] for column in columns if column not in grouped), *label]
+        texts = [] if self.options.data or not self.names else self._texts(columns)
+        return [DATA] * (len(texts) < len(columns)) + label + [self.names[column] for column in texts]
+
+    def _texts(self, columns: Sequence[int]) -> list[int]:
+        return [column for column in columns if self.cells.kind(self.first[column]) == TEXT]
+
+    def _which(self, name: str) -> DataError:
+        message = f"{self.path}: it is not clear which column is {name!r}; {self._known()}"
+        return DataError(message, "say label = NAME, or label = NUMBER, counted from 0")
+
+    def _data(self, name: str, taken: set[int]) -> Part:
+        """Return the columns of the data: those that are chosen, or all that are left."""
+        columns, shape = [self.column(one) for one in self.options.data], self.options.shape
+        if self.label is not None and self.label in columns:
+            message = f"{self.path}: {self.called(self.label)} is the label, but is also among `data`"
+            raise DataError(message, "name it in one of the two")
+        if not columns:
+            others = {*taken, self.label}
+            columns = [column for column in range(self.begin, len(self.first)) if column not in others]
+        if not columns:
+            raise DataError(f"{self.path}: no column is left for {name!r}; {self._known()}")
+        for column in self._texts(columns):
+            raise self.no_number(self.line, column, self.first[column])
+        if shape and prod(shape) != len(columns):
+            message = f"{self.path}: shape={shape} are {prod(shape)} numbers, but {name!r} has {len(columns)} columns"
+            raise DataError(message, "name them (data), or correct shape")
+        return Part(tuple(columns), shape or (len(columns),))
+
+    def no_value(self, line: int, column: int, cell: str, remedy: str) -> DataError:
+        """Return the error for a missing value."""
+        return DataError(f"{self.path}: line {line}: {self.called(column)} has no value ({cell[:40]!r})", remedy)
+
+    def no_number(self, line: int, column: int, cell: str) -> DataError:
+        """Return the error for a text where a number must be."""
+        comma = "." if self.cells.decimal == "," else ","
+        remedy = 'name the columns of numbers (data = [...]), or the column of the label (label = "...")'
+        if Cells("", comma, ()).kind(cell) != TEXT:
+            remedy = f'say decimal = "{comma}" if all numbers are written like this'
+        elif self.names:
+            remedy += ", or want this column as a field of its own"
+        message = f"{self.path}: line {line}: {self.called(column)} is {cell[:40]!r}, which is not a number"
+        return DataError(message, remedy)

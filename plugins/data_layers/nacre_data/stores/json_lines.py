@@ -1,0 +1,260 @@
+"""JSON lines: one object a line, its numbers, lists of numbers and texts by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import DataError, Field, Reader, Store, Writer, nearest
+
+from ..classes import in_order
+from .lines import LONGEST, LinesWriter, TextFile, class_names
+
+ROWS = 256
+"""Records that are parsed at a time."""
+KEY = "key"
+"""What the name of a record is called."""
+TEXT = "U"
+FILL = "say fill = NUMBER, which then stands there"
+NUMBERS = {bool, int, float, type(None)}
+AXES = 32
+"""Lists in lists, at most: more than that, and NumPy has no array for them."""
+
+
+class JSONLines(Store):
+    """Objects of JSON, one on each line (.jsonl, .ndjson), in UTF-8: each field is a number, a list of them, or a text.
+
+    Lists may hold lists; all records have the same fields and shapes. Booleans become bool, whole numbers int64, others
+    float64. A field of texts counts classes. A text that is called "key" names the record, and is no field unless it is
+    wanted.
+    """
+
+    endings = (".jsonl", ".ndjson")
+
+    fill: Annotated[float | None, "the number for null and NaN; without it, they are errors"] = None
+
+    def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
+        text = TextFile(path)
+        try:
+            return JSONLinesReader(text, fields, self.fill)
+        except BaseException:
+            text.close()
+            raise
+
+    def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
+        return JSONLinesWriter(path, fields, append=append)
+
+
+class JSONLinesReader(Reader):
+    """Records of one file; opening reads it once, for the types, shapes and classes of the fields."""
+
+    def __init__(self, text: TextFile, wanted: Sequence[str], fill: float | None) -> None:
+        self.text = text
+        self.fill = fill
+        self.seen: dict[str, _Seen] = {}
+        for lines, records in text.scan():
+            for line, record in zip(lines.tolist(), records, strict=True):
+                self._look(parsed(record, f"{text.path}: line {line}"), wanted, line)
+        self.count: int | None = text.count
+        if not self.count:
+            raise DataError(f"{text.path}: line 1: the file has no records")
+        self.fields: Mapping[str, Field] = {name: seen.field() for name, seen in self.seen.items()}
+        self.numbers = {
+            name: {text: number for number, text in enumerate(field.classes)} for name, field in self.fields.items()
+        }
+
+    def _look(self, record: Mapping[str, Any], wanted: Sequence[str], line: int) -> None:
+        """Check a record, and note what its fields are."""
+        if not self.seen:
+            names = wanted or [name for name, value in record.items() if not _is_key(name, value)]
+            self.seen = {name: _Seen(self.fill) for name in names}
+        if not self.seen:
+            raise DataError(f"{self.text.path}: line {line} has no fields")
+        for name, seen in self.seen.items():
+            if name not in record:
+                known = ", ".join(list(record)[:20])
+                message = f"{self.text.path}: line {line} has no field {name!r}{nearest(name, record)}"
+                raise DataError(f"{message}; it has: {known or 'none'}")
+            try:
+                seen.look(record[name], line)
+            except DataError as error:
+                raise DataError(f"{self.text.path}: line {line}: {name!r} {error.args[0]}", error.remedy) from error
+        if not wanted and len(record) > len(self.seen):
+            for name, value in record.items():
+                if name not in self.seen and not _is_key(name, value):
+                    message = f"{self.text.path}: line {line} has the field {name!r}, but the first record has not"
+                    raise DataError(message, "give all records the same fields, or name those that are wanted")
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        for first in range(0, len(numbers), ROWS):
+            some = slice(first, first + ROWS)
+            records = [DECODER.decode(record) for record in self.text.read(numbers[some])]
+            for name, places in out.items():
+                places[some] = self._values(name, [record[name] for record in records])
+
+    def _values(self, name: str, values: list[Any]) -> np.ndarray:
+        if self.numbers[name]:
+            return np.array([self.numbers[name][value] for value in values])
+        array = np.array(values, self.fields[name].dtype)  # makes NaN of null
+        if self.seen[name].missing:
+            array[np.isnan(array)] = self.fill
+        return array
+
+    def key(self, number: int) -> str:
+        return f"line {self.text.line(number)}"
+
+    def close(self) -> None:
+        self.text.close()
+
+
+def _is_key(name: str, value: Any) -> bool:
+    return name == KEY and type(value) is str
+
+
+class _Seen:
+    """What the values of a field were so far: NumPy's kinds of types, texts, and the first value."""
+
+    def __init__(self, fill: float | None) -> None:
+        self.fill = fill
+        self.kinds: set[str] = set()
+        self.shape: tuple[int, ...] = ()
+        self.texts: set[str] = set()
+        self.missing = False
+        self.line = 0
+        self.value: Any = None
+
+    def look(self, value: Any, line: int) -> None:
+        """Check a value.
+
+        Raises:
+            DataError: it is no number, or does not fit those before; the message does not say where it is.
+        """
+        kind, shape = (TEXT, ()) if type(value) is str else self._numbers(value)
+        if not self.kinds:
+            self.shape, self.line, self.value = shape, line, value
+        self.kinds.add(kind)
+        if shape != self.shape or (len(self.kinds) > 1 and self.kinds != {"i", "f"}):
+            message = f"is {_brief(value)}, but in line {self.line} it is {_brief(self.value)}"
+            raise DataError(message, "give all records one type and one shape")
+        if kind == TEXT:
+            self.texts.add(value)
+
+    def _numbers(self, value: Any) -> tuple[str, tuple[int, ...]]:
+        """Return the kind and the shape of a number, or of a list of numbers."""
+        try:
+            array = np.array(value)
+            if array.dtype.kind == "O" and type(None) in (types := set(map(type, array.flat))) and types <= NUMBERS:
+                array = array.astype(np.float64)  # with NaN for null
+        except (ValueError, OverflowError) as error:
+            message = f"is {_brief(value)}: its lists differ in length, or go deeper than {AXES}"
+            raise DataError(message, "give all rows one length") from error
+        if array.dtype.kind not in "bif" or not array.size or array.ndim > AXES:
+            message = f"is {_brief(value)}, which is no number of 64 bits, no list of them, and no text"
+            raise DataError(message, "correct the record, or name the fields that are wanted")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            self.missing = True
+            if self.fill is None:
+                raise DataError(f"is {_brief(value)}, and a missing value cannot be used", FILL)
+        return array.dtype.kind, array.shape
+
+    def field(self) -> Field:
+        """Return what the field holds."""
+        if self.texts:
+            return Field((), "int64", in_order(self.texts))
+        return Field(self.shape, "float64" if "f" in self.kinds else "int64" if "i" in self.kinds else "bool")
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+# JSON
+
+
+class _Refused(ValueError):
+    """An object that has a key twice, of which Python would take the last."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Refused(next(name for name in names if names.count(name) > 1))
+    return made
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def parsed(content: str, where: str) -> dict[str, Any]:
+    """Return the object in a line; raise DataError, which begins with `where`, if there is none."""
+    try:
+        record = DECODER.decode(content)
+    except _Refused as error:
+        raise DataError(f"{where} has the field {str(error)[:40]!r} twice", "remove one of them") from error
+    except json.JSONDecodeError as error:
+        message = f"{where} is not JSON: at character {error.pos + 1}: {error.msg}"
+        raise DataError(message, "write one whole object on each line") from error
+    except (RecursionError, ValueError) as error:  # Python reads no whole numbers of more than 4300 digits
+        raise DataError(f"{where} cannot be read: {error}") from error
+    if not isinstance(record, dict):
+        example = '{"data": [0.5], "label": 1}'
+        raise DataError(f"{where} is {_brief(record)}, which is not an object", f"write lines such as {example}")
+    return record
+
+
+class JSONLinesWriter(LinesWriter):
+    """A file of lines that grows. The names of records, if there are any, become the field "key"."""
+
+    def __init__(self, path: Path, fields: Mapping[str, Field], *, append: bool) -> None:
+        if KEY in fields:
+            raise DataError(f"{path}: no field can be called {KEY!r}, which is for the names of records", "rename it")
+        super().__init__(path, fields, append=append)
+        if self.size_before:
+            try:
+                self._check_first()
+            except BaseException:
+                self.close(commit=False)
+                raise
+
+    def _check_first(self) -> None:
+        """Check that a file that is continued has these fields."""
+        self.continues("")
+        self.file.seek(0)
+        first = self.file.readline(LONGEST).decode("utf-8-sig", "replace").strip()
+        there = {name for name, value in parsed(first, f"{self.path}: line 1").items() if not _is_key(name, value)}
+        if there != set(self.fields):
+            message = (
+                f"{self.path}: its records have {', '.join(sorted(there))}, but {', '.join(self.fields)} are to follow"
+            )
+            raise DataError(message, "use another name")
+        self.file.seek(0, os.SEEK_END)
+
+    def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        columns = {KEY: list(keys)} if keys else {}
+        for name, field in self.fields.items():
+            array = np.asarray(rows[name])
+            columns[name] = class_names(self.path, name, array, field.classes) if field.classes else _values(array)
+        try:
+            lines = [
+                json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, allow_nan=False)
+                for row in zip(*columns.values(), strict=True)
+            ]
+        except ValueError as error:
+            raise DataError(f"{self.path}: JSON has no infinite numbers", "use a .csv or .h5 file") from error
+        self.write("".join(f"{line}\n" for line in lines))
+
+
+def _values(array: np.ndarray) -> list[Any]:
+    """Return numbers as Python has them: with the digits that they have in their own type, and None for NaN."""
+    if array.dtype.kind != "f":
+        return array.tolist()
+    values = array.astype(str).astype(np.float64).astype(object)
+    values[np.isnan(array)] = None
+    return values.tolist()

@@ -1,0 +1,507 @@
+"""Tables of text as a store."""
+
+import codecs
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nacre import ConfigError, DataError, Field, blocks
+from nacre.testing import StoreTests
+from nacre_data.stores import lines
+from nacre_data.stores.csv import CSV, CSVReader
+
+IRIS = "length,width,species\n5.1,3.5,setosa\n7,3.2,versicolor\n6.3,3.3,virginica\n5.8,2.7,virginica\n"
+
+
+def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def read(path: Path, *wanted: str, **options):
+    """Return the fields of a table, and all records."""
+    with CSV(**options).open(path, wanted) as reader:
+        found = [rows for _, rows in blocks(reader)]
+        return reader.fields, {name: np.concatenate([rows[name] for rows in found]) for name in reader.fields}
+
+
+def values(folder: Path, text: str | bytes, *wanted: str, name: str = "table.csv", **options):
+    """Return the records of a table as lists."""
+    return {name: array.tolist() for name, array in read(write(folder, text, name), *wanted, **options)[1].items()}
+
+
+def refused(folder: Path, text: str | bytes, *wanted: str, name: str = "table.csv", **options) -> str:
+    """Return what the error about a table says, with its remedy, behind the path."""
+    path = write(folder, text, name)
+    with pytest.raises(DataError) as caught:
+        read(path, *wanted, **options)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+class TestCSV(StoreTests):
+    store = CSV()
+    damage_shows = False
+
+    def fields(self):
+        return {"data": Field((2, 3), "float64"), "label": Field((), "int64", classes=("cat", "dog"))}
+
+
+class TestTabs(TestCSV):
+    store = CSV(separator="\t")
+    step = 11
+
+
+class TestDecimalCommas(TestCSV):
+    store = CSV(separator=";", decimal=",")
+    step = 11
+
+
+class TestUTF16(TestCSV):
+    store = CSV(encoding="utf-16")
+    step = 11
+
+
+class TestNumbersOfOneColumn(TestCSV):
+    step = 7
+
+    def fields(self):
+        return {"data": Field((), "int64"), "score": Field((), "float64"), "bits": Field((4,), "float64")}
+
+
+class TestForeignTable(TestCSV):
+    def make(self, folder: Path):
+        data = np.array([[5.1, 3.5], [7, 3.2], [6.3, 3.3], [5.8, 2.7]])
+        return write(folder, IRIS.replace("species", "label")), {"data": data, "label": np.array([0, 1, 2, 2])}
+
+
+class TestQuotedNewlines(TestCSV):
+    def make(self, folder: Path):
+        text = '"x","the ""label""","label"\r\n1,"a\nb,c","x"\r\n\r\n2,"""","y"\r\n3,a,"x"'
+        wanted = {"data": [[1.0], [2.0], [3.0]], 'the "label"': [2, 0, 1], "label": [0, 1, 0]}
+        return write(folder, text), {name: np.array(array) for name, array in wanted.items()}
+
+
+# The columns
+
+
+def test_a_table_without_a_header(tmp_path):
+    assert values(tmp_path, "1,2\n3,4\n") == {"data": [[1, 2], [3, 4]]}
+    assert values(tmp_path, "1,2,0\n3,4,1\n", label=2) == {"data": [[1, 2], [3, 4]], "label": [0, 1]}
+    iris = IRIS[IRIS.index("\n") + 1 :]
+    assert values(tmp_path, iris, header=False, label=2)["label"] == [0, 1, 2, 2]
+
+
+def test_a_header_of_numbers(tmp_path):
+    assert values(tmp_path, "2019,2020\n3,4\n", header=True) == {"data": [[3, 4]]}
+
+
+def test_labels_by_name_and_by_number(tmp_path):
+    text = "label,a,b\n7,1.5,2\n3,0.5,4\n"
+    wanted = {"data": [[1.5, 2], [0.5, 4]], "label": [7, 3]}
+    assert values(tmp_path, text) == wanted
+    assert values(tmp_path, text, label=0) == wanted
+    assert values(tmp_path, text, "label", "data") == wanted
+    assert values(tmp_path, text, label="b") == {"data": [[7, 1.5], [3, 0.5]], "label": [2, 4]}
+    assert values(tmp_path, text, label="") == {"data": [[7, 1.5, 2], [3, 0.5, 4]]}
+
+
+def test_names_that_are_wanted(tmp_path):
+    """A name is that of a column; of the others, the first is the data, and the second the label."""
+    text = "label,a,b\n7,1.5,2\n3,0.5,4\n"
+    assert values(tmp_path, text, "x", "y") == {"x": [[1.5, 2], [0.5, 4]], "y": [7, 3]}
+    assert values(tmp_path, text, "x", "b") == {"x": [[1.5], [0.5]], "b": [2, 4]}
+    assert values(tmp_path, text, "b", "a") == {"b": [2, 4], "a": [1.5, 0.5]}
+    assert values(tmp_path, text, "x") == {"x": [[1.5, 2], [0.5, 4]]}
+    assert list(values(tmp_path, text, "b", "label", "x")) == ["b", "label", "x"]
+
+
+def test_columns_of_the_data(tmp_path):
+    text = "name,a,b,c,label\nx,1,2,3,0\ny,4,5,6,1\n"
+    assert values(tmp_path, text, data=["c", "a"]) == {"data": [[3, 1], [6, 4]], "label": [0, 1]}
+    assert values(tmp_path, text, "data", data=[1, 3]) == {"data": [[1, 3], [4, 6]]}
+    assert values(tmp_path, text, "data", data="b") == {"data": [[2], [5]]}
+    assert values(tmp_path, text, data=[1, 2], shape=[2, 1])["data"] == [[[1], [2]], [[4], [5]]]
+
+
+def test_columns_of_texts_are_classes(tmp_path):
+    text = "size,colour,label\n1,red,a\n2,blue,b\n3,red,a\n"
+    fields, rows = read(write(tmp_path, text))
+    assert fields["colour"] == Field((), "int64", ("blue", "red"))
+    assert fields["label"].classes == ("a", "b")
+    assert {name: array.tolist() for name, array in rows.items()} == {
+        "data": [[1], [2], [3]],
+        "colour": [1, 0, 1],
+        "label": [0, 1, 0],
+    }
+    assert values(tmp_path, text, "data", "colour") == {"data": [[1], [2], [3]], "colour": [1, 0, 1]}
+    assert values(tmp_path, "colour\nred\nblue\n") == {"colour": [1, 0]}
+
+
+def test_classes_are_in_the_order_of_code_points(tmp_path):
+    classes = ["b", "B", "é", "z", "10", "9"][:4]
+    text = "x,label\n" + "".join(f"1,{name}\n" for name in classes)
+    assert read(write(tmp_path, text))[0]["label"].classes == ("B", "b", "z", "é")
+    assert lines.in_order({"10", "9", "080"}) == ("9", "10", "080")
+    assert lines.in_order({"10", "9", "a"}) == ("10", "9", "a")
+
+
+def test_labels_keep_their_type(tmp_path):
+    assert read(write(tmp_path, "x,label\n1,3\n1,-2\n"))[0]["label"] == Field((), "int64")
+    assert read(write(tmp_path, "x,label\n1,3\n1,2.5\n"))[0]["label"] == Field((), "float64")
+    assert read(write(tmp_path, f"x,label\n1,3\n1,{10**18}\n"))[0]["label"] == Field((), "float64")
+
+
+def test_a_first_column_without_a_name_is_no_data(tmp_path):
+    """As pandas and R write the index."""
+    assert values(tmp_path, ",a,label\nx,1,0\ny,2,1\n") == {"data": [[1], [2]], "label": [0, 1]}
+    assert values(tmp_path, '"","a","label"\n"1",1,0\n"2",2,1\n') == {"data": [[1], [2]], "label": [0, 1]}
+
+
+def test_one_column(tmp_path):
+    assert values(tmp_path, "1\n2\n") == {"data": [[1], [2]]}
+    assert values(tmp_path, '"a;b"\n2\n') == {"data": [[2]]}
+
+
+# How it is written
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF8, b""])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_marks_and_ends_of_lines(mark, end, tmp_path):
+    text = mark + end.join(["x,label", "1,ä", "2,b"]).encode()
+    for content in (text, text + end.encode()):
+        assert values(tmp_path, content) == {"data": [[1], [2]], "label": [1, 0]}
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "shift_jis", "utf-8-sig"])
+def test_encodings(encoding, tmp_path):
+    text = "größe,label\n1,x\n2,y\n" if encoding != "shift_jis" else "大,label\n1,表\n2,y\n"
+    path = write(tmp_path, text.encode(encoding))
+    fields, rows = read(path, text[: text.index(",")], "label", encoding=encoding)
+    assert rows[text[: text.index(",")]].tolist() == [1, 2]
+    assert len(fields["label"].classes) == 2
+
+
+def test_separators_and_decimals(tmp_path):
+    wanted = {"data": [[1.5, -2000]]}
+    assert values(tmp_path, "1,5;-2e3\n", separator=";", decimal=",") == wanted
+    assert values(tmp_path, "1.5\t-2e3\n", name="table.TSV") == wanted
+    assert values(tmp_path, "1.5|-2E+3\n", separator="|") == wanted
+    assert values(tmp_path, " 1.5 , -2000.\n") == wanted
+
+
+def test_all_that_numbers_are(tmp_path):
+    texts = ["0", "-0.0", "1.", ".5", "+3", "1e-320", "1E5", "inf", "-Infinity", "0.1", "9" * 40]
+    assert values(tmp_path, ",".join(texts) + "\n") == {"data": [[*map(float, texts)]]}
+
+
+def test_missing_values(tmp_path):
+    text = "a,b,label\n1,NA,0\n,2,1\nnan,?,0\n"
+    assert ": line 2: column 'b' has no value ('NA')" in refused(tmp_path, text)
+    assert "fill = NUMBER" in refused(tmp_path, text)
+    assert values(tmp_path, text, fill=-1)["data"] == [[1, -1], [-1, 2], [-1, -1]]
+    assert np.isnan(read(write(tmp_path, text), fill=float("nan"))[1]["data"]).sum() == 4
+    assert values(tmp_path, "a,b\n1,-99\n", missing="-99", fill=0) == {"data": [[1, 0]]}
+    assert values(tmp_path, "a,b\n1,NA\n", "x", "b", fill=0.5) == {"x": [[1]], "b": [0.5]}
+
+
+def test_offsets_take_8_bytes_a_line(tmp_path):
+    path = write(tmp_path, "a,b\n" + "1,2\n" * 300_000)
+    with CSV().open(path) as reader:
+        assert isinstance(reader, CSVReader)
+        kept = [one for one in vars(reader.text).values() if isinstance(one, np.ndarray)]
+        assert sum(one.nbytes for one in kept) < 8 * 300_000 + 1000
+        assert reader.count == 300_000
+        assert reader.key(299_999) == "line 300001"
+
+
+def test_keys_are_lines(tmp_path):
+    with CSV().open(write(tmp_path, '\n\na,label\n1,"x\n\ny"\n\n2,z\n3,z\n')) as reader:
+        assert [reader.key(number) for number in range(3)] == ["line 4", "line 8", "line 9"]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_pieces_of_any_size(chunk, tmp_path, monkeypatch):
+    text = '\ufeffa,label\r\n1.5,"x\r\ny,"""\n\n' + "2,äöü\n3,z\n" * 9
+    wanted = values(tmp_path, text)
+    assert len(wanted["data"]) == 19
+    monkeypatch.setattr(lines, "CHUNK", chunk)
+    assert values(tmp_path, text) == wanted
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "options"),
+    [
+        ("", ": line 1: the table is empty", {}),
+        ("\n\n", ": line 1: the table is empty", {}),
+        ("a,b\n", ": line 1: the table has a header, but no records", {}),
+        ("a;b\n1;2\n", ": line 1 is one column, 'a;b', but there is ';' in it\n  say separator = ';'", {}),
+        ("a,b\n1,2\n", ": line 1 is one column, 'a,b', but there is ',' in it", {"separator": ";"}),
+        ("1,5\n", ": line 1 is one column, '1,5', but there is ',' in it", {"separator": ";"}),
+        ("a,1\n2,3\n", ": line 1 has the text 'a' and the number '1', so that it is not clear", {}),
+        ("NA,\n2,3\n", ": line 1 has no values, so that it is not clear", {}),
+        ("a,b\n1,2\n1,2,3\n", ": line 3 has 3 cells, but the first line has 2", {}),
+        ('a,b\n"1",2\n"1"\n', ": line 3 has 1 cells, but the first line has 2", {}),
+        ("a,b\n1,x\n", ": line 2: column 'b' is 'x', which is not a number", {"data": "b"}),
+        ("1,2\n1,x\n", ": line 2: column 1 (counted from 0) is 'x', which is not a number", {}),
+        ("1,2\n1,1_0\n", ": line 2: column 1 (counted from 0) is '1_0', which is not a number", {}),
+        ("1,2\n1,٣\n", ": line 2: column 1 (counted from 0) is '٣', which is not a number", {}),
+        ("1;2\n1;1,5\n", "is '1,5', which is not a number\n  say decimal = \",\"", {"separator": ";"}),
+        ("1;2\n1;1.5\n", 'say decimal = "."', {"separator": ";", "decimal": ","}),
+        ("a,label\n1,x\n2,3\n", ": line 3: column 'label' is a number, '3', but in line 2 it is a text, 'x'", {}),
+        ("a,label\n1,x\n2,\n", ": line 3: column 'label' has no value ('')", {"fill": 0}),
+        ("a,label\n1,1\n2,NA\n", ": line 3: column 'label' has no value ('NA')", {"fill": 0}),
+        ("a,b\n1,2\n", ": there is no column 'c'; its columns are 'a', 'b'", {"label": "c"}),
+        ("a,species\n1,2\n", "(did you mean 'species'?)", {"label": "specis"}),
+        ("a,a\n1,2\n", ": 2 columns are called 'a'", {"label": "a"}),
+        ("a,b\n1,2\n", ": there is no column 2: it has 2, counted from 0", {"label": 2}),
+        ("1,2\n", ": it has no header, so that there is no column 'b'", {"label": "b"}),
+        ("a,b\n1,2\n", ": column 'b' is the label, but is also among", {"label": "b", "data": ["a", "b"]}),
+        ("a,b\n1,2\n", ": shape=(3,) are 3 numbers, but 'data' has 2 columns", {"shape": [3]}),
+        ("data.0,b,b\n1,2,3\n", ": 2 columns are called 'b'", {}),
+        ('a,b\n1,"2\n', ": line 2: its quotes", {}),
+        ('a,b\n1,2\n1,"2"3\n', ": line 3: its quotes", {}),
+        ('a,b\n1,2"\n1,2"\n', ": line 2: its quotes", {}),
+        ("a,b\n1,2\r1,2\n", ": line 2: its quotes, or the ends of lines", {}),
+        ("a,b\r1,2\r", ": line 1: its quotes, or the ends of lines", {}),
+        ("1," * 200_000 + "1\n", ": line 1 has 200,001 cells, but a table may have 131,072", {}),
+        (b"a,b\n1,2\n\xe4,3\n", ": line 3 is not in UTF-8: it has the byte 0xe4", {}),
+        ("a,b\n1,2\n".encode("utf-16"), "such as latin-1 or utf-16", {}),
+        (b"a,b\n1,2\n\xff,3\n", ": it is not in the encoding ascii", {"encoding": "ascii"}),
+    ],
+)
+def test_what_is_wrong_is_told(text, said, options, tmp_path):
+    assert said in refused(tmp_path, text, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "said"),
+    [
+        ("a,b\n1,2\n", ["data", "label"], ": it is not clear which column is 'label'; its columns are 'a', 'b'"),
+        ("1,2\n", ["data", "label"], ": it is not clear which column is 'label'; it has no header, and 2 columns"),
+        ("a,b\n1,2\n", ["label"], ": it is not clear which column is 'label'"),
+        ("a,label\n1,2\n", ["x", "y", "z"], "which column is 'y'"),
+        ("a,label\n1,2\n", ["x", "label", "z"], "which column is 'z'"),
+        ("a,label\n1,2\n", ["label", "a", "z"], ": no column is left for 'z'"),
+        ("data.0,label\n1,2\n", ["x"], ": it has no field 'x'"),
+        ("a,colour,label\n1,red,2\n", ["data", "label"], ": line 2: column 'colour' is 'red', which is not a number"),
+    ],
+)
+def test_fields_that_are_not_there_are_told(text, wanted, said, tmp_path):
+    assert said in refused(tmp_path, text, *wanted)
+
+
+def test_columns_are_fields_by_their_names(tmp_path):
+    """As nacre writes them; `data`, or `shape`, say what the data are instead."""
+    text = "x.0,x.1,data,y.1\n1,2,3,4\n"
+    assert values(tmp_path, text) == {"x": [[1, 2]], "data": [3], "y.1": [4]}
+    assert values(tmp_path, text, "x", "y.1") == {"x": [[1, 2]], "y.1": [4]}
+    assert values(tmp_path, text, data=["x.1", "data"]) == {"data": [[2, 3]]}
+    assert values(tmp_path, text, shape=[2, 2]) == {"data": [[[1, 2], [3, 4]]]}
+    assert values(tmp_path, "x.1,x.0\n1,2\n") == {"data": [[1, 2]]}
+    assert values(tmp_path, "x.0,x.999999999\n1,2\n") == {"data": [[1, 2]]}
+
+
+def test_a_text_among_numbers_names_what_to_do(tmp_path):
+    said = refused(tmp_path, "a,colour,label\n1,red,2\n", "data", "label")
+    assert "want this column as a field of its own" in said
+    assert "data = [...]" in said
+
+
+def test_too_long_a_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "CHUNK", 10)
+    monkeypatch.setattr(lines, "LONGEST", 50)
+    assert "check the ends of the lines, and that every quote is closed" in refused(tmp_path, 'a\n"' + "1\n" * 60)
+
+
+def test_a_file_that_changes_while_it_is_open(tmp_path):
+    path = write(tmp_path, IRIS)
+    with CSV(label="species").open(path) as reader:
+        path.write_text(IRIS[:-20])
+        with pytest.raises(DataError, match="was cut while it was read"):
+            next(reader.rows())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"separator": ",,"},
+        {"separator": "a"},
+        {"separator": '"'},
+        {"separator": "ä"},
+        {"decimal": ";"},
+        {"decimal": ","},
+        {"encoding": "klingon"},
+        {"encoding": "hex"},
+        {"label": 1.5},
+        {"data": [True]},
+        {"shape": [0]},
+    ],
+)
+def test_options_that_mean_nothing(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        CSV(**options)
+
+
+# Writing
+
+CLASSES = ("cat", "dog")
+
+
+def test_what_is_written(tmp_path):
+    fields = {"x": Field((2, 1), "float32"), "n": Field((), "bool"), "label": Field((), "int64", ("b;c", 'a"'))}
+    rows = {"x": np.array([[[0.1], [1e20]], [[-1], [np.nan]]], "f4"), "n": [True, False], "label": np.array([0, 1])}
+    for store, wanted in (
+        (CSV(), ',x.0.0,x.1.0,n,label\nk 1,0.1,1e+20,1,b;c\n"k,2",-1.0,nan,0,"a"""\n'),
+        (CSV(separator=";", decimal=","), ';x.0.0;x.1.0;n;label\nk 1;0,1;1e+20;1;"b;c"\nk,2;-1,0;nan;0;"a"""\n'),
+    ):
+        with store.create(tmp_path / "new.csv", fields) as writer:
+            writer.append(rows, ["k 1", "k,2"])
+        assert (tmp_path / "new.csv").read_text() == wanted
+
+
+def test_an_empty_table_has_a_header(tmp_path):
+    with CSV().create(tmp_path / "new.csv", {"x": Field((2,), "float32")}) as writer:
+        writer.append({"x": np.zeros((0, 2))})
+    assert (tmp_path / "new.csv").read_text() == "x.0,x.1\n"
+
+
+def test_python_reads_what_is_written(tmp_path):
+    random = np.random.default_rng(0)
+    rows = {"x": random.standard_normal((20, 3)), "label": random.integers(0, 2, 20)}
+    with CSV().create(tmp_path / "new.csv", {"x": Field((3,), "float64"), "label": Field((), "int64", CLASSES)}) as one:
+        one.append(rows)
+    with (tmp_path / "new.csv").open(newline="") as file:
+        header, *found = csv.reader(file)
+    assert header == ["x.0", "x.1", "x.2", "label"]
+    assert [[*map(float, row[:3])] for row in found] == rows["x"].tolist()
+    assert [row[3] for row in found] == [CLASSES[number] for number in rows["label"]]
+
+
+def test_what_cannot_be_written_is_told(tmp_path):
+    path = tmp_path / "new.csv"
+    for field, said in (
+        (Field(None, "uint8", codec="Picture"), "differs in shape"),
+        (Field((0,), "float32"), "holds no number"),
+        (Field((), "int64", ("3", "7")), "'3' would be read as something else"),
+        (Field((), "int64", ("a", "NA")), "'NA' would be read as something else"),
+        (Field((1,), "int64", CLASSES), "one text a record"),
+    ):
+        with pytest.raises(DataError, match=said) as caught:
+            CSV().create(path, {"x": field})
+        assert str(path) in str(caught.value)
+    with pytest.raises(DataError, match=r"2 columns are called 'x\.0'"):
+        CSV().create(path, {"x": Field((2,), "int8"), "x.0": Field((), "int8")})
+    with (
+        pytest.raises(DataError, match="'label' is 2, but there are 2 classes"),
+        CSV().create(path, {"label": Field((), "int64", CLASSES)}) as writer,
+    ):
+        writer.append({"label": np.array([0, 2])})
+    with (
+        pytest.raises(DataError, match="its encoding ascii has no 'ä'"),
+        CSV(encoding="ascii").create(path, {"label": Field((), "int64", ("ä",))}) as writer,
+    ):
+        writer.append({"label": np.array([0])})
+    writer = CSV().create(path, {"x": Field((), "int64")})
+    writer.append({"x": np.array([0])}, ["a"])
+    with pytest.raises(DataError, match="names of records are not given"), writer:
+        writer.append({"x": np.array([0])})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_classes_that_are_their_numbers(tmp_path):
+    """Folders 0 to 9 become labels 0 to 9."""
+    classes = tuple(map(str, range(12)))
+    with CSV().create(tmp_path / "new.csv", {"data": Field((), "int64", classes)}) as writer:
+        writer.append({"data": np.array([11, 3])})
+    assert read(tmp_path / "new.csv")[1]["data"].tolist() == [11, 3]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_appending(encoding, tmp_path):
+    path, store, fields = tmp_path / "new.csv", CSV(encoding=encoding), {"data": Field((2,), "int64")}
+    for number in range(3):
+        with store.create(path, fields, append=True) as writer:
+            writer.append({"data": np.array([[number, 5]])}, ["ö"])
+            writer.flush()
+            assert len(read(path, encoding=encoding)[1]["data"]) == number + 1
+    with store.create(path, fields, append=True):
+        pass
+    assert read(path, encoding=encoding)[1]["data"].tolist() == [[0, 5], [1, 5], [2, 5]]
+    before = path.read_bytes()
+    writer = store.create(path, fields, append=True)
+    writer.append({"data": np.array([[9, 9]])}, ["ö"])
+    writer.flush()
+    writer.close(commit=False)
+    assert path.read_bytes() == before
+    for other in ({"data": Field((3,), "int64")}, {"x": Field((2,), "int64")}):
+        with (
+            pytest.raises(DataError, match="begins with another line"),
+            store.create(path, other, append=True) as writer,
+        ):
+            writer.append({name: np.ones((1, *(field.shape or ()))) for name, field in other.items()}, ["ö"])
+    with pytest.raises(DataError, match="begins with another line"), store.create(path, fields, append=True) as writer:
+        writer.append({"data": np.ones((1, 2))})
+    path.write_bytes(before[: -len("\n".encode(encoding.replace("16", "16-le").removesuffix("-sig")))])
+    with pytest.raises(DataError, match="last line has no end"), store.create(path, fields, append=True) as writer:
+        writer.append({"data": np.array([[9, 9]])}, ["ö"])
+
+
+def test_appending_nothing_leaves_no_file_that_was_not_there(tmp_path):
+    with pytest.raises(ZeroDivisionError), CSV().create(tmp_path / "new.csv", {"x": Field((), "int8")}, append=True):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=6)
+
+
+@given(
+    numbers=st.lists(st.lists(st.floats(allow_nan=False), min_size=2, max_size=2), min_size=1, max_size=9),
+    names=st.lists(TEXTS.filter(lambda text: CSV().cells(Path("x")).kind(text) == "a text"), min_size=1, max_size=9),
+    keys=st.booleans(),
+    separator=st.sampled_from(",;\t|"),
+    decimal=st.sampled_from(".,"),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32-be"]),
+)
+def test_all_tables_come_back(tmp_path_factory, numbers, names, keys, separator, decimal, encoding):
+    if separator == decimal:
+        return
+    path = tmp_path_factory.mktemp("tables") / "table.csv"
+    store = CSV(separator=separator, decimal=decimal, encoding=encoding)
+    classes = tuple(dict.fromkeys(names))
+    labels = np.arange(len(numbers)) % len(classes)
+    fields = {"data": Field((2, 1), "float64"), "label": Field((), "int64", classes)}
+    with store.create(path, fields) as writer:
+        writer.append(
+            {"data": np.array(numbers)[:, :, None], "label": labels}, (names * 9)[: len(numbers)] if keys else ()
+        )
+    with store.open(path) as reader:
+        (found,) = [rows for _, rows in blocks(reader)]
+        assert found["data"].tolist() == np.array(numbers)[:, :, None].tolist()
+        back = reader.fields["label"].classes
+        assert [back[label] for label in found["label"]] == [classes[label] for label in labels]
+
+
+@given(rows=st.lists(st.lists(st.text('ab1.,;"\n é', max_size=4), min_size=3, max_size=3), min_size=1, max_size=6))
+def test_tables_are_divided_as_python_divides_them(tmp_path_factory, rows):
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows([["x", "y", "z"], *rows])
+    path = write(tmp_path_factory.mktemp("tables"), text.getvalue())
+    texts = [row for row in rows if all(CSV().cells(path).kind(cell) == "a text" for cell in row)]
+    if len(texts) < len(rows):
+        return
+    fields, found = read(path)
+    back = [[fields[name].classes[number] for number in found[name]] for name in "xyz"]
+    assert [*zip(*back, strict=True)] == [tuple(row) for row in rows]

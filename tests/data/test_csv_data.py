@@ -1,0 +1,62 @@
+"""CSVData: the source Data with the options of tables as its own."""
+
+import numpy as np
+import pytest
+
+from nacre import ConfigError, DataError, Net
+from nacre_data import CSV, CSVDataLayer, DataLayer
+
+TABLE = "id;länge;breite;art\n7;5,1;3,5;setosa\n8;7,0;;virginica\n9;6,3;3,3;setosa\n"
+OPTIONS = {"separator": ";", "decimal": ",", "encoding": "latin-1", "label": "art", "data": ["länge", "breite"]}
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(TABLE.encode("latin-1"))
+    return path
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 28])
+def test_it_is_data_with_the_store(table, cache_bytes):
+    given = {"name": "d", "source": table, "batch_size": 3, "cache_bytes": cache_bytes}
+    sources = [
+        CSVDataLayer(**given, **OPTIONS, fill=0),
+        DataLayer(**given, store=CSV(**OPTIONS, fill=0)),
+        DataLayer(**given, store={"type": "CSV", **OPTIONS, "fill": 0}),
+    ]
+    for source in sources:
+        net = Net("n", [source], backend="numpy")
+        net.forward()
+        assert net.blob("data").tolist() == np.array([[5.1, 3.5], [7, 0], [6.3, 3.3]], "f4").tolist()
+        assert net.blob("label").tolist() == [0, 1, 0]
+        assert net.blob("label").dtype == np.int64
+        net.shutdown()
+
+
+def test_errors_name_layer_file_and_line(table):
+    net = Net("n", [CSVDataLayer(name="flowers", source=table, batch_size=3, **OPTIONS)], backend="numpy")
+    with pytest.raises(DataError) as caught:
+        net.forward()
+    assert str(caught.value).startswith(f"flowers: {table}: line 3: column 'breite' has no value ('')")
+    with pytest.raises(DataError, match=r"flowers: .*: there is no column 'species'; its columns are 'id',"):
+        Net("n", [CSVDataLayer(name="flowers", source=table, batch_size=3, **{**OPTIONS, "label": "species"})])
+    net.shutdown()
+
+
+def test_options_are_checked_when_the_layer_is_made(table):
+    with pytest.raises(ConfigError, match="d: decimal=',' and separator=''"):
+        CSVDataLayer(name="d", source=table, batch_size=3, decimal=",")
+    with pytest.raises(ConfigError, match="d: encoding='klingon'"):
+        CSVDataLayer(name="d", source=table, batch_size=3, encoding="klingon")
+
+
+def test_tables_are_joined_by_the_names_of_classes(tmp_path):
+    for number, names in enumerate(("ab", "ba", "b")):
+        rows = "".join(f"{number},{name}\n" for name in names)
+        (tmp_path / f"{number}.csv").write_text(f"x,label\n{rows}")
+    source = CSVDataLayer(name="d", source=[tmp_path / f"{number}.csv" for number in range(3)], batch_size=5)
+    net = Net("n", [source], backend="numpy")
+    net.forward()
+    assert net.blob("label").tolist() == [0, 1, 1, 0, 1]
+    net.shutdown()
