@@ -146,11 +146,9 @@ def test_columns_of_texts_are_classes(tmp_path):
 
 
 def test_classes_are_in_the_order_of_code_points(tmp_path):
-    classes = ["b", "B", "é", "z", "10", "9"][:4]
+    classes = ["b", "B", "é", "z"]
     text = "x,label\n" + "".join(f"1,{name}\n" for name in classes)
     assert read(write(tmp_path, text))[0]["label"].classes == ("B", "b", "z", "é")
-    assert lines.in_order({"10", "9", "080"}) == ("9", "10", "080")
-    assert lines.in_order({"10", "9", "a"}) == ("10", "9", "a")
 
 
 def test_labels_keep_their_type(tmp_path):
