@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nacre import ConfigError, DataError, Net
-from nacre_data import CSV, CSVDataLayer, DataLayer
+from nacre import ConfigError, DataError, Field, Net
+from nacre_data import CSV, HDF5, CSVDataLayer, DataLayer, JSONLines
 
 TABLE = "id;länge;breite;art\n7;5,1;3,5;setosa\n8;7,0;;virginica\n9;6,3;3,3;setosa\n"
 OPTIONS = {"separator": ";", "decimal": ",", "encoding": "latin-1", "label": "art", "data": ["länge", "breite"]}
@@ -60,3 +60,21 @@ def test_tables_are_joined_by_the_names_of_classes(tmp_path):
     net.forward()
     assert net.blob("label").tolist() == [0, 1, 1, 0, 1]
     net.shutdown()
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 28])
+def test_text_feeds_the_same_bits_as_hdf5(cache_bytes, tmp_path):
+    random = np.random.default_rng(0)
+    rows = {"data": random.standard_normal((50, 1, 3, 3)).astype("f4"), "label": random.integers(0, 3, 50)}
+    fields = {"data": Field((1, 3, 3), "float32"), "label": Field((), "int64", ("a", "b", "c"))}
+    fed = []
+    for store, name in ((HDF5(), "x.h5"), (CSV(), "x.csv"), (CSV(), "x.tsv"), (JSONLines(), "x.jsonl")):
+        with store.create(tmp_path / name, fields) as writer:
+            writer.append(rows)
+        given = {"name": "d", "batch_size": 30, "shuffle": True, "cache_bytes": cache_bytes}
+        net = Net("n", [DataLayer(source=tmp_path / name, **given)], backend="numpy", seed=3)
+        for _ in range(3):
+            net.forward()
+            fed.append((name, net.blob("data").tobytes(), net.blob("label").tobytes()))
+        net.shutdown()
+    assert [one[1:] for one in fed] == [one[1:] for one in fed[:3]] * 4

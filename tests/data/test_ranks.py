@@ -1,6 +1,7 @@
 """Ranks: in training their batches are one batch of one process; elsewhere together they feed a pass exactly once."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -10,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nacre import DataError, Layer
-from nacre_data import AsyncHDF5DataLayer, DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
+from nacre_data import AsyncHDF5DataLayer, CSVDataLayer, DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
 from ranks import state_at
 
 SPLIT = {"part": "some", "fractions": {"some": 0.6, "rest": 0.4}}
@@ -18,7 +19,7 @@ SPLIT = {"part": "some", "fractions": {"some": 0.6, "rest": 0.4}}
 
 @pytest.fixture(name="file", scope="module")
 def file_(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
-    """Return a function that gives a file with so many records, whose `id` is their number."""
+    """Return a function that gives an HDF5 file with so many records, whose `id` is their number, beside a table."""
     folder = tmp_path_factory.mktemp("records")
 
     def written(count: int) -> str:
@@ -26,6 +27,7 @@ def file_(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
         if not path.exists():
             with h5py.File(path, "w") as file:
                 file["id"] = np.arange(count)
+            path.with_suffix(".csv").write_text("id\n" + "".join(f"{number}\n" for number in range(count)))
         return str(path)
 
     return written
@@ -37,6 +39,7 @@ SOURCES: dict[str, Callable[..., Layer]] = {
     "HDF5Data": lambda path, count, **fields: HDF5DataLayer(source=path, **fields),
     "HDF5Data, not in memory": lambda path, count, **fields: HDF5DataLayer(source=path, cache_bytes=0, **fields),
     "AsyncHDF5Data": lambda path, count, **fields: AsyncHDF5DataLayer(source=path, chunk_size=7, **fields),
+    "CSVData": lambda path, count, **fields: CSVDataLayer(source=Path(path).with_suffix(".csv"), **fields),
     "Data": lambda path, count, **fields: DataLayer(source=path, **fields),
     "Data, not in memory": lambda path, count, **fields: DataLayer(source=path, cache_bytes=0, **fields),
 }

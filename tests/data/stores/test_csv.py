@@ -3,6 +3,8 @@
 import codecs
 import csv
 import io
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -315,6 +317,19 @@ def test_a_text_among_numbers_names_what_to_do(tmp_path):
     said = refused(tmp_path, "a,colour,label\n1,red,2\n", "data", "label")
     assert "want this column as a field of its own" in said
     assert "data = [...]" in said
+
+
+@pytest.mark.parametrize("content", ["\n", "1\n", ",", "1,", '"', '""\n', '"\n', "\r", "a"])
+def test_small_files_cost_little(content, tmp_path):
+    path = write(tmp_path, content * 200_000)
+    tracemalloc.start()
+    try:
+        with suppress(DataError), CSV().open(path) as reader:
+            assert reader.count
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < max(64 << 20, 20 * path.stat().st_size)
 
 
 def test_too_long_a_record(tmp_path, monkeypatch):
