@@ -1,6 +1,6 @@
 """Ranks: in training their batches are one batch of one process; elsewhere together they feed a pass exactly once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,36 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nacre import DataError, Layer
-from nacre_data import AsyncHDF5DataLayer, CSVDataLayer, DataLayer, HDF5DataLayer, MemoryDataLayer, RandomNormalLayer
+from nacre import DataError, Field, Layer, Reader, Store
+from nacre_data import (
+    AsyncHDF5DataLayer,
+    CSVDataLayer,
+    DataLayer,
+    HDF5DataLayer,
+    ImageDataLayer,
+    MemoryDataLayer,
+    RandomNormalLayer,
+)
 from ranks import state_at
+
+
+class Dots(Store):
+    """Pictures of one pixel, which is the number of the record."""
+
+    count: int = 1
+
+    def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
+        return DotsReader(self.count)
+
+
+class DotsReader(Reader):
+    def __init__(self, count: int) -> None:
+        self.count: int | None = count
+        self.fields = {"id": Field(None, "uint8", codec="Picture")}
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        out["id"][:] = [b"P5 1 1 255\n%c" % number for number in numbers]
+
 
 SPLIT = {"part": "some", "fractions": {"some": 0.6, "rest": 0.4}}
 
@@ -42,6 +69,9 @@ SOURCES: dict[str, Callable[..., Layer]] = {
     "CSVData": lambda path, count, **fields: CSVDataLayer(source=Path(path).with_suffix(".csv"), **fields),
     "Data": lambda path, count, **fields: DataLayer(source=path, **fields),
     "Data, not in memory": lambda path, count, **fields: DataLayer(source=path, cache_bytes=0, **fields),
+    "ImageData": lambda path, count, **fields: ImageDataLayer(
+        source=path, store=Dots(count=count), is_color=False, threads=1, **fields
+    ),
 }
 WHOLE = {"AsyncHDF5Data"}  # they refuse `split`
 
@@ -107,15 +137,15 @@ def test_elsewhere_the_ranks_together_feed_a_pass(
         order = []
         for _ in range(fed):
             alone.forward([])
-            order += alone.blobs[0].tolist()
+            order += alone.blobs[0].ravel().tolist()
         assert len(set(order)) == fed
         found = []
         for batch in range(-(-fed // (size * ranks))):
             assert {part.epoch for part in parts} == {epoch}, batch  # so that all go on together, or none does
             for part in parts:
                 part.forward([])
-                found += part.blobs[0][: part.rows].tolist()
-                assert part.blobs[0][part.rows :].tolist() == order[-1:] * (size - part.rows)
+                found += part.blobs[0][: part.rows].ravel().tolist()
+                assert part.blobs[0][part.rows :].ravel().tolist() == order[-1:] * (size - part.rows)
             assert len({tuple(part.memory().items()) for part in parts}) == 1
         assert found == order
         assert {part.epoch for part in parts} == {epoch + 1}
