@@ -414,6 +414,17 @@ def test_too_many_pixels_are_told_before_they_are_unpacked(kind: str, side: int)
         tracemalloc.stop()
 
 
+def test_large_tiles_are_told_before_they_are_unpacked() -> None:
+    """libtiff would take memory for a whole tile of a small picture."""
+    tags = {256: 10, 257: 10, 258: 8, 259: 8, 262: 1, 277: 1, 322: 40000, 323: 40000, 324: 134, 325: 40}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    data = (
+        b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + zlib.compress(bytes(1000)).ljust(40, b"\0")
+    )
+    with pytest.raises(DataError, match="more than 67,108,864 pixels"):
+        read(data)
+
+
 def test_what_it_is_scaled_to_has_a_limit_too() -> None:
     with pytest.raises(DataError, match="more than 67,108,864 pixels"):
         read(saved(np.zeros((1, 1000), np.uint8)), short_side=1000)

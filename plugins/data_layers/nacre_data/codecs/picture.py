@@ -32,6 +32,7 @@ GREY = ("1", "L", "LA", "I")
 PLAIN = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 """Pillow's modes with 8 bits per channel, or 1, which it converts correctly."""
 ORIENTATION = 0x112  # in EXIF data; with 5 to 8 rows and columns are exchanged
+TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
 PARTS = (8, 4, 2)  # a JPEG can be unpacked at an eighth, a quarter or half of its size
 SPARE = 5  # it stays so many times larger than the scaled picture: then those pixels differ by 2 or 3 at most
 
@@ -199,8 +200,9 @@ def _opened(data: bytes) -> Generator[Image]:
     pillow = _pillow()
     try:
         with pillow.open(io.BytesIO(data), formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:  # nothing is unpacked yet
-                raise _too_large()
+            tags: Mapping[int, int] = getattr(image, "tag_v2", {})  # the tiles of a TIFF may be larger than itself
+            if max(image.width * image.height, tags.get(TILE_WIDTH, 0) * tags.get(TILE_LENGTH, 0)) > MAX_PIXELS:
+                raise _too_large()  # nothing is unpacked yet
             frames: int = getattr(image, "n_frames", 1)
             if image.format != "MPO" and frames > 1:  # a camera's MPO has a preview behind the picture
                 message = f"it holds {frames} pictures, but a record is one"
