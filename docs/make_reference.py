@@ -39,8 +39,6 @@ KINDS = {
     "codec": "Codecs",
     "snapshot_store": "Stores of snapshots",
     "drawing": "Drawings",
-    "record": "Readers of records",
-    "output": "Writers of outputs",
 }
 
 

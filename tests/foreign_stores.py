@@ -34,6 +34,7 @@ class LinesReader(Reader):
         }
         self.path = path
         self.count: int | None = len(self.lines)
+        self.named = any('"key": ""' not in line for line in self.lines)
         self.fields: Mapping[str, Field] = {name: known[name] for name in wanted or known if name in known}
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:

@@ -12,14 +12,16 @@ import h5py
 import numpy as np
 import pytest
 
-from nacre import DataError, NacreError, Net
-from nacre.cli.inputs import read_inputs
+from nacre import DataError, Field, NacreError, Net
+from nacre.cli.inputs import Inputs
 from nacre.config import NetFile, load
 from nacre.config.overrides import apply_override
 from nacre.discovery.settings import settings
 from nacre.errors import LONGEST, ConfigError, brief
 from nacre.files.toml import parse_toml
+from nacre.net.records import store_of
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
+from record_files import predict_input
 
 MIB = 1 << 20
 
@@ -170,7 +172,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "packed": {"chunks": True, "compression": "gzip"},
 }
 READERS: dict[str, Callable[[Path], object]] = {
-    "predict": lambda path: read_inputs(NetFile(path, {}, ()), [path], "data", None),
+    "predict": lambda path: predict_input(path),
     "HDF5Data": lambda path: feed(HDF5DataLayer, path),
     "AsyncHDF5Data": lambda path: feed(AsyncHDF5DataLayer, path),
     "SubMean": lambda path: SubMean(mean_file=path).transform(np.ones((2, 30 * MIB), np.int8), None, "train"),
@@ -202,18 +204,13 @@ def test_a_mean_that_is_no_records_is_not_read(tmp_path: Path) -> None:
         SubMean(mean_file=path).transform(np.ones((2, 3)), None, "train")
 
 
-def test_a_table_takes_memory_as_it_is_long(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("1,2\n" * 50_000)
-    with at_most(24 * path.stat().st_size):
-        assert read_inputs(NetFile(path, {}, ()), [path], "data", (2,)).shape == (50_000, 2)
-
-
-def test_an_array_is_read_once(tmp_path: Path) -> None:
-    path = tmp_path / "a.npy"
-    np.save(path, np.ones((MIB, 2)))
-    with at_most(int(1.5 * path.stat().st_size)):
-        read_inputs(NetFile(path, {}, ()), [path], "data", None)
+@pytest.mark.parametrize("ending", [".npy", ".h5"])
+def test_predict_takes_memory_for_one_batch(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{ending}"
+    with store_of(path).create(path, {"data": Field((1000,), "float64")}) as writer:
+        writer.append({"data": np.ones((5000, 1000))})
+    with at_most(16 * MIB), Inputs(NetFile(path, {}, ()), [path], "data") as inputs:
+        assert sum(len(batch.records) for batch in inputs.batches(100)) == 5000
 
 
 def test_an_array_that_declares_more_than_there_is(tmp_path: Path) -> None:
@@ -221,4 +218,4 @@ def test_an_array_that_declares_more_than_there_is(tmp_path: Path) -> None:
     np.save(path, np.ones(3))
     path.write_bytes(path.read_bytes().replace(b"(3,), }        ", b"(3000000000,), "))
     with at_most(MIB), pytest.raises(DataError, match=r"declares an array of shape \(3000000000,\)|header"):
-        read_inputs(NetFile(path, {}, ()), [path], "data", None)
+        predict_input(path)

@@ -101,9 +101,6 @@ if TYPE_CHECKING:
     from .protocols.layer import is_identity as is_identity
     from .protocols.parameter import Parameter as Parameter
     from .protocols.parameter import Storage as Storage
-    from .protocols.records import OutputWriter as OutputWriter
-    from .protocols.records import RecordReader as RecordReader
-    from .protocols.records import reader_of as reader_of
     from .protocols.state import LayerState as LayerState
     from .protocols.state import SourceState as SourceState
     from .protocols.view import Scalars as Scalars
@@ -154,7 +151,6 @@ _PLACES = {
     "protocols.graph": "Graph Node",
     "protocols.layer": "Layer Phase is_identity",
     "protocols.parameter": "Parameter Storage",
-    "protocols.records": "OutputWriter RecordReader reader_of",
     "protocols.state": "LayerState SourceState",
     "protocols.view": "Scalars View",
     "snapshots.environment": "environment",

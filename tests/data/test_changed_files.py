@@ -10,11 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
-import nacre
-from nacre import DataError, Layer, Net
-from nacre.cli.inputs import read_inputs
+from nacre import DataError, Field, Layer, Net
+from nacre.cli.inputs import Inputs
 from nacre.config import NetFile
-from nacre.protocols.records import reader_of
+from nacre.net.records import store_of
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
 from nacre_data.hdf5_data import HDF5Records
 
@@ -99,24 +98,15 @@ def test_a_mean_that_is_changed_while_it_is_read(tmp_path: Path, monkeypatch: py
         SubMean(mean_file=path).transform(np.ones((2, 3, 8)), None, "train")
 
 
-@pytest.mark.parametrize("ending", sorted({offer.name for offer in nacre.registry().offers("record")}))
-def test_records_of_predict_whoever_reads_them(ending: str, tmp_path: Path, monkeypatch: Any) -> None:
-    path = tmp_path / f"a.{ending}"
-    path.write_bytes(b"x" * 100)
-
-    def read(self: object, path: Path, *_: object) -> np.ndarray:
-        os.truncate(path, 50)
-        return np.zeros((1, 4))
-
-    monkeypatch.setattr(type(reader_of(path)), "read", read)
-    with pytest.raises(DataError, match="cut while it was read: 50 of 100 bytes are left"):
-        read_inputs(NetFile(tmp_path / "net.toml", {}, ()), [path], "data", (4,))
-
-
-def test_an_array_that_is_cut_behind_its_reader_is_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".npy", ".h5"])
+def test_records_of_predict_that_are_cut(ending: str, tmp_path: Path) -> None:
     """A map of the file would end the process."""
-    path = tmp_path / "a.npy"
-    np.save(path, np.ones((1000, 100)))
-    array = reader_of(path).read(path, "data", None)
-    os.truncate(path, 200)
-    assert array.sum() == 100000
+    path = tmp_path / f"a{ending}"
+    with store_of(path).create(path, {"data": Field((100,), "float64")}) as writer:
+        writer.append({"data": np.ones((1000, 100))})
+    with Inputs(NetFile(path, {}, ()), [path], "data") as inputs:
+        batches = inputs.batches(10)
+        assert next(batches).records.sum() == 1000
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(DataError, match="cut while"):
+            list(batches)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nacre import DataError
-from nacre.protocols.records import reader_of
+from record_files import read_records
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -22,7 +22,7 @@ PIXELS = 1 << 26
 
 
 def read(path: Path, channels: int, size: tuple[int, int] = (2, 3)) -> np.ndarray:
-    return reader_of(path).read(path, "data", (channels, *size))[0]
+    return read_records(path, shape=(channels, *size))[0]
 
 
 def png(path: Path, width: int, height: int, depth: int, colour: int, rows: bytes, **chunks: bytes) -> Path:

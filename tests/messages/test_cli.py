@@ -69,7 +69,10 @@ MESSAGES = [
         ),
     ),
     ((*PREDICT, "empty.npy"), "empty.npy: it has no records"),
-    ((*PREDICT, "texts.npy"), "texts.npy: its records must be numbers, but they have the type <U1"),
+    (
+        (*PREDICT, "texts.npy"),
+        "texts.npy: the array is of type <U1, but it must hold whole or floating-point numbers",
+    ),
     (
         (*PREDICT, "fine.npy", "--divide", "0"),
         ("--divide 0: it must be a finite number other than 0\n  leave it out, or use another number"),
@@ -94,10 +97,7 @@ MESSAGES = [
     ),
     (
         (*PREDICT, "fine.npy", "--blob", "prob,ip1", "--out", "x.npy"),
-        (
-            "--out x.npy: it can hold one blob, but there are 2: prob, ip1\n"
-            "  choose one (--blob prob), or a file for several blobs (.h5)"
-        ),
+        ("x.npy: it can hold one array, but there are 2 fields: prob, ip1\n  use a .npz or .h5 file"),
     ),
     ((*PREDICT, "fine.npy", "--classes", "none.txt"), ("none.txt: no such file\n  did you mean two.txt?")),
     (

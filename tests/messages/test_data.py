@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 
 from nacre import Net, load_snapshot
-from nacre.protocols.records import reader_of
 from nacre_data import (
     AsyncHDF5DataLayer,
     HDF5DataLayer,
@@ -21,6 +21,7 @@ from nacre_data import (
     SubMean,
 )
 from provoked import Message, check_message
+from record_files import read_records
 
 
 def hdf5(layer: Any = HDF5DataLayer, **arrays: Any) -> Any:
@@ -44,7 +45,7 @@ def memory(*arrays: Any, **fields: Any) -> Any:
 def read(name: str, content: bytes, shape: tuple[int, ...] | None = None) -> Any:
     """Read the records of a file."""
     Path(name).write_bytes(content)
-    return reader_of(Path(name)).read(Path(name), "data", shape)
+    return read_records(Path(name), shape=shape)
 
 
 def transformed(transformer: Any, *shape: int) -> Any:
@@ -78,6 +79,7 @@ def packed() -> Any:
 
 
 X, Y = np.ones((4, 3)), np.arange(4)
+PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
 
 MESSAGES: list[Message] = [
     (
@@ -179,11 +181,17 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: read("a.csv", b"1,2\n1;2\n"),
-        "a.csv: record 1 (line 2): '1;2' must be numbers separated by commas",
+        (
+            "a.csv: line 2 has 1 cells, but the first line has 2\n"
+            "  complete the line; a cell with the separator in it must stand in quotes"
+        ),
     ),
     (
         lambda: read("a.csv", b"1,2\n1\n"),
-        "a.csv: record 1 (line 2) has 1 numbers, but the first has 2",
+        (
+            "a.csv: line 2 has 1 cells, but the first line has 2\n"
+            "  complete the line; a cell with the separator in it must stand in quotes"
+        ),
     ),
     (
         lambda: read("a.npy", b"dear diary"),
@@ -197,8 +205,8 @@ MESSAGES: list[Message] = [
         ),
     ),
     (
-        lambda: read("a.png", b"", (8,)),
-        "a.png: a picture cannot become a record of shape (8,); the shape must be (1, 3 or 4, rows, columns)",
+        lambda: read("a.png", PNG, (8,)),
+        "a.png: a picture cannot become a record of shape (8,)\n  the shape must be (1, 3 or 4, rows, columns)",
     ),
     (
         lambda: (Path("a.h5").write_bytes(b"dear diary"), load_snapshot("a.h5")),

@@ -1,15 +1,18 @@
-"""Records for `predict`, read from files by the readers that plugins offer for the files' endings."""
+"""Records for `predict`, read from files of any format that a store reads, a batch at a time."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, NacreError
-from ..files.reading import check_file, unchanged
+from ..net.records import located, open_records
+from ..protocols.data_store import Reader
 from .screen import warn
 
 if TYPE_CHECKING:
@@ -20,51 +23,144 @@ if TYPE_CHECKING:
 
 
 NAMED = 5  # records in a warning
-AT_A_TIME = 1 << 20  # numbers to check in one piece
+OPEN_FILES = 64  # at a time: a process may have only some hundreds
 
 
-def read_inputs(
-    file: NetFile,
-    paths: Sequence[Path],
-    blob: str,
-    shape: tuple[int, ...] | None,
-    divide: float = 1.0,
-    *,
-    from_option: bool = False,
-) -> np.ndarray[Any, Any]:
-    """Return the records (records, *shape) of all files, one after the other, with their numbers divided.
+@dataclass
+class Batch:
+    """Records (records, *shape), the key of each, which is its number if it has no name, and whether it has no NaN."""
 
-    `shape` is None if it is not known; `from_option` is true if it comes from --shape. Records with numbers that are
-    not finite are a warning.
+    records: np.ndarray[Any, Any]
+    keys: list[str]
+    whole: np.ndarray[Any, Any]
+
+
+class Inputs:
+    """The records of files, one file after the other, for one blob of a net.
+
+    `shape` is that of a record in the net, None if it is not known; `from_option` is true if it comes from --shape.
+
+    Attributes:
+        shape: of the records.
+        count: their number, None if it is known only at the end.
+        named: whether some have names.
 
     Raises:
         DataError: a file cannot be read, or its records do not fit; the message names it.
     """
-    import numpy as np
 
-    from ..protocols.records import reader_of
+    def __init__(
+        self,
+        file: NetFile,
+        paths: Sequence[Path],
+        blob: str,
+        shape: tuple[int, ...] | None = None,
+        divide: float = 1.0,
+        *,
+        from_option: bool = False,
+    ) -> None:
+        if not divide or not isfinite(divide):
+            message = f"--divide {divide:g}: it must be a finite number other than 0"
+            raise DataError(message, "leave it out, or use another number")
+        self.file = file
+        self.paths = paths
+        self.blob = blob
+        self.divide = divide
+        self.wanted = shape
+        self.from_option = from_option
+        self.opened: dict[int, Reader] = {}
+        try:
+            self.shape, self.count = self._look_into_all()
+        except BaseException:
+            self.close()
+            raise
 
-    if not divide or not isfinite(divide):
-        raise DataError(
-            f"--divide {divide:g}: it must be a finite number other than 0", "leave it out, or use another number"
-        )
-    readers = [reader_of(path, file.pins) for path in paths]
-    if shape is None and any(reader.needs_shape for reader in readers):
-        message = f"the shape of '{blob}' is not known, because the data of {file.path} are missing"
-        raise DataError(message, "add the shape of a record, for example --shape 1,8,8")
-    parts: list[np.ndarray[Any, Any]] = []
-    for path, reader in zip(paths, readers, strict=True):
-        check_file(path, "a file with records")
-        with unchanged(path, grows=reader.grows):
-            read = reader.read(path, blob, shape)
-        part = _shaped(read, shape, path, from_option=from_option)
-        parts.append(part if divide == 1 else part / divide)
-        _warn_of_not_finite(part, path)
-    shapes = {part.shape[1:] for part in parts}
-    if len(shapes) > 1:
-        found = ", ".join(f"{path}: {part.shape[1:]}" for path, part in zip(paths, parts, strict=True))
-        raise DataError(f"the records have different shapes: {found}", "use files with records of one shape")
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    def _look_into_all(self) -> tuple[tuple[int, ...], int | None]:
+        """Open all files, so that what is wrong with one is told before any work is done."""
+        shapes: list[tuple[int, ...]] = []
+        self.named = False
+        count: int | None = 0
+        for number, path in enumerate(self.paths):
+            reader = self.opened[number] = self._open(path)
+            shapes.append(self._shape(path, reader))
+            self.named |= reader.named
+            count = None if count is None or reader.count is None else count + reader.count
+            if len(self.opened) > OPEN_FILES:
+                self.opened.pop(number).close()
+        if len(set(shapes)) > 1:
+            found = ", ".join(f"{path}: {shape}" for path, shape in zip(self.paths, shapes, strict=True))
+            raise DataError(f"the records have different shapes: {found}", "use files with records of one shape")
+        return shapes[0], count
+
+    def _open(self, path: Path) -> Reader:
+        shapes = {self.blob: self.wanted} if self.wanted else {}
+        return open_records([path], [self.blob], shapes=shapes, pins=self.file.pins)
+
+    def _shape(self, path: Path, reader: Reader) -> tuple[int, ...]:
+        """Return the shape in the net of a file's records."""
+        import numpy as np
+
+        if reader.count == 0:
+            raise DataError(f"{path}: it has no records")
+        field, wanted = reader.fields[self.blob], self.wanted
+        if np.dtype(field.dtype).kind not in "fiub":
+            raise DataError(f"{path}: its records must be numbers, but they have the type {field.dtype}")
+        if field.shape is None:
+            message = f"the shape of '{self.blob}' is not known, because the data of {self.file.path} are missing"
+            raise DataError(message, "add the shape of a record, for example --shape 1,8,8")
+        if wanted is None or field.shape == wanted:
+            return field.shape
+        if prod(field.shape) != prod(wanted):
+            who = "--shape is" if self.from_option else "the net needs"
+            remedy = (
+                "correct --shape, or leave it out" if self.from_option else "scale or cut the records to this shape"
+            )
+            raise DataError(f"{path}: its records have the shape {field.shape}, but {who} {wanted}", remedy)
+        return wanted
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Yield the records, `size` at a time. Those with numbers that are not finite are a warning.
+
+        Raises:
+            DataError: a file cannot be read; the message names it.
+        """
+        import numpy as np
+
+        rows = self._rows()
+        while some := list(islice(rows, size)):
+            records = np.stack([record for _, record in some]).reshape(len(some), *self.shape)
+            whole = np.array([not np.isnan(record).any() for record in records])
+            yield Batch(records if self.divide == 1 else records / self.divide, [key for key, _ in some], whole)
+
+    def _rows(self) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+        """Yield each record with its key: its number among all, unless its file has names for records."""
+        import numpy as np
+
+        number = 0
+        for place, path in enumerate(self.paths):
+            bad: list[int] = []
+            with self.opened.pop(place, None) or self._open(path) as reader:
+                for here, row in enumerate(reader.rows()):
+                    record = row[self.blob]
+                    if not np.isfinite(record).all():
+                        bad.append(here)
+                    where = str(path) if len(self.paths) > 1 else ""
+                    yield located(where, reader.key(here)) if reader.named else str(number), record
+                    number += 1
+            _warn_of_not_finite(bad, path)
+        if not number:
+            raise DataError(f"{self.paths[0]}: it has no records")
+
+    def close(self) -> None:
+        """Close the files; may be called twice."""
+        while self.opened:
+            self.opened.popitem()[1].close()
+
+    def __enter__(self) -> Inputs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
@@ -105,44 +201,7 @@ def _known_batch(file: NetFile, blob: str) -> tuple[int, ...] | None:
     return None
 
 
-def _shaped(
-    part: np.ndarray[Any, Any], shape: tuple[int, ...] | None, path: Path, *, from_option: bool
-) -> np.ndarray[Any, Any]:
-    if part.dtype.kind not in "fiub":
-        raise DataError(f"{path}: its records must be numbers, but they have the type {part.dtype}")
-    if part.ndim == 0 or not len(part):
-        raise DataError(f"{path}: it has no records")
-    if shape is None or part.shape[1:] == shape:
-        return part
-    if prod(part.shape[1:]) != prod(shape):
-        wanted = "--shape is" if from_option else "the net needs"
-        remedy = "correct --shape, or leave it out" if from_option else "scale or cut the records to this shape"
-        raise DataError(f"{path}: its records have the shape {part.shape[1:]}, but {wanted} {shape}", remedy)
-    return part.reshape(-1, *shape)
-
-
-def whole_records(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return for each record whether no number in it is NaN."""
-    import numpy as np
-
-    return _of_each(part, lambda numbers: np.logical_not(np.isnan(numbers)))
-
-
-def _of_each(part: np.ndarray[Any, Any], test: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
-    """Return for each record whether all its numbers pass a test; it works in pieces, to save memory."""
-    import numpy as np
-
-    if part.dtype.kind != "f":
-        return np.ones(len(part), bool)
-    step = max(1, AT_A_TIME * len(part) // max(1, part.size))
-    starts = range(0, len(part), step)
-    return np.concatenate([test(part[start : start + step]).reshape(-1, part[0].size).all(axis=1) for start in starts])
-
-
-def _warn_of_not_finite(part: np.ndarray[Any, Any], path: Path) -> None:
-    import numpy as np
-
-    bad = np.flatnonzero(~_of_each(part, np.isfinite)).tolist()
+def _warn_of_not_finite(bad: Sequence[int], path: Path) -> None:
     if bad:
         more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
         named = f"{', '.join(map(str, bad[:NAMED]))}{more}"

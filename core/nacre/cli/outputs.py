@@ -72,14 +72,14 @@ def best(
     return rows
 
 
-def print_best(rows: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-    """Print one line for each record."""
-    width = len(str(len(rows) - 1))
-    for number, row in enumerate(rows):
+def print_best(keys: Sequence[str], rows: Sequence[Sequence[Mapping[str, Any]]], width: int) -> None:
+    """Print one line for each record: its key, and its best classes. Numbers get `width` places."""
+    for key, row in zip(keys, rows, strict=True):
         parts = [
-            f"{one['name']} {one['percent']:.2f} %"
+            f"{one['name']} {one['percent']:.1f} %"
             if one["percent"] is not None
             else f"{one['name']} {one['value']:.5g}".lstrip()
             for one in row
         ]
-        click.echo(f"{number:{width}}: {', '.join(parts) or 'not finite'}")
+        name = f"{key:>{width}}:" if key.isdecimal() else key
+        click.echo(f"{name} {', '.join(parts) or 'not finite'}")

@@ -48,18 +48,25 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
 
 def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, made: dict[Any, Net]) -> Any:
     """Do the work of `Net.predict`; `made` keeps the derived nets."""
+    import numpy as np
+
     want = wanted(net.layers, output)
     arrays = _arrays(data, want.needed)
     counts = {len(array) for array in arrays.values()}
     if len(counts) != 1:
         raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
     if not batch_size:
-        batch_size = _batch_size(net, want.needed) or min(counts.pop(), 256)
+        batch_size = _batch_size(net, want.needed) or min(256, *counts)
     shapes = {name: array.shape[1:] for name, array in arrays.items()}
     key = (want.outputs, batch_size, tuple(shapes.items()))
     if key not in made:
         made[key] = _derive(net, want, shapes, batch_size)
-    joined = run(made[key], want, arrays)
+    batch_size = check_outputs(made[key], want)
+    batches = [
+        run(made[key], want, {name: array[start : start + batch_size] for name, array in arrays.items()})
+        for start in range(0, counts.pop(), batch_size)
+    ]
+    joined = {name: np.concatenate([batch[name] for batch in batches]) for name in want.outputs}
     return joined if not isinstance(output, str) or len(joined) > 1 else joined.popitem()[1]
 
 
@@ -76,11 +83,12 @@ def layers_for(
     return [node.layer for node in sort(Graph.of([*inputs, *want.layers])).nodes]
 
 
-def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run records through a net of `layers_for`, batch by batch; return the outputs, one row for each record."""
-    import numpy as np
+def check_outputs(net: Net, want: Wanted) -> int:
+    """Return how many records a net of `layers_for` takes at a time.
 
-    count = len(next(iter(arrays.values())))
+    Raises:
+        DataError: an output does not have one row for each record.
+    """
     batch_size = net.memory.final[want.needed[0]].shape[0]
     for name in want.outputs:
         if (shape := net.memory.final[name].shape)[:1] != (batch_size,):
@@ -88,15 +96,16 @@ def run(net: Net, want: Wanted, arrays: Mapping[str, np.ndarray]) -> dict[str, n
                 f"blob '{name}' of shape {shape} does not have one row for each of the {batch_size} records of a batch",
                 "choose another output, or call net.forward and then net.blob",
             )
-    results: dict[str, list[np.ndarray]] = {name: [] for name in want.outputs}
-    for start in range(0, count, batch_size):
-        rows = min(batch_size, count - start)
-        for name, array in arrays.items():
-            net.write(name, _transformed(array[start : start + rows], name, want.sources, net))
-        net.forward()
-        for name in want.outputs:
-            results[name].append(net.blob(name)[:rows])
-    return {name: np.concatenate(parts) for name, parts in results.items()}
+    return batch_size
+
+
+def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run one batch of records, or a part of one, through a net of `layers_for`; return one row for each record."""
+    for name, records in batch.items():
+        net.write(name, _transformed(records, name, want.sources, net))
+    net.forward()
+    rows = len(batch[want.needed[0]])
+    return {name: net.blob(name)[:rows] for name in want.outputs}
 
 
 def _ends(graph: Graph) -> tuple[str, ...]:

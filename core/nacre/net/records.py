@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..discovery.offers import FIRST_PARTY
+from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.registry import registry
 from ..errors import DataError, NacreError, PluginError, nearest
 from ..fields.component import make_component
@@ -26,7 +26,8 @@ OLD = "stores of snapshots have become the kind 'snapshot_store'; the kind 'stor
 def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
     """Return the store for a file or folder: `wanted` (a store, its name, or a table), else the one that it fits.
 
-    nacre's own come first, so that no other package changes what reads a file.
+    nacre's own come first, so that no other package changes what reads a file; for a name that `pins` gives to another
+    distribution, that one's.
 
     Raises:
         DataError: no store fits, or several of other packages do; the message says how to name one.
@@ -35,23 +36,34 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
     if wanted:
         return wanted if isinstance(wanted, Store) else make_component(Store, wanted)
     broken: list[PluginError] = []
-    fitting: list[tuple[str, type[Store]]] = []
-    for offer in sorted(registry().offers("store"), key=lambda offer: offer.distribution != FIRST_PARTY):
-        try:
-            found = cast("type[Store]", _checked(registry().open_offer(offer), offer.name))
-            if found.fits(path):
-                fitting.append((f"{offer.distribution}:{offer.name}", found))
-        except PluginError as error:
-            broken.append(error)
-    ours = [one for one in fitting if one[0].startswith(f"{FIRST_PARTY}:")]
-    if len(ours or fitting) > 1:
-        names = " and ".join(name for name, _ in ours or fitting)
-        raise DataError(f"{path}: several stores read such files: {names}", 'name one of them (store = "...")')
-    if fitting:
-        return (ours or fitting)[0][1]()
+    offers = registry().offers("store")
+    first = [offer for offer in offers if offer.distribution == (pins or {}).get(f"store:{offer.name}", FIRST_PARTY)]
+    for some in (first, [offer for offer in offers if offer not in first]):
+        fitting = dict(_fitting(path, some, broken))
+        if len(fitting) > 1:
+            remedy = 'name one of them (store = "..."), or pin its distribution'
+            raise DataError(f"{path}: several stores read such files: {' and '.join(sorted(fitting))}", remedy)
+        if fitting:
+            return next(iter(fitting.values()))()
     if broken:
         raise broken[0]
     raise _unknown(path)
+
+
+def _fitting(path: Path, offers: Iterable[Offer], broken: list[PluginError]) -> Iterator[tuple[str, type[Store]]]:
+    """Yield the stores that a file fits, and their names; what is wrong with one goes to `broken`."""
+    for offer in offers:
+        name = f"{offer.distribution}:{offer.name}"
+        try:
+            found = cast("type[Store]", _checked(registry().open_offer(offer), offer.name))
+            fits = found.fits(path)
+        except PluginError as error:
+            broken.append(error)
+        except Exception as error:  # whatever a plugin raises
+            broken.append(PluginError(f"store {name} cannot say whether it reads {path}: {error!r}"))
+        else:
+            if fits:
+                yield name, found
 
 
 def _checked(found: Any, name: str) -> Any:
@@ -76,10 +88,10 @@ def endings() -> list[str]:
 
 def _unknown(path: Path) -> DataError:
     if path.is_dir():
-        return DataError(f"{path}: no installed store reads this folder", "name its store, or give a file")
+        return DataError(f"{path}: no store is installed that reads this folder", "name its store, or give a file")
     ending, known = path.suffix.lower(), endings()
     listed = ", ".join(known) or "none"
-    what = f"no installed store reads files that end in '{ending}'" if ending else "its name has no ending"
+    what = f"no store is installed for files that end in '{ending}'" if ending else "its name has no ending"
     remedy = "rename it, name its store, or install a plugin that offers one"
     return DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed}", remedy)
 
@@ -111,7 +123,7 @@ def open_records(
         parts = [stack.enter_context(store_of(path, store, pins).open(path, fields)) for path in paths]
         joined = parts[0] if len(parts) == 1 else stack.enter_context(Joined([*map(str, paths)], parts))
         if codec is not None and any(field.codec for field in joined.fields.values()):
-            where = f"{paths[0]}: " if len(parts) == 1 else ""  # else a key begins with its file
+            where = f"{paths[0]}" if len(parts) == 1 else ""  # else a key begins with its file
             joined = stack.enter_context(Decoded(joined, where, codec, shapes or {}, threads))
         if missing := [name for name in fields if name not in joined.fields]:
             known = ", ".join(joined.fields)
@@ -135,6 +147,7 @@ class Decoded(Reader):
         self.reader = reader
         self.where = where
         self.count = reader.count
+        self.named = reader.named
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self.packed: dict[str, _Packed] = {}
         fields: dict[str, Field] = {}
@@ -155,7 +168,8 @@ class Decoded(Reader):
         try:
             yield
         except NacreError as error:
-            raise type(error)(f"{self.where}{self.reader.key(number)}: {error.args[0]}", error.remedy) from error
+            where = located(self.where, self.reader.key(number))
+            raise type(error)(f"{where}: {error.args[0]}", error.remedy) from error
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         plain = {name: out[name] for name in out if name in self.reader.fields and name not in self.packed}
@@ -245,6 +259,7 @@ class Joined(Reader):
                 self._check(path, name, reader.fields.get(name), field)
                 if field.classes and reader.fields[name].classes != field.classes:
                     self.changes[-1][name] = class_numbers(path, name, reader.fields[name].classes, field.classes)
+        self.named = any(reader.named for reader in readers)
         counts = [reader.count for reader in readers]
         self.count = None if None in counts else sum(cast("list[int]", counts))
         self.starts = np.array([*accumulate((count or 0 for count in counts), initial=0)])
@@ -282,12 +297,17 @@ class Joined(Reader):
 
     def key(self, number: int) -> str:
         place = int(np.searchsorted(self.starts, number, "right")) - 1
-        return f"{self.paths[place]}: {self.readers[place].key(number - int(self.starts[place]))}"
+        return located(self.paths[place], self.readers[place].key(number - int(self.starts[place])))
 
     def close(self) -> None:
         with ExitStack() as all_of_them:
             for reader in self.readers:
                 all_of_them.callback(reader.close)
+
+
+def located(path: str, key: str) -> str:
+    """Return where a record is; a file that is a single record, such as a picture, is its key too."""
+    return f"{path}: {key}" if path and Path(path).name != key else path or key
 
 
 def class_numbers(where: str, field: str, there: Sequence[str], here: Sequence[str]) -> np.ndarray:

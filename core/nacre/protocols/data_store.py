@@ -77,10 +77,12 @@ class Reader:
     Attributes:
         fields: what each record has, by name.
         count: the number of records; None if it is known only at the end, so that there is only `rows`.
+        named: whether keys are names, such as those of files, and not only say where a record is.
     """
 
     fields: Mapping[str, Field]
     count: int | None
+    named: bool = False
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         """Write the records of these numbers, int64, in any order and with repeats, into `out`.

@@ -1,4 +1,4 @@
-"""nacre's own data layers, transformers, stores, the file formats of `predict`, and the commands `nacre data`."""
+"""nacre's own data layers, transformers and stores, and the commands `nacre data`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,15 @@ if TYPE_CHECKING:
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
     from .codecs.picture import Picture as Picture
     from .csv_data import CSVDataLayer as CSVDataLayer
-    from .csv_table import CsvReader as CsvReader
-    from .csv_table import CsvWriter as CsvWriter
     from .data import DataLayer as DataLayer
     from .hdf5_data import HDF5DataLayer as HDF5DataLayer
-    from .hdf5_records import HDF5Reader as HDF5Reader
-    from .hdf5_records import HDF5Writer as HDF5Writer
     from .hdf5_store import HDF5Store as HDF5Store
     from .image_data import ImageDataLayer as ImageDataLayer
     from .memory_data import MemoryDataLayer as MemoryDataLayer
     from .memory_output import MemoryOutputLayer as MemoryOutputLayer
-    from .npy import NpyReader as NpyReader
-    from .npy import NpyWriter as NpyWriter
-    from .npy import NpzWriter as NpzWriter
     from .output import HDF5OutputLayer as HDF5OutputLayer
     from .output import NumpyOutputLayer as NumpyOutputLayer
     from .output import OutputLayer as OutputLayer
-    from .picture import PictureReader as PictureReader
     from .random_normal import RandomNormalLayer as RandomNormalLayer
     from .stores.cifar import CIFAR as CIFAR
     from .stores.csv import CSV as CSV
@@ -77,21 +69,6 @@ STORES = {
 }
 CODECS = {"Picture": "nacre_data.codecs.picture:Picture"}
 COMMANDS = {"data": "nacre_data.commands:command"}
-PICTURES = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
-RECORDS = {
-    "csv": "nacre_data.csv_table:CsvReader",
-    "h5": "nacre_data.hdf5_records:HDF5Reader",
-    "hdf5": "nacre_data.hdf5_records:HDF5Reader",
-    "npy": "nacre_data.npy:NpyReader",
-    **dict.fromkeys(PICTURES, "nacre_data.picture:PictureReader"),
-}
-OUTPUTS = {
-    "csv": "nacre_data.csv_table:CsvWriter",
-    "h5": "nacre_data.hdf5_records:HDF5Writer",
-    "hdf5": "nacre_data.hdf5_records:HDF5Writer",
-    "npy": "nacre_data.npy:NpyWriter",
-    "npz": "nacre_data.npy:NpzWriter",
-}
 
 
 @hookimpl
@@ -111,9 +88,7 @@ def offer_components() -> dict[str, dict[str, str]]:
         "store": STORES,
         "codec": CODECS,
         "snapshot_store": SNAPSHOT_STORES,
-        "record": RECORDS,
-        "output": OUTPUTS,
     }
 
 
-__getattr__ = lazy(__name__, LAYERS, TRANSFORMERS, SNAPSHOT_STORES, STORES, CODECS, RECORDS, OUTPUTS)
+__getattr__ = lazy(__name__, LAYERS, TRANSFORMERS, SNAPSHOT_STORES, STORES, CODECS)

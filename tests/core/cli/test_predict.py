@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from command_line import run
-from nacre_data import PictureReader
+from record_files import read_records
 
 
 def read_data(name: str = "test.h5") -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +108,7 @@ def test_every_way_out_holds_the_same(trained: Path) -> None:
         assert np.array_equal(file["prob"][...], arrays["prob"])
         assert np.array_equal(file["ip1"][...], arrays["ip1"])
         run("predict", "small.toml", trained, "test.h5", "--blob", "ip1", "--out", "out.csv")
-        assert np.allclose(np.loadtxt("out.csv", delimiter=","), arrays["ip1"], rtol=1e-6)
+        assert np.allclose(np.loadtxt("out.csv", delimiter=",", skiprows=1), arrays["ip1"], rtol=1e-6)
 
 
 def test_blobs_that_are_no_probabilities_have_no_percents(trained: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_training_data_need_not_be_there(trained: Path) -> None:
     Path("test.h5").unlink()
     told = run("predict", "small.toml", trained, "some.npy", "--json").json
     assert [row["classes"][0]["class"] for row in told] == label[:3].tolist()
-    assert "--shape 1,8,8" in run("predict", "small.toml", trained, "some.csv", code=2).err
+    assert run("predict", "small.toml", trained, "some.csv", "--json").json == told
     assert run("predict", "small.toml", trained, "some.csv", "--shape", "2,4", "--json").json == told
     wrong = run("predict", "small.toml", trained, "some.csv", "--shape", "2,5", code=2).err
     assert "the shape (8,), but --shape is (2, 5)\n" in wrong
@@ -143,9 +143,8 @@ def test_pictures(trained: Path) -> None:
     assert np.load("two.npy").shape == (2, 3)
     same = ("--set", "layer.ip1.name=other", "--shape", "1,6,8", "--divide", "2")
     assert "does not fit" in run("predict", "picture.toml", trained, "grey.png", *same, code=2).err
-    read = PictureReader().read
-    assert np.array_equal(read(Path("grey.png"), "data", (1, 6, 8)) / 2, np.load("grey.npy"))
-    assert np.array_equal(read(Path("colour.png"), "data", (3, 6, 8))[0], np.moveaxis(pixels, -1, 0))
+    assert np.array_equal(read_records(Path("grey.png"), shape=(1, 6, 8)) / 2, np.load("grey.npy"))
+    assert np.array_equal(read_records(Path("colour.png"), shape=(3, 6, 8))[0], np.moveaxis(pixels, -1, 0))
 
 
 @pytest.mark.parametrize(
@@ -156,18 +155,22 @@ def test_pictures(trained: Path) -> None:
         (b"", "bad.npy", "bad.npy: this is not a NumPy array"),
         (b"\x93NUMPY\x01\x00", "bad.npy", "bad.npy: damaged: "),
         (b"no hdf5", "bad.h5", "bad.h5"),
-        (b"1,2,3,4,5,6,7,x\n", "bad.csv", "bad.csv: record 0 (line 1): '1,2,3,4,5,6,7,x' must be numbers"),
-        (b"1,2,3,4,5,6,7,8\n\n1,2\n", "bad.csv", "bad.csv: record 1 (line 3) has 2 numbers, but the first has 8"),
+        (
+            b"1,2,3,4,5,6,7,x\n",
+            "bad.csv",
+            "bad.csv: line 1 has the text 'x' and the number '7', so that it is not clear whether it is a header",
+        ),
+        (b"1,2,3,4,5,6,7,8\n\n1,2\n", "bad.csv", "bad.csv: line 3 has 2 cells, but the first line has 8"),
         (b"1,2,3\n", "bad.csv", "bad.csv: its records have the shape (3,), but the net needs (2, 4)"),
-        (b"\n", "bad.csv", "bad.csv: it has no records"),
+        (b"\n", "bad.csv", "bad.csv: line 1: the table is empty"),
         (
             b"x",
             "bad.parquet",
-            "bad.parquet: no plugin reads files that end in '.parquet'; known endings: .bmp, .csv",
+            "bad.parquet: no store is installed for files that end in '.parquet'; known endings: ",
         ),
-        (b"x", "bad.jpgg", "bad.jpgg: no plugin reads files that end in '.jpgg' (did you mean 'jpg'?)"),
-        (b"x", "bad", "bad: its name has no ending, so its format is not known; known endings: .bmp"),
-        (b"no picture", "bad.png", "bad.png: a picture cannot become a record of shape (2, 4)"),
+        (b"x", "bad.jpgg", "bad.jpgg: no store is installed for files that end in '.jpgg' (did you mean '.jpg'?)"),
+        (b"x", "bad", "bad: its name has no ending; known endings: "),
+        (b"no picture", "bad.png", "bad.png: this is not a picture that can be read"),
     ],
 )
 def test_bad_inputs(trained: Path, content: bytes | None, name: str, error: str) -> None:
@@ -182,7 +185,7 @@ def test_arrays_that_do_not_fit(trained: Path) -> None:
     np.save("objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.save("fine.npy", np.zeros((3, 2, 4)))
     for names, error in (
-        (["texts.npy"], "texts.npy: its records must be numbers, but they have the type <U1"),
+        (["texts.npy"], "texts.npy: the array is of type <U1, but it must hold whole or floating-point numbers"),
         (["objects.npy"], "objects.npy: it holds Python objects, but only numbers are read"),
         (["fine.npy", "wide.npy"], "wide.npy: its records have the shape (2, 5), but the net needs (2, 4)"),
     ):
@@ -252,27 +255,59 @@ def test_a_layer_that_passes_over_what_is_no_number_hides_nothing(trained: Path)
     assert done.err.startswith(told) and done.err.count("\n") == 1
 
 
+RAW = """
+import numpy as np
+from nacre import Field, Reader, Store, Writer, hookimpl
+from nacre.files import NewFile
+
+@hookimpl
+def offer_components():
+    return {"store": {"Raw": "raw:Raw"}}
+
+class Raw(Store):
+    "Numbers of 4 bytes behind the number of them in a record."
+    endings = (".raw",)
+    def open(self, path, fields=()):
+        return RawReader(path, fields[0] if fields else "data")
+    def create(self, path, fields, *, append=False):
+        return RawWriter(path, fields)
+
+class RawReader(Reader):
+    def __init__(self, path, name):
+        size = int(np.fromfile(path, np.int64, 1)[0])
+        self.rows_read = np.fromfile(path, np.float32, offset=8).reshape(-1, size)
+        self.count = len(self.rows_read)
+        self.fields = {name: Field((size,), "float32")}
+    def read(self, numbers, out):
+        for array in out.values():
+            array[...] = self.rows_read[numbers]
+
+class RawWriter(Writer):
+    def __init__(self, path, fields):
+        (field,) = fields.values()
+        self.new = NewFile(path)
+        self.file = self.new.temporary.open("wb")
+        np.array([field.shape[0]]).tofile(self.file)
+    def append(self, rows, keys=()):
+        (array,) = rows.values()
+        array.astype(np.float32).tofile(self.file)
+    def close(self, commit):
+        self.file.close()
+        if commit:
+            self.new.commit()
+        self.new.drop()
+"""
+
+
 def test_a_third_party_reads_and_writes_files_of_its_own(trained: Path) -> None:
-    Path("raw.py").write_text(
-        "import numpy as np\n"
-        "from nacre import OutputWriter, RecordReader, hookimpl\n"
-        "@hookimpl\n"
-        "def offer_components():\n"
-        "    return {'record': {'raw': 'raw:RawReader'}, 'output': {'raw': 'raw:RawWriter'}}\n"
-        "class RawReader(RecordReader):\n"
-        "    needs_shape = True\n"
-        "    def read(self, path, blob, shape):\n"
-        "        assert blob == 'data'\n"
-        "        return np.fromfile(path, np.float32).reshape(-1, *shape)\n"
-        "class RawWriter(OutputWriter):\n"
-        "    def write(self, path, arrays):\n"
-        "        arrays['prob'].tofile(path)\n"
-    )
+    Path("raw.py").write_text(RAW)
     data, _ = read_data()
-    data.astype(np.float32).tofile("all.raw")
+    with Path("all.raw").open("wb") as file:
+        np.array([data[0].size]).tofile(file)
+        data.astype(np.float32).tofile(file)
     run("predict", "small.toml", trained, "test.h5", "--out", "wanted.npy")
     run("predict", "small.toml", trained, "all.raw", "--out", "found.RAW", "--plugin", "raw.py")
-    assert np.allclose(np.fromfile("found.RAW", np.float32).reshape(-1, 3), np.load("wanted.npy"))
+    assert np.allclose(np.fromfile("found.RAW", np.float32, offset=8).reshape(-1, 3), np.load("wanted.npy"))
 
 
 def test_pictures_without_pillow_say_what_to_install(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,9 +323,9 @@ def test_pictures_without_pillow_say_what_to_install(trained: Path, monkeypatch:
         (["--blob", "prbo"], "no layer writes blob 'prbo' in this phase (did you mean 'prob'?)"),
         (
             ["--out", "x.txt"],
-            "x.txt: no plugin writes files that end in '.txt'; known endings: .csv, .h5",
+            "x.txt: no store is installed for files that end in '.txt'; known endings: ",
         ),
-        (["--blob", "prob,ip1", "--out", "x.npy"], "one blob, but there are 2: prob, ip1"),
+        (["--blob", "prob,ip1", "--out", "x.npy"], "it can hold one array, but there are 2 fields: prob, ip1"),
         (["--classes", "no.txt"], "error: no.txt: no such file\n"),
         (["--classes", "."], "error: .: cannot be read: Is a directory\n"),
         (["--classes", "test.h5"], "error: test.h5: not a text file (UTF-8): "),

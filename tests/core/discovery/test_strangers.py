@@ -19,8 +19,8 @@ from nacre.cli.commands.explain import explain
 from nacre.config import dumps, load
 from nacre.discovery.registry import Registry
 from nacre.fields.component import make_component
+from nacre.net.records import store_of
 from nacre.protocols.backend import _first_usable
-from nacre.protocols.records import reader_of, writer_of
 from nacre.snapshots.folder import load_snapshot, open_snapshot_store
 from registries import install_plugin, use_registry
 
@@ -90,9 +90,7 @@ NAMES = {  # that the net uses, and what a stranger could put in their place
     "lr_policy": ["Fixed"],
     "callback": ["Snapshot"],
     "snapshot_store": ["HDF5", "Aside"],
-    "store": ["HDF5", "NPY", "Aside"],
-    "record": ["h5", "csv"],
-    "output": ["h5", "csv"],
+    "store": ["HDF5", "NPY", "CSV", "Aside"],
     "layer_of": ["neuron", "initializer", "aaa"],
     "aaa": ["ReLU", "AbsVal"],
     "kernel": [
@@ -204,7 +202,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     (folder / "saved.h5").write_bytes(store.encode(snapshot))
     found["loaded"] = load_snapshot(folder / "saved.h5").iteration
     for ending in ("h5", "csv"):
-        found[ending] = type(reader_of(Path(f"x.{ending}"))), type(writer_of(Path(f"x.{ending}")))
+        found[ending] = type(store_of(Path(f"x.{ending}")))
     found["component"] = type(make_component(Neuron, "ReLU")), type(make_component(nacre.Initializer, 0.5))
     found["usable"] = [one for one in backends() if one["distribution"] == "nacre"]
     return found

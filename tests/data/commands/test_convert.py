@@ -161,7 +161,7 @@ def test_records_of_different_shapes_get_one_by_shape() -> None:
     ("arguments", "told"),
     [
         (["no.h5", "a.npz"], "no.h5: "),
-        (["train.h5", "a.doc"], "a.doc: no installed store reads files that end in '.doc'"),
+        (["train.h5", "a.doc"], "a.doc: no store is installed for files that end in '.doc'"),
         (["train.h5", "some.packets"], "some.packets: files of this format are only read"),
         (["train.h5", "no/a.npz"], "no/a.npz: cannot be written"),
         (["train.h5", "a.npz", "--field", "labels"], "labels"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from ...config.netfile import NetFile
     from ...net.net import Net
     from ...net.predict import Wanted
-    from ...protocols.records import OutputWriter
+    from ...protocols.data_store import Field, Writer
     from ...snapshots.snapshot import Snapshot
+    from ..inputs import Inputs
 
 
 def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -100,43 +103,55 @@ def command(
     data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with
     percentages if the first blob holds probabilities.
     """
-    from ...net.predict import wanted
-    from ..inputs import known_shape, read_inputs, whole_records
+    from ...net.predict import check_outputs, run, wanted
+    from ...net.records import store_of
+    from ..inputs import Inputs, known_shape
     from ..outputs import best, check_classes, print_best, read_classes
     from ..screen import print_json
     from ..snapshots import read_trained
 
     file, saved = read_trained(net, sets, seed, snapshot)
     want = wanted(file.layers, blobs)
-    writer = None if out is None else _writer(out, file, want)
+    store = None if out is None else store_of(out, pins=file.pins)
     names = read_classes(classes) if classes else []
     blob = input_blob(file, want)
     known = known_shape(file, blob) if shape is None else None
-    records = read_inputs(file, inputs, blob, shape or known, divide, from_option=shape is not None)
-    found = run_predict(file, saved, want, records, batch_size, backend, sure=known is not None)
-    if classes is not None:
-        check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
-    if out is not None and writer is not None:
-        writer.write(out, found)
-    rows = best(found[want.outputs[0]], top, names, whole_records(records))
+    told: list[dict[str, Any]] = []
+    shapes: dict[str, tuple[int, ...]] = {}
+    count = 0
+    with ExitStack() as stack:
+        records = Inputs(file, inputs, blob, shape or known, divide, from_option=shape is not None)
+        stack.enter_context(records)
+        made = stack.enter_context(_net_for(file, saved, want, records, batch_size, backend, sure=known is not None))
+        writer: Writer | None = None
+        for batch in records.batches(check_outputs(made, want)):
+            found = run(made, want, {blob: batch.records})
+            if not shapes:
+                shapes = {name: array.shape[1:] for name, array in found.items()}
+                if classes is not None:
+                    check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
+                if out is not None and store is not None:
+                    writer = stack.enter_context(store.create(out, fields_of(found)))
+            if writer is not None:
+                writer.append(found, batch.keys if records.named else ())
+            rows = best(found[want.outputs[0]], top, names, batch.whole)
+            if as_json:
+                keys = zip(batch.keys, rows, strict=True)
+                told += [{"record": count + row, "key": key, "classes": one} for row, (key, one) in enumerate(keys)]
+            else:
+                print_best(batch.keys, rows, width=len(str((records.count or 1) - 1)))
+            count += len(rows)
     if as_json:
-        print_json([{"record": number, "classes": row} for number, row in enumerate(rows)])
-    else:
-        print_best(rows)
-        if out is not None:
-            click.echo(f"wrote {out}: {', '.join(f'{name} {array.shape}' for name, array in found.items())}")
+        print_json(told)
+    elif out is not None:
+        click.echo(f"wrote {out}: {', '.join(f'{name} {(count, *shape)}' for name, shape in shapes.items())}")
 
 
-def _writer(out: Path, file: NetFile, want: Wanted) -> OutputWriter:
-    """Return the writer of a file; errors come before any work is done."""
-    from ...errors import ConfigError
-    from ...protocols.records import writer_of
+def fields_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Field]:
+    """Return what a file with these blobs holds."""
+    from ...protocols.data_store import Field
 
-    writer = writer_of(out, file.pins)
-    if len(want.outputs) > 1 and not writer.several:
-        message = f"--out {out}: it can hold one blob, but there are {len(want.outputs)}: {', '.join(want.outputs)}"
-        raise ConfigError(message, f"choose one (--blob {want.outputs[0]}), or a file for several blobs (.h5)")
-    return writer
+    return {name: Field(array.shape[1:], array.dtype.name) for name, array in arrays.items()}
 
 
 def input_blob(file: NetFile, want: Wanted) -> str:
@@ -150,17 +165,18 @@ def input_blob(file: NetFile, want: Wanted) -> str:
     return want.needed[0]
 
 
-def run_predict(
+@contextmanager
+def _net_for(
     file: NetFile,
     saved: Snapshot,
     want: Wanted,
-    records: np.ndarray,
+    records: Inputs,
     batch_size: int,
     backend: str | None,
     *,
     sure: bool,
-) -> dict[str, Any]:
-    """Run records through the layers that are needed; return {blob: array}. The sources' data may be missing.
+) -> Generator[Net]:
+    """Make the net of the layers that are needed, trained. The sources' data may be missing.
 
     `sure` is true if the records have the shape of a source's records.
 
@@ -168,17 +184,17 @@ def run_predict(
         DataError: the parameters have other shapes than records of this shape need.
         SnapshotError: the snapshot belongs to another net.
     """
-    from ...net.predict import layers_for, run
+    from ...net.predict import layers_for
 
-    (blob,) = want.needed
-    layers = layers_for(want, {blob: records.shape[1:]}, batch_size or min(100, len(records)))
+    batch_size = batch_size or min(100, records.count or 100)
+    layers = layers_for(want, {records.blob: records.shape}, batch_size)
     present = dataclasses.replace(file, layers=tuple(layers))
     options: dict[str, Any] = {"fallback": "warn", "keep": want.outputs, "initialise": False}
     with present.net("predict", backend=backend, **options) as made:
         if not sure:
-            _check_shape(made, saved, records.shape[1:])
+            _check_shape(made, saved, records.shape)
         made.parameters.load(saved, strict=False)
-        return run(made, want, {blob: records})
+        yield made
 
 
 def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -35,6 +37,7 @@ ORIENTATION = 0x112  # in EXIF data; with 5 to 8 rows and columns are exchanged
 TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
 PARTS = (8, 4, 2)  # a JPEG can be unpacked at an eighth, a quarter or half of its size
 SPARE = 5  # it stays so many times larger than the scaled picture: then those pixels differ by 2 or 3 at most
+_quiet = threading.Lock()  # what warns is a setting of the whole process
 
 NewHeight = Annotated[int, non_negative, "rows that the picture is scaled to; 0: see `short_side`"]
 NewWidth = Annotated[int, non_negative, "columns that the picture is scaled to"]
@@ -199,7 +202,9 @@ def _opened(data: bytes) -> Generator[Image]:
     """
     pillow = _pillow()
     try:
-        with pillow.open(io.BytesIO(data), formats=FORMATS) as image:
+        with _quiet, warnings.catch_warnings(action="ignore"):  # of a size that is refused below
+            opened = pillow.open(io.BytesIO(data), formats=FORMATS)
+        with opened as image:
             tags: Mapping[int, int] = getattr(image, "tag_v2", {})  # the tiles of a TIFF may be larger than itself
             if max(image.width * image.height, tags.get(TILE_WIDTH, 0) * tags.get(TILE_LENGTH, 0)) > MAX_PIXELS:
                 raise _too_large()  # nothing is unpacked yet
@@ -210,7 +215,7 @@ def _opened(data: bytes) -> Generator[Image]:
             yield image
     except DataError:
         raise
-    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+    except pillow.DecompressionBombError as error:
         raise _too_large() from error
     except Exception as error:  # Pillow's plugins raise anything for damaged files
         why = "" if isinstance(error, pillow.UnidentifiedImageError) else f": {error}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +20,6 @@ from nacre.cli import working
 from ..data import files_of
 
 MOST_RECORDS, MOST_BYTES = 256, 1 << 24  # that are read at a time
-PLACE = re.compile(r"\b(record|line) [0-9]+$")
-"""The end of a key that says only where a record is."""
 
 shape_option = click.option(
     "--shape", metavar="3,32,32", help="Shape of a record of the first field, if records differ, as pictures do."
@@ -160,8 +157,7 @@ def length(rows: Mapping[str, Any]) -> int:
 
 def keys(reader: Reader, numbers: range) -> list[str]:
     """Return the names of records; none if they have only places, which are others in another file."""
-    named = not PLACE.search(reader.key(0))
-    return [reader.key(number) for number in numbers] if named else []
+    return [reader.key(number) for number in numbers] if reader.named else []
 
 
 @contextmanager

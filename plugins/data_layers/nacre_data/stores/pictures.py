@@ -75,6 +75,8 @@ class Pictures(Store):
 class PicturesReader(Reader):
     """Pictures by their paths; `labels` are None, whole numbers, or numbers of `classes`."""
 
+    named = True
+
     def __init__(
         self,
         where: str,
