@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,13 +18,23 @@ from nacre import ConfigError, DataError, Field, InputLayer, Net, Store, Writer
 from nacre.config import load
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
-from nacre_data import DataLayer, HDF5OutputLayer, MemoryDataLayer, NumpyOutputLayer, OutputLayer
+from nacre_data import (
+    CSVOutputLayer,
+    DataLayer,
+    HDF5OutputLayer,
+    JSONLOutputLayer,
+    MemoryDataLayer,
+    NumpyOutputLayer,
+    OutputLayer,
+)
 from registries import NewRegistry
 
 X = np.random.default_rng(0).standard_normal((5, 2, 3)).astype(np.float32)
 LABEL = np.array([3, 0, 2, 1, 3])
 LAYERS: dict[str, tuple[type[Any], str]] = {
+    "CSVOutput": (CSVOutputLayer, "out.csv"),
     "HDF5Output": (HDF5OutputLayer, "out.h5"),
+    "JSONLOutput": (JSONLOutputLayer, "out.jsonl"),
     "NumpyOutput, one array": (NumpyOutputLayer, "out.npy"),
     "NumpyOutput": (NumpyOutputLayer, "out.npz"),
     "Output": (OutputLayer, "out.hdf5"),
@@ -57,6 +68,16 @@ class OfFiles(LayerTests):
 
 class TestOutput(OfFiles, LayerTests):
     layer = OutputLayer
+
+
+class TestCSVOutput(OfFiles, LayerTests):
+    layer = CSVOutputLayer
+    ending = ".csv"
+
+
+class TestJSONLOutput(OfFiles, LayerTests):
+    layer = JSONLOutputLayer
+    ending = ".jsonl"
 
 
 class TestHDF5Output(OfFiles, LayerTests):
@@ -269,12 +290,36 @@ force_overwrite = true
         (NumpyOutputLayer, {"filename": "out.h5"}, r"^out: filename='out\.h5', but it must end in \.npy .*\.npz"),
         (NumpyOutputLayer, {"filename": "out.npy"}, r"^out: bottoms=.*, but a \.npy file holds one array: .*\.npz"),
         (NumpyOutputLayer, {"filename": "out.npz", "names": ["a"]}, r"^out: names=\('a',\), .* as many as bottoms, 2"),
+        (CSVOutputLayer, {"filename": "out.csv", "separator": "ab"}, r"^out: separator='ab', but it must be one char"),
+        (CSVOutputLayer, {"filename": "out.csv", "decimal": ","}, r"^out: decimal=',' and separator='', but "),
         (OutputLayer, {"filename": "out.h5", "names": ["a", "a"]}, r"^out: names=\('a', 'a'\), .*different"),
     ],
 )
 def test_bad_fields(layer: type[Any], fields: Any, message: str) -> None:
     with pytest.raises((ConfigError, DataError), match=message):
         net_with(layer(name="out", bottoms=["x", "label"], **fields))
+
+
+def test_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with make(CSVOutputLayer, path, names=["data", "label"], separator=";", decimal=",") as net:
+        net.forward()
+    header, first, second = path.read_text().splitlines()
+    assert header == "data.0.0;data.0.1;data.0.2;data.1.0;data.1.1;data.1.2;label"
+    for line, x, label in ((first, X[0], 3), (second, X[1], 0)):
+        *numbers, last = line.replace(",", ".").split(";")
+        assert np.array_equal(np.float32(numbers), x.ravel())
+        assert last == str(label)
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with make(JSONLOutputLayer, path) as net:
+        net.forward_epoch()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [sorted(line) for line in lines] == [["label", "x"]] * 5
+    assert [line["label"] for line in lines] == LABEL.tolist()
+    np.testing.assert_array_equal(np.float32([line["x"] for line in lines]), X)
 
 
 def test_a_store_may_be_named(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from .image_data import ImageDataLayer as ImageDataLayer
     from .memory_data import MemoryDataLayer as MemoryDataLayer
     from .memory_output import MemoryOutputLayer as MemoryOutputLayer
+    from .output import CSVOutputLayer as CSVOutputLayer
     from .output import HDF5OutputLayer as HDF5OutputLayer
+    from .output import JSONLOutputLayer as JSONLOutputLayer
     from .output import NumpyOutputLayer as NumpyOutputLayer
     from .output import OutputLayer as OutputLayer
     from .random_normal import RandomNormalLayer as RandomNormalLayer
@@ -40,11 +42,13 @@ nacre_libraries = ("h5py",)
 LAYERS = {
     "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",
     "CSVData": "nacre_data.csv_data:CSVDataLayer",
+    "CSVOutput": "nacre_data.output:CSVOutputLayer",
     "Data": "nacre_data.data:DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
     "HDF5Output": "nacre_data.output:HDF5OutputLayer",
     "ImageData": "nacre_data.image_data:ImageDataLayer",
     "Input": "nacre.net.input:InputLayer",
+    "JSONLOutput": "nacre_data.output:JSONLOutputLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
     "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",
     "NumpyOutput": "nacre_data.output:NumpyOutputLayer",

@@ -27,6 +27,7 @@ from nacre import (
 )
 
 from .files import named
+from .stores.table_options import TextOptions
 
 NAMES = "names of the fields in the file, one for each bottom; by default the bottoms'"
 
@@ -161,6 +162,51 @@ class NumpyOutputLayer(FileOutputLayer, is_sink=True):
         return self.filename.lower().endswith(".npz")
 
 
+class CSVOutputLayer(TextOptions, FileOutputLayer, is_sink=True):
+    """Append the rows of every bottom that count to a table as text, after each forward pass: each row is a line.
+
+    column[written : written + rows] = x[:rows], where written is the number of rows before.
+
+    The first line names the columns: `prob` if a row has one number, else `prob.0`, `prob.1`, ... All digits are
+    written that a number needs to be read as the same one. All else is as for Output.
+
+    Example:
+        [[layer]]
+        type = "CSVOutput"
+        bottoms = ["prob", "label"]  # (8, 10), (8,)
+        filename = "prob.csv"
+    """
+
+    names: Annotated[Names, NAMES] = default(())
+
+    def format(self) -> Store:
+        from .stores.csv import CSV
+
+        return CSV(separator=self.separator, decimal=self.decimal, encoding=self.encoding)
+
+
+class JSONLOutputLayer(FileOutputLayer, is_sink=True):
+    """Append the rows of every bottom that count to a file of JSON lines, after each forward pass.
+
+    object[written + row] = {bottom: x[row], ...}, where written is the number of rows before.
+
+    Each row is a line with an object, in which each bottom is a number or a list. All else is as for Output.
+
+    Example:
+        [[layer]]
+        type = "JSONLOutput"
+        bottoms = ["prob", "label"]  # (8, 10), (8,)
+        filename = "prob.jsonl"
+    """
+
+    names: Annotated[Names, NAMES] = default(())
+
+    def format(self) -> Store:
+        from .stores.json_lines import JSONLines
+
+        return JSONLines()
+
+
 class FileOutputState(LayerState, of=FileOutputLayer, reads="", host_only=True):
     """A layer that writes a file, on any backend."""
 
@@ -227,7 +273,7 @@ class FileOutputState(LayerState, of=FileOutputLayer, reads="", host_only=True):
         writer, self.writer = self.writer, None
         error, handled, self.handled = sys.exception(), self.handled, None
         if self.broken or (error is not None and error is not handled):
-            with suppress(DataError):  # the error that ends the run is more useful
+            with suppress(DataError, OSError):  # the error that ends the run is more useful
                 writer.close(commit=False)
             return
         with named(self.layer.name), writer:

@@ -127,7 +127,7 @@ def test_the_identity_gives_the_softmax_loss():
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (1, 1, 3, 3)])
-@pytest.mark.parametrize("ending", ["h5", "npy", "npz"])
+@pytest.mark.parametrize("ending", ["csv", "h5", "npy", "npz"])
 def test_the_matrix_may_be_in_a_file(tmp_path, ending, shape):
     import h5py
 
@@ -135,6 +135,8 @@ def test_the_matrix_may_be_in_a_file(tmp_path, ending, shape):
     if ending == "h5":
         with h5py.File(source, "w") as file:
             file["matrix"] = matrix
+    elif ending == "csv":
+        np.savetxt(source, matrix.reshape(3, 3), "%.17g", ",")
     elif ending == "npz":
         np.savez(source, matrix=matrix)
     else:

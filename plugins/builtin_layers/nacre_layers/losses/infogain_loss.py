@@ -22,7 +22,7 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
 
     Bottoms are the scores and the labels, as for SoftmaxLoss; M is chosen by `normalize` as there. H has a row for each
     label and a column for each class, with the value of each prediction for that label; with the identity this is
-    SoftmaxLoss. It is `matrix`, or the dataset "matrix" of the HDF5 file `source` (or a .npy file), or a third
+    SoftmaxLoss. It is `matrix`, or the dataset "matrix" of the HDF5 file `source` (or a .npy or .csv file), or a third
     bottom, which has a gradient; as (K, K), or with axes of length 1 before, as Caffe's (1, 1, K, K). After Caffe's
     `InfogainLoss`.
 
@@ -111,5 +111,5 @@ def _read_matrix(name: str, source: Path) -> Array:
         with open_records([source], ["matrix"]) as reader:
             return np.array([row["matrix"] for row in reader.rows()])
     except DataError as error:
-        remedy = "write H to the dataset 'matrix' of an HDF5 file, or as a .npy file"
+        remedy = "write H to the dataset 'matrix' of an HDF5 file, or as a .npy or .csv file"
         raise DataError(f"{name}: source: {error.args[0]}", remedy) from error

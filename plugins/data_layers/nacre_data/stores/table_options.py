@@ -1,4 +1,4 @@
-"""How a table of text is written: the options of the store CSV, and of the source CSVData."""
+"""How a table of text is written: the options of the store CSV, of the source CSVData and of CSVOutput."""
 
 from __future__ import annotations
 
@@ -36,14 +36,24 @@ def _is_encoding(name: Any, _: Any) -> str | None:
     return None
 
 
-class TableOptions(Configured):
-    """How a table is written: the fields that the store `CSV` and the source `CSVData` have in common."""
+class TextOptions(Configured):
+    """How a table is written: the fields that the store `CSV`, `CSVData` and `CSVOutput` have in common."""
 
     separator: Annotated[
         str, Check(_separates), "what separates cells; by default a tab in .tsv files, a comma in others"
     ] = ""
     decimal: Annotated[Literal[".", ","], "the decimal point, or comma, of numbers"] = "."
     encoding: Annotated[str, Check(_is_encoding), "encoding of the text; a byte order mark is left out"] = "utf-8"
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.decimal == "," and self.separator in ("", ","):
+            yield f"decimal=',' and separator={self.separator!r}, but the separator must be another one, such as ';'"
+
+
+class TableOptions(TextOptions):
+    """What is in a table: the fields that the store `CSV` and the source `CSVData` have in common."""
+
     header: Annotated[bool | None, "whether the first line names the columns; by default, if it has only texts"] = None
     label: Annotated[int | str, 'column of the label: its name, or its number from 0; "" if there is none'] = LABEL
     data: Annotated[Columns, "columns of the data, by name or by number; by default all others"] = default(())
@@ -52,11 +62,6 @@ class TableOptions(Configured):
         ("", "NA", "N/A", "null", "NULL", "?")
     )
     fill: Annotated[float | None, "the number for missing values; without it, they are errors"] = None
-
-    def complaints(self) -> Iterator[str]:
-        yield from super().complaints()
-        if self.decimal == "," and self.separator in ("", ","):
-            yield f"decimal=',' and separator={self.separator!r}, but the separator must be another one, such as ';'"
 
     def cells(self, path: Path) -> Cells:
         """Return how cells are written in a file of this name."""
