@@ -39,6 +39,7 @@ def data(tmp_path, monkeypatch):
     fields = {"data": nacre.Field((3, 9, 8), "uint8"), "label": nacre.Field((), "int64", ("cat", "dog"))}
     with Pictures().create(tmp_path / "train", fields) as writer:
         writer.append({"data": np.zeros((9, 3, 9, 8), np.uint8), "label": np.arange(9) % 2})
+    (tmp_path / "iris.csv").write_text("a,b,c,d,species\n" + "5.1,3.5,1.4,0.2,setosa\n7,3.2,4.7,1.4,versicolor\n" * 10)
     return tmp_path
 
 
