@@ -66,7 +66,7 @@ SOURCES: dict[str, Callable[..., Layer]] = {
     "HDF5Data": lambda path, count, **fields: HDF5DataLayer(source=path, **fields),
     "HDF5Data, not in memory": lambda path, count, **fields: HDF5DataLayer(source=path, cache_bytes=0, **fields),
     "AsyncHDF5Data": lambda path, count, **fields: AsyncHDF5DataLayer(source=path, chunk_size=7, **fields),
-    "CSVData": lambda path, count, **fields: CSVDataLayer(source=Path(path).with_suffix(".csv"), **fields),
+    "CSVData": lambda path, count, **fields: CSVDataLayer(source=str(Path(path).with_suffix(".csv")), **fields),
     "Data": lambda path, count, **fields: DataLayer(source=path, **fields),
     "Data, not in memory": lambda path, count, **fields: DataLayer(source=path, cache_bytes=0, **fields),
     "ImageData": lambda path, count, **fields: ImageDataLayer(

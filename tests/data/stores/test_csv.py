@@ -156,7 +156,8 @@ def test_classes_are_in_the_order_of_code_points(tmp_path):
 def test_labels_keep_their_type(tmp_path):
     assert read(write(tmp_path, "x,label\n1,3\n1,-2\n"))[0]["label"] == Field((), "int64")
     assert read(write(tmp_path, "x,label\n1,3\n1,2.5\n"))[0]["label"] == Field((), "float64")
-    assert read(write(tmp_path, f"x,label\n1,3\n1,{10**18}\n"))[0]["label"] == Field((), "float64")
+    assert read(write(tmp_path, f"x,label\n1,3\n1,{2**63}\n"))[0]["label"] == Field((), "float64")
+    assert values(tmp_path, f"x,label\n1, {-(2**63)}\n1,+{2**63 - 1}\n")["label"] == [-(2**63), 2**63 - 1]
 
 
 def test_a_first_column_without_a_name_is_no_data(tmp_path):
@@ -409,7 +410,7 @@ def test_what_cannot_be_written_is_told(tmp_path):
         (Field((0,), "float32"), "holds no number"),
         (Field((), "int64", ("3", "7")), "'3' would be read as something else"),
         (Field((), "int64", ("a", "NA")), "'NA' would be read as something else"),
-        (Field((1,), "int64", CLASSES), "one text a record"),
+        (Field((1,), "int64", CLASSES), "a class is one text"),
     ):
         with pytest.raises(DataError, match=said) as caught:
             CSV().create(path, {"x": field})

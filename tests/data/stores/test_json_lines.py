@@ -168,6 +168,7 @@ def test_what_cannot_be_written_is_told(tmp_path):
     for name, field, said in (
         ("x", Field(None, "uint8", codec="Picture"), "differs in shape"),
         ("x", Field((0,), "float32"), "holds no number"),
+        ("x", Field((1,), "int64", ("a",)), "a class is one text"),
         ("key", Field((), "float32"), "no field can be called 'key'"),
     ):
         with pytest.raises(DataError, match=said) as caught:

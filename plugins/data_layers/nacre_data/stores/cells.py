@@ -15,7 +15,7 @@ from nacre import DataError
 SEPARATORS = ";\t,|"
 """Those that a file may have instead of the one that is looked for."""
 MISSING, NUMBER, TEXT = "missing", "a number", "a text"
-WHOLE = re.compile("[+-]?[0-9]{1,18}")
+WHOLE = re.compile("[ \t]*[+-]?[0-9]{1,19}[ \t]*")
 
 
 class Cells:
@@ -59,6 +59,11 @@ class Cells:
             return np.fromiter(map(self._float, cells), np.float64, len(cells))
         except ValueError:
             return None
+
+
+def is_int64(cell: str) -> bool:
+    """Return whether a cell is a whole number that int64 holds."""
+    return WHOLE.fullmatch(cell) is not None and -(2**63) <= int(cell) < 2**63
 
 
 def _with_comma(cell: str) -> float:

@@ -22,7 +22,7 @@ NUMBERED = re.compile(r"(.+?)((?:\.[0-9]{1,9})+)", re.DOTALL)
 
 
 class Part(NamedTuple):
-    """The columns of one field; the shape () is one column, of numbers or of texts."""
+    """The columns of one field; with the shape () it is one column, of numbers or of texts."""
 
     columns: tuple[int, ...]
     shape: tuple[int, ...]
@@ -160,8 +160,8 @@ class Table:
             columns = [column for column in range(self.begin, len(self.first)) if column not in others]
         if not columns:
             raise DataError(f"{self.path}: no column is left for {name!r}; {self._known()}")
-        for column in self._texts(columns):
-            raise self.no_number(self.line, column, self.first[column])
+        if texts := self._texts(columns):
+            raise self.no_number(self.line, texts[0], self.first[texts[0]])
         if shape and prod(shape) != len(columns):
             message = f"{self.path}: shape={shape} are {prod(shape)} numbers, but {name!r} has {len(columns)} columns"
             raise DataError(message, "name them (data), or correct shape")

@@ -14,15 +14,12 @@ import numpy as np
 from nacre import DataError, Field, Reader, Store, Writer
 
 from ..classes import in_order
-from .cells import MISSING, NUMBER, SEPARATORS, TEXT, WHOLE, Cells, Rows
+from .cells import MISSING, NUMBER, SEPARATORS, TEXT, Cells, Rows, is_int64
 from .columns import Table, check_names, part_names
-from .lines import LinesWriter, TextFile, class_names
+from .lines import FILL, ROWS, LinesWriter, TextFile, class_names
 from .table_options import TableOptions
 
-ROWS = 256
-"""Records that are parsed at a time."""
 MOST_COLUMNS = 1 << 17  # of which Python keeps names and numbers
-FILL = "say fill = NUMBER, which then stands there"
 
 
 class CSV(TableOptions, Store):
@@ -193,7 +190,7 @@ class _Single:
                 self._check()
             if kind == TEXT:
                 self.texts.add(cell)
-            elif not WHOLE.fullmatch(cell):
+            elif not is_int64(cell):
                 self.whole = False
 
     def _check(self) -> None:
@@ -229,8 +226,6 @@ class CSVWriter(LinesWriter):
 
     @staticmethod
     def _check_classes(where: str, field: Field, cells: Cells) -> None:
-        if field.classes and field.shape:
-            raise DataError(f"{where} stand in records of shape {field.shape}, but a column has one text a record")
         if field.classes == tuple(map(str, range(len(field.classes)))):
             return  # read as numbers, they are the same
         if odd := [one for one in field.classes if cells.kind(one) != TEXT or "\r" in one]:

@@ -13,14 +13,11 @@ import numpy as np
 from nacre import DataError, Field, Reader, Store, Writer, nearest
 
 from ..classes import in_order
-from .lines import LONGEST, LinesWriter, TextFile, class_names
+from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
 
-ROWS = 256
-"""Records that are parsed at a time."""
 KEY = "key"
 """What the name of a record is called."""
 TEXT = "U"
-FILL = "say fill = NUMBER, which then stands there"
 NUMBERS = {bool, int, float, type(None)}
 AXES = 32
 """Lists in lists, at most: more than that, and NumPy has no array for them."""

@@ -23,6 +23,9 @@ CHUNK = 1 << 18
 LONGEST = 1 << 24
 """Bytes of a record, at most: a file without ends of lines would be read into memory as a whole."""
 NEWLINE, QUOTE = b'\n"'
+ROWS = 256
+"""Records that are parsed at a time."""
+FILL = "say fill = NUMBER, which then stands there"
 
 
 class TextFile:
@@ -35,27 +38,13 @@ class TextFile:
     def __init__(self, path: Path, encoding: str = "utf-8") -> None:
         check_file(path, "a file of text")
         self.path = path
-        self.encoding = codecs.lookup(encoding).name
+        name = codecs.lookup(encoding).name
         with os_errors(path, "cannot be read", DataError):
-            self.file: BinaryIO = path.open("rb") if self.encoding.startswith("utf-8") else self._in_utf8()
+            self.file: BinaryIO = path.open("rb") if name.startswith("utf-8") else _in_utf8(path, name)
             self.begin = 3 if self.file.read(3) == codecs.BOM_UTF8 else 0
         self.watched = Watched(self.file.fileno(), str(path))
         self.starts = np.zeros(1, np.int64)
         self.jumps = self.jump_lines = np.zeros(0, np.int64)
-
-    def _in_utf8(self) -> BinaryIO:
-        with ExitStack() as stack:
-            copy = stack.enter_context(tempfile.TemporaryFile())
-            written = io.TextIOWrapper(copy, "utf-8", newline="")
-            try:
-                with unchanged(self.path), self.path.open(encoding=self.encoding, newline="") as text:
-                    shutil.copyfileobj(text, written)
-            except UnicodeError as error:
-                raise DataError(f"{self.path}: it is not in the encoding {self.encoding}: {error}") from error
-            written.detach()
-            copy.seek(0)
-            stack.pop_all()
-            return copy
 
     @property
     def count(self) -> int:
@@ -143,6 +132,22 @@ class TextFile:
         self.file.close()
 
 
+def _in_utf8(path: Path, encoding: str) -> BinaryIO:
+    """Return a temporary file with the same text in UTF-8."""
+    with os_errors(path, "cannot be copied into a temporary file in UTF-8", DataError), ExitStack() as stack:
+        copy = stack.enter_context(tempfile.TemporaryFile())
+        written = io.TextIOWrapper(copy, "utf-8", newline="")
+        try:
+            with unchanged(path), path.open(encoding=encoding, newline="") as text:
+                shutil.copyfileobj(text, written)
+        except UnicodeError as error:
+            raise DataError(f"{path}: it is not in the encoding {encoding}: {error}") from error
+        written.detach()
+        copy.seek(0)
+        stack.pop_all()
+        return copy
+
+
 def _divided(part: bytes, bounds: list[int]) -> list[str]:
     """Return the records between these positions, without the ends of their lines."""
     if part.count(b"\n") + (part[-1:] != b"\n") == len(bounds) - 1:  # every line is one, so that this is faster:
@@ -173,6 +178,9 @@ class LinesWriter(Writer):
                 raise DataError(message, "give all records one shape, or use a folder")
             if not prod(field.shape):
                 raise DataError(f"{path}: the records of '{name}' have the shape {field.shape}, which holds no number")
+            if field.classes and field.shape:
+                message = f"{path}: '{name}' has classes, and records of shape {field.shape}, but a class is one text"
+                raise DataError(message, "give each record one class, of shape ()")
         self.path = path
         self.fields = fields
         self.encoder = codecs.getincrementalencoder(encoding)()  # it writes a byte order mark only once
