@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,7 +129,7 @@ class PictureRecords(Records):
             raise DataError("there are no pictures in the data")
         self.top, *self.others = layer.tops
         fields = [reader.fields[top] for top in layer.tops]
-        if fields[0].codec != "Picture" or any(field.codec for field in fields[1:]):
+        if fields[0].codec != "Picture" or any(field.codec or field.shape is None for field in fields[1:]):
             raise DataError(f"'{self.top}' must hold pictures, and other tops numbers", "use the layer Data")
         self.shapes = [self._shape(), *(field.shape or () for field in fields[1:])]
         self.dtypes = [np.dtype(field.dtype) for field in fields]
@@ -141,23 +141,36 @@ class PictureRecords(Records):
             return channels, *self.layer.crop_size
         if self.layer.new_height:
             return channels, self.layer.new_height, self.layer.new_width
-        return self._pixels(0, self._bytes(0), channels, None).shape
+        data = self._bytes(0)
+        with self._naming(0):
+            return self.codec.pixels(data, channels).shape
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         with named(self.layer.name):
             self._read_others(records, arrays[1:])
             draws = self._draws(records) if self.varies else [None] * len(records)
-            waiting: deque[Future[None]] = deque()
+            waiting: deque[tuple[int, Future[None]]] = deque()
             try:
-                for row, record in enumerate(records.tolist()):
-                    data = self._bytes(record)
-                    waiting.append(self.pool.submit(self._unpack, record, data, draws[row], arrays[0][row]))
+                for record, draw, out in zip(records.tolist(), draws, arrays[0], strict=True):
+                    waiting.append((record, self.pool.submit(self._unpack, self._bytes(record), draw, out)))
                     if len(waiting) > WAITING * self.layer.threads:
-                        waiting.popleft().result()
-                for future in waiting:
-                    future.result()
+                        self._finish(*waiting.popleft())
+                while waiting:
+                    self._finish(*waiting.popleft())
             finally:
-                wait(waiting)  # after an error too: the array is used again
+                wait([future for _, future in waiting])  # after an error too: the array is used again
+
+    def _finish(self, record: int, unpacked: Future[None]) -> None:
+        with self._naming(record):
+            unpacked.result()
+
+    @contextmanager
+    def _naming(self, record: int) -> Generator[None]:
+        """Make errors in the block begin with the name of a picture."""
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{self.where}{self.reader.key(record)}: {error.args[0]}", error.remedy) from error
 
     def _read_others(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         if self.others:
@@ -177,25 +190,17 @@ class PictureRecords(Records):
         random = Random(self.seed, f"{self.layer.name}/{self.top}", lambda: next(epochs))
         return [random.generator(record).random(3).tolist() for record in records.tolist()]
 
-    def _unpack(self, record: int, data: bytes, draws: Sequence[float] | None, out: np.ndarray) -> None:
+    def _unpack(self, data: bytes, draws: Sequence[float] | None, out: np.ndarray) -> None:
         """Write a picture into its place in the batch; runs in a thread."""
-        pixels = self._pixels(record, data, len(out), draws)
+        if draws is None:
+            pixels = self.codec.pixels(data, len(out))
+        else:
+            down, right, side = draws
+            pixels = self.codec.pixels(data, len(out), None, (down, right), mirror=self.layer.mirror and side < 0.5)
         if pixels.shape != out.shape:
             message = f"it has the shape {pixels.shape}, but the batch {out.shape}"
-            raise DataError(f"{self._called(record)}: {message}", "give new_height and new_width, or crop_size")
+            raise DataError(message, "give new_height and new_width, or crop_size")
         out[...] = pixels
-
-    def _pixels(self, record: int, data: bytes, channels: int, draws: Sequence[float] | None) -> np.ndarray:
-        try:
-            if draws is None:
-                return self.codec.pixels(data, channels)
-            down, right, side = draws
-            return self.codec.pixels(data, channels, None, (down, right), mirror=self.layer.mirror and side < 0.5)
-        except DataError as error:
-            raise DataError(f"{self._called(record)}: {error.args[0]}", error.remedy) from error
-
-    def _called(self, record: int) -> str:
-        return f"{self.where}{self.reader.key(record)}"
 
     def column(self, name: str) -> np.ndarray:
         field = self.reader.fields[name]

@@ -69,7 +69,7 @@ class Picture(Codec):
     It is scaled to `new_height` and `new_width`, or to `short_side`, and then `crop_size` is cut out of its middle;
     without these fields it is scaled to the shape that is wanted, if there is one. It becomes grey where one channel is
     wanted; without a wanted shape it has 1 or 3 channels. It is turned by its EXIF data, and 16 bits become 8. A JPEG
-    that is five times as large as its scaled size, or more, is unpacked at part of its size, if that divides it. What
+    that is ten times as large as its scaled size, or more, is unpacked at part of its size, if that divides it. What
     would need a guess is refused: transparent pixels, unless there is a `background` or four channels are wanted;
     several pictures in a file; numbers that are not colours. Pictures are written as PNG.
     """
