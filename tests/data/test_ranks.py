@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from line_store import Lines, lines
 from nacre import DataError, Field, Layer, Reader, Store
 from nacre_data import (
     AsyncHDF5DataLayer,
@@ -55,6 +56,7 @@ def file_(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
             with h5py.File(path, "w") as file:
                 file["id"] = np.arange(count)
             path.with_suffix(".csv").write_text("id\n" + "".join(f"{number}\n" for number in range(count)))
+            lines(folder, count)
         return str(path)
 
     return written
@@ -72,8 +74,14 @@ SOURCES: dict[str, Callable[..., Layer]] = {
     "ImageData": lambda path, count, **fields: ImageDataLayer(
         source=path, store=Dots(count=count), is_color=False, threads=1, **fields
     ),
+    "Data, one after the other": lambda path, count, **fields: DataLayer(
+        source=str(Path(path).with_name(f"0-{count}.lines")),
+        store=Lines(),
+        window=5 * fields["shuffle"],
+        **fields,
+    ),
 }
-WHOLE = {"AsyncHDF5Data"}  # they refuse `split`
+WHOLE = {"AsyncHDF5Data", "Data, one after the other"}  # they refuse `split`
 
 
 def fields_of(data: st.DataObject, name: str) -> dict[str, Any]:
@@ -90,13 +98,13 @@ def size_of(make: Callable[..., Layer], path: str, count: int, fields: dict[str,
         state = state_at(make(path, count, batch_size=1, **fields))
     except DataError:  # this part has none
         assume(False)
-    fed: int = state.records.count
+    fed: int = state.records.count or count
     state.shutdown()
     return fed
 
 
 @pytest.mark.parametrize("name", SOURCES)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data(), ranks=st.integers(1, 8), count=st.integers(1, 100))
 def test_in_training_the_ranks_batches_are_one_batch(
     name: str, data: st.DataObject, ranks: int, count: int, file: Callable[[int], str]
@@ -118,7 +126,7 @@ def test_in_training_the_ranks_batches_are_one_batch(
 
 
 @pytest.mark.parametrize("name", SOURCES)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     data=st.data(),
     ranks=st.integers(1, 8),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -291,11 +291,18 @@ class Joined(Reader):
                     out[name][row] = value
 
     def rows(self, start: int = 0) -> Iterator[Rows]:
-        for first, reader, changes in zip(self.starts.tolist(), self.readers, self.changes, strict=False):
-            for row in reader.rows(max(0, start - first)):
+        for reader, changes in zip(self.readers, self.changes, strict=True):
+            if reader.count is None:  # how many of its records are skipped is known only when they are read
+                rows = reader.rows()
+                start -= sum(1 for _ in islice(rows, start))
+            else:
+                rows, start = reader.rows(start), max(0, start - reader.count)
+            for row in rows:
                 yield {name: changes[name][value] if name in changes else value for name, value in row.items()}
 
     def key(self, number: int) -> str:
+        if self.count is None:
+            return super().key(number)
         place = int(np.searchsorted(self.starts, number, "right")) - 1
         return located(self.paths[place], self.readers[place].key(number - int(self.starts[place])))
 

@@ -134,8 +134,8 @@ class LayerState:
         """Return what must survive a restart besides the parameters, as arrays and numbers."""
         return {}
 
-    def remember(self, memory: Mapping[str, Any]) -> None:
-        """Restore what `memory` returned."""
+    def remember(self, memory: Mapping[str, Any]) -> str | None:
+        """Restore what `memory` returned; return a sentence that a person should read, or None."""
 
     def dump_statistics(self) -> dict[str, float]:
         """Return the statistics since the last reset, by name (`has_stats`)."""

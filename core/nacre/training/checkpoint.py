@@ -91,7 +91,8 @@ def first_not_finite(snapshot: Snapshot) -> str:
 def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False) -> list[str]:
     """Restore a training from a snapshot. All but the memory of owners is checked before anything is changed.
 
-    With `reset_solver` method and policies stay as they are. Returns warnings about what has changed since then.
+    With `reset_solver` method and policies stay as they are. Returns warnings about what has changed since then, and
+    what owners say.
 
     Raises:
         SnapshotError: the snapshot belongs to another net or to another solver, or nothing can be resumed from it.
@@ -120,12 +121,13 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
         _load_history(members, snapshot)
     net.parameters.load(snapshot)
     passed_over = SOLVERS_OWN if reset_solver else ()
-    different += [f"the snapshot has no memory of {name}" for name in _load_memory(members, snapshot, passed_over)]
+    forgotten, said = _load_memory(members, snapshot, passed_over)
+    different += [f"the snapshot has no memory of {name}" for name in forgotten]
     warnings = {
         "the resumed training may not be the same bit for bit": different,
         "the training has changed since the snapshot": fields,
     }
-    return [f"{warning}: {'; '.join(reasons)}" for warning, reasons in warnings.items() if reasons]
+    return [*(f"{warning}: {'; '.join(reasons)}" for warning, reasons in warnings.items() if reasons), *said]
 
 
 class _Entry(NamedTuple):
@@ -174,20 +176,25 @@ def _load_history(members: Members, snapshot: Snapshot) -> None:
 SOLVERS_OWN = ("solver", "lr_policy", "momentum_policy")
 
 
-def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[str]) -> list[str]:
-    """Restore the memory of every owner; return the names of those that have a memory but none in the snapshot."""
+def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[str]) -> tuple[list[str], list[str]]:
+    """Restore the memory of every owner.
+
+    Returns the names of those that have a memory but none in the snapshot, and the sentences of the others.
+    """
     arrays: dict[str, dict[str, np.ndarray[Any, Any]]] = {}  # by owner, whose name may have a "/" in it
     for key, array in below(snapshot, MEMORY).items():
         for slash in (place for place, letter in enumerate(key) if letter == "/"):
             arrays.setdefault(key[:slash], {})[key[slash + 1 :]] = array
     forgotten: list[str] = []
+    said: list[str] = []
     for name, owner in members.owners.items():
         if name in passed_over:
             continue
         saved = {**snapshot.state.get("memory", {}).get(name, {}), **arrays.get(name, {})}
         if saved:
             try:
-                owner.remember(saved)
+                if sentence := owner.remember(saved):
+                    said.append(sentence)
             except NacreError:
                 raise
             except Exception as error:  # a plugin's code may raise anything for a file's values
@@ -197,4 +204,4 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
                 ) from error
         elif owner.memory() and not name.startswith("callback."):
             forgotten.append(name)
-    return forgotten
+    return forgotten, said

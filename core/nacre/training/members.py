@@ -21,8 +21,8 @@ class Remembers(Protocol):
         """Return it, as arrays, numbers and strings."""
         ...
 
-    def remember(self, memory: Mapping[str, Any]) -> None:
-        """Restore what `memory` returned."""
+    def remember(self, memory: Mapping[str, Any]) -> str | None:
+        """Restore what `memory` returned; return a sentence that a person should read, or None."""
         ...
 
 

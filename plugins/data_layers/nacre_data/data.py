@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,6 @@ import numpy as np
 
 from nacre import (
     DataError,
-    Field,
     Maybe,
     Paths,
     Reader,
@@ -24,9 +23,9 @@ from nacre import (
     positive,
 )
 
-from .checks import NUMBERS
 from .files import listed, named
-from .records import ArrayRecords, Records, check_one_number
+from .records import ArrayRecords, Records, check_one_number, entries_of
+from .sequential import SequentialState
 from .source import RecordSourceLayer, RecordSourceState
 from .stores.pictures import Pictures
 
@@ -38,8 +37,10 @@ class DataLayer(RecordSourceLayer, is_source=True):
 
     The store is found by the names of the files, or named by `store`. Several files are joined; they must have the same
     fields. A `.txt` file is a list of files, one on each line, relative to it. Records of at most `cache_bytes` are
-    read once, with the first batch; larger ones batch by batch. Labels (one whole number per record) become int64
-    blobs, the others have the net's type. Raises DataError if a file cannot be read or does not match the others.
+    read once, with the first batch; larger ones batch by batch. Records of a format without numbers, such as those of a
+    pipe, are read one after the other, anew in each pass; there `shuffle` mixes `window` records at a time. Labels (one
+    whole number per record) become int64 blobs, the others have the net's type. Raises DataError if a file cannot be
+    read or does not match the others.
 
     Example:
         [[layer]]
@@ -57,6 +58,12 @@ class DataLayer(RecordSourceLayer, is_source=True):
     )
     cache_bytes: Annotated[int, non_negative, "keep the data in memory if they have no more bytes than this"] = 1 << 28
     threads: Annotated[int, positive, "threads that decode records, such as pictures"] = 1
+    window: Annotated[int, non_negative, "records that are mixed at a time, if they are read one after the other"] = 0
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if self.window and not self.shuffle:
+            yield f"window={self.window} is given without shuffle = true, so nothing is mixed"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
         """Open the files; only shapes and types are read yet.
@@ -65,7 +72,14 @@ class DataLayer(RecordSourceLayer, is_source=True):
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         shapes = {self.tops[0]: self.shape} if self.shape else {}
-        return open_source(self, backend, store=self.store or "", shapes=shapes, threads=self.threads)
+        state = open_source(self, backend, store=self.store or "", shapes=shapes, threads=self.threads)
+        if self.window and not isinstance(state, SequentialState):
+            state.shutdown()
+            raise DataError(
+                f"{self.name}: window={self.window}, but shuffle mixes all records of these files",
+                "leave window out: it is for records that are read one after the other",
+            )
+        return state
 
 
 def open_source(layer: Any, backend: Any, **options: Any) -> RecordSourceState:
@@ -74,10 +88,16 @@ def open_source(layer: Any, backend: Any, **options: Any) -> RecordSourceState:
     Raises:
         DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
     """
-    with named(layer.name):
-        paths = [file for given in layer.source for file in files_of(Path(given))]
-        reader = open_records(paths, (*layer.tops, *layer.columns(backend.phase)), **options)
+
+    def opened() -> Reader:
+        with named(layer.name):
+            paths = [file for given in layer.source for file in files_of(Path(given))]
+            return open_records(paths, (*layer.tops, *layer.columns(backend.phase)), **options)
+
+    reader = opened()
     try:
+        if reader.count is None:
+            return SequentialState(layer, backend, reader, opened)
         return RecordSourceState(layer, backend, StoreRecords(layer.name, layer.tops, reader, layer.cache_bytes))
     except BaseException:
         reader.close()
@@ -96,12 +116,7 @@ class StoreRecords(Records):
         self.where = where
         self.tops = tops
         self.reader = reader
-        fields = [reader.fields[top] for top in tops]
-        self.shapes = [_shape(where, top, field) for top, field in zip(tops, fields, strict=True)]
-        self.dtypes = [np.dtype(field.dtype) for field in fields]
-        for top, kind in zip(tops, self.dtypes, strict=True):
-            if kind.kind not in NUMBERS:
-                raise DataError(f"{where}: '{top}' is of type {kind}, but it must hold whole or floating-point numbers")
+        self.shapes, self.dtypes = entries_of(where, tops, reader)
         self.count = reader.count or 0
         if not self.count:
             raise DataError(f"{where}: there are no records in the data")
@@ -144,10 +159,3 @@ class StoreRecords(Records):
     def close(self) -> None:
         self.whole = self.window = None
         self.reader.close()
-
-
-def _shape(where: str, top: str, field: Field) -> tuple[int, ...]:
-    if field.shape is None:
-        message = f"{where}: the records of '{top}' have different shapes, so the shape of the blob is not known"
-        raise DataError(message, "give shape, such as shape = [3, 32, 32]")
-    return field.shape

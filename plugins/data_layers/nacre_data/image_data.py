@@ -125,6 +125,8 @@ class PictureRecords(Records):
         self.count = reader.count or 0
         self.varies = backend.phase == "train" and (layer.mirror or layer.crop_size[0] > 0)
         self.seed = backend.seed
+        if reader.count is None:
+            raise DataError("the pictures have no numbers: they are read one after the other", "use the layer Data")
         if not self.count:
             raise DataError("there are no pictures in the data")
         self.top, *self.others = layer.tops

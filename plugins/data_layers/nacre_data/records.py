@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nacre import DataError, misfit, nearest, number_text
+from nacre import DataError, Reader, misfit, nearest, number_text
+
+from .checks import NUMBERS
 
 ONE_NUMBER = ((), (1,))
 
@@ -95,6 +97,24 @@ class ArrayRecords(Records):
                 f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, too large for {dtype}",
                 "write the file again, with labels that count the classes from 0",
             )
+
+
+def entries_of(where: str, tops: Sequence[str], reader: Reader) -> tuple[list[tuple[int, ...]], list[np.dtype[Any]]]:
+    """Return shape and type of what the records of a reader have for each top.
+
+    Raises:
+        DataError: they are no numbers, or of different shapes.
+    """
+    shapes: list[tuple[int, ...]] = []
+    for top in tops:
+        shape, kind = reader.fields[top].shape, np.dtype(reader.fields[top].dtype)
+        if shape is None:
+            message = f"{where}: the records of '{top}' have different shapes, so the shape of the blob is not known"
+            raise DataError(message, "give shape, such as shape = [3, 32, 32]")
+        if kind.kind not in NUMBERS:
+            raise DataError(f"{where}: '{top}' is of type {kind}, but it must hold whole or floating-point numbers")
+        shapes.append(shape)
+    return shapes, [np.dtype(reader.fields[top].dtype) for top in tops]
 
 
 def check_one_number(where: str, name: str, shape: tuple[int, ...] | None) -> None:

@@ -89,6 +89,18 @@ class RecordSourceLayer(Layer, is_source=True):
         yield from sampling_complaints(self.sampling)
 
 
+def check_batch(layer: Any, backend: Any, count: int) -> None:
+    """Raise DataError if the batch of a layer is larger than its data."""
+    ranks = backend.ranks if backend.phase == "train" else 1  # in other phases a rank may have no real row
+    if layer.batch_size * ranks > count:
+        each = f" on each of {ranks} ranks" if ranks > 1 else ""
+        most = count // ranks
+        raise DataError(
+            f"{layer.name}: batch_size={layer.batch_size}{each}, but the data have only {count} records",
+            f"set batch_size to {most} or less" if most else f"train on {count} ranks or fewer",
+        )
+
+
 class Passes:
     """Which records come next, pass by pass; see `RecordSourceState`.
 
@@ -96,8 +108,10 @@ class Passes:
     passes are complete. Both are the same on every rank. `epochs` are the passes of the last batch's records.
     """
 
-    def __init__(self, layer: Any, backend: Any, count: int) -> None:
-        self.count = count
+    def __init__(self, layer: Any, backend: Any, count: int | None) -> None:
+        if count is not None:
+            check_batch(layer, backend, count)
+        self.count = count or 0
         self.shuffle: bool = layer.shuffle
         self.trains = backend.phase == "train"
         self.rank, self.ranks = backend.rank, backend.ranks
@@ -187,14 +201,6 @@ class RecordSourceState(SourceState, host_only=True):
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.sampling and backend.phase == "train":
             self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
-        ranks = backend.ranks if backend.phase == "train" else 1  # in other phases a rank may have no real row
-        if layer.batch_size * ranks > records.count:
-            each = f" on each of {ranks} ranks" if ranks > 1 else ""
-            most = records.count // ranks
-            raise DataError(
-                f"{layer.name}: batch_size={layer.batch_size}{each}, but the data have only {records.count} records",
-                f"set batch_size to {most} or less" if most else f"train on {records.count} ranks or fewer",
-            )
         for top, shape in zip(layer.tops, records.shapes, strict=True):
             self.blobs.append(backend.blob((layer.batch_size, *shape), "int64" if top in labels else backend.dtype))
         self.changes: list[tuple[int, Transformer, Random]] = []
@@ -264,14 +270,14 @@ class RecordSourceState(SourceState, host_only=True):
     def memory(self) -> dict[str, int]:
         return {"position": self.position, "epoch": self.epoch, "count": self.records.count}
 
-    def remember(self, memory: Mapping[str, Any]) -> None:
+    def remember(self, memory: Mapping[str, Any]) -> str | None:
         """Continue after the batch after which `memory` was made.
 
         Raises:
             SnapshotError: the data now have a different number of records.
         """
         if not memory:
-            return
+            return None
         if int(memory["count"]) != self.records.count:
             raise SnapshotError(
                 f"{self.layer.name}: the snapshot was made with {memory['count']} records, but now there are "
@@ -280,6 +286,7 @@ class RecordSourceState(SourceState, host_only=True):
             )
         self.position, self.epoch = count_in(memory, "position"), count_in(memory, "epoch")
         self._stop()
+        return None
 
     def shutdown(self) -> None:
         self._stop()

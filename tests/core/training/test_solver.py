@@ -191,6 +191,17 @@ def test_an_algorithm_of_ones_own() -> None:
     assert solver(algorithm=Twice()).solve(pulled_net()).iteration == 20
 
 
+def test_what_a_state_says_about_what_it_remembers_is_a_warning() -> None:
+    with solver(max_iter=9).start(toy_net()) as training:
+        training.step()
+        snapshot = training.snapshot()
+    reports, net = Reports(), toy_net()
+    with solver(max_iter=9).start(net, [reports]) as training:
+        vars(net.node_ops["train"].state)["remember"] = lambda memory: f"train: read {memory['position']} again"
+        training.restore(snapshot)
+    assert [one["message"] for one in reports["warning"]] == ["train: read 10 again"]
+
+
 # The loop
 
 
