@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .net.input import InputLayer as InputLayer
     from .net.net import Net as Net
     from .net.parameters import load_parameters as load_parameters
+    from .net.records import class_numbers as class_numbers
     from .net.records import open_records as open_records
     from .net.records import store_of as store_of
     from .net.summary import BlobSummary as BlobSummary
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from .protocols.backend import Step as Step
     from .protocols.backend import open_backend as open_backend
     from .protocols.blob import Blob as Blob
+    from .protocols.components import Blocks as Blocks
     from .protocols.components import ComponentKernel as ComponentKernel
     from .protocols.components import Constraint as Constraint
     from .protocols.components import Identity as Identity
@@ -103,6 +105,7 @@ if TYPE_CHECKING:
     from .protocols.parameter import Storage as Storage
     from .protocols.state import LayerState as LayerState
     from .protocols.state import SourceState as SourceState
+    from .protocols.view import Fitted as Fitted
     from .protocols.view import Scalars as Scalars
     from .protocols.view import View as View
     from .snapshots.environment import environment as environment
@@ -141,18 +144,18 @@ _PLACES = {
     "net.input": "InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",
-    "net.records": "open_records store_of",
+    "net.records": "class_numbers open_records store_of",
     "net.summary": "BlobSummary Drawing LayerSummary NetSummary",
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own Step open_backend",
     "protocols.blob": "Blob",
-    "protocols.components": "ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
+    "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "protocols.data_store": "Codec Field Reader Store Writer blocks",
     "protocols.graph": "Graph Node",
     "protocols.layer": "Layer Phase is_identity",
     "protocols.parameter": "Parameter Storage",
     "protocols.state": "LayerState SourceState",
-    "protocols.view": "Scalars View",
+    "protocols.view": "Fitted Scalars View",
     "snapshots.environment": "environment",
     "snapshots.folder": "SnapshotFolder load_snapshot open_snapshot_store",
     "snapshots.snapshot": "Snapshot",

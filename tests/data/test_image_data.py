@@ -93,7 +93,7 @@ def test_mean_and_scale_are_of_each_channel(dtype: str, folder: Path) -> None:
     with make(folder, dtype=dtype, **fields) as net:
         np.testing.assert_array_equal(batch(net)[0], expected[:3])
         given = PIXELS.astype(dtype)
-        net.layers[0].prepare("data", given, Random(0, "x", lambda: 0), "predict")
+        net.layers[0].prepare("data", given, Random(0, "x", lambda: 0), "predict", {})
         np.testing.assert_array_equal(given, expected)
 
 

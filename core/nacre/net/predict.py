@@ -161,6 +161,8 @@ def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Ne
     import numpy as np
 
     source = next(one for one in sources if name in one.tops)  # the first, if several phases have one
-    changed = np.array(batch, net.dtype)
-    source.prepare(name, changed, net.view(net.backend).random(f"predict-{name}"), "predict")
+    whole = all(np.dtype(one.dtype).kind in "biu" for one in (batch, net.memory.final[name]))
+    changed = np.array(batch, np.int64 if whole else net.dtype)
+    random = net.view(net.backend).random(f"predict-{name}")
+    source.prepare(name, changed, random, "predict", net.fitted.get(name, {}))
     return changed

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from ..errors import DataError
 from ..fields.checks import non_negative, positive
 from ..fields.component import Component, Written
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..random import Random
     from .array import Array
     from .view import View
@@ -105,9 +111,63 @@ class ComponentKernel:
         return None
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """The records of a top that a net is trained on, in blocks (records, *shape), anew whenever they are iterated.
+
+    Args:
+        count: the number of records.
+        shape: of one record.
+        classes: names of the classes that the numbers count, if they do.
+        read: returns an iterator over the blocks: float64 arrays. The next block may use the same memory.
+    """
+
+    count: int
+    shape: tuple[int, ...]
+    classes: Sequence[str]
+    read: Callable[[], Iterator[np.ndarray]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return self.read()
+
+
 class Transformer(Component, kind="transformer"):
-    """Changes a batch on its way from a source into the net."""
+    """Changes a batch on its way from a source into the net.
+
+    One that has to be fitted to the training data defines `fit` too. What that returns is kept with the net and in
+    snapshots, and handed to the transformers of all other phases: `self.fitted`.
+    """
 
     def transform(self, batch: Array, random: Random, phase: str) -> None:
         """Change `batch`, a NumPy array of the blob's shape, in place."""
         raise NotImplementedError
+
+    def fit(self, blocks: Blocks) -> Mapping[str, Any]:
+        """Return what has to be known of the training data: finite arrays, and what JSON can hold.
+
+        `blocks` are the records as the transformers before this one have changed them.
+        """
+        raise NotImplementedError
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether it has to be fitted; by default if it defines `fit`."""
+        return type(self).fit is not Transformer.fit
+
+    def with_fitted(self, fitted: Mapping[str, Any], classes: Sequence[str] = ()) -> Transformer:
+        """Return this transformer with what `fit` returned; `classes` are the names that the batches' numbers count."""
+        made = copy(self)
+        object.__setattr__(made, "fitted", fitted)
+        return made
+
+    def fitted_array(self, key: str, shape: Sequence[int]) -> Array:
+        """Return an array that `fit` returned. Raises DataError if it is not there, or has another shape."""
+        array = vars(self).get("fitted", {}).get(key)
+        found = getattr(array, "shape", None)
+        if found != tuple(shape):
+            has = "there is none" if found is None else f"it was fitted to records of shape {found}"
+            raise DataError(
+                f"{type(self).__name__}: '{key}' is needed for records of shape {tuple(shape)}, but {has}",
+                "fit it to training data of this shape",
+            )
+        return array

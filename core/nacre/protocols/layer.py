@@ -135,11 +135,20 @@ class Layer(Configured):
         """
         return ()
 
-    def prepare(self, top: str, records: Array, random: Random, phase: Phase) -> None:
+    def prepare(
+        self,
+        top: str,
+        records: Array,
+        random: Random,
+        phase: Phase,
+        fitted: Mapping[str, Any],
+        classes: Sequence[str] = (),
+    ) -> None:
         """Change records that stand for a source's own (`Net.predict`), in place, as the source changes its own.
 
-        `records` is a NumPy array of the net's type, axis 0 counting them. A source that gives what it reads changes
-        nothing.
+        `records` is a NumPy array of the blob's type, axis 0 counting them. `fitted` is what is known of this top since
+        training; `classes` are the names that the numbers of `records` count, by default those of training. A source
+        that gives what it reads changes nothing.
         """
 
     def _complete(self) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from .stores.npy import NPY as NPY
     from .stores.npy import NPZ as NPZ
     from .stores.pictures import Pictures as Pictures
+    from .tables import Categories as Categories
+    from .tables import FillMissing as FillMissing
+    from .tables import Standardize as Standardize
     from .transformers import RandomShift as RandomShift
     from .transformers import Scale as Scale
     from .transformers import SubMean as SubMean
@@ -56,8 +59,11 @@ LAYERS = {
     "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",
 }
 TRANSFORMERS = {
+    "Categories": "nacre_data.tables:Categories",
+    "FillMissing": "nacre_data.tables:FillMissing",
     "RandomShift": "nacre_data.transformers:RandomShift",
     "Scale": "nacre_data.transformers:Scale",
+    "Standardize": "nacre_data.tables:Standardize",
     "SubMean": "nacre_data.transformers:SubMean",
 }
 SNAPSHOT_STORES = {"HDF5": "nacre_data.hdf5_store:HDF5Store"}

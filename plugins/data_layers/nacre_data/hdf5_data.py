@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
@@ -10,13 +10,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import DataError, Paths, at_least, non_negative
+from nacre import DataError, Paths, at_least, class_numbers, non_negative
 
 from .checks import check_counts, check_entries
 from .files import listed, named
 from .records import ArrayRecords, Records, check_one_number
 from .source import RecordSourceLayer, RecordSourceState
+from .tables import Numbers
 
+CLASSES = "classes"
+"""The attribute of a dataset that names its classes."""
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
 
 
@@ -28,8 +31,9 @@ class HDF5DataLayer(RecordSourceLayer, is_source=True):
     Axis 0 of every dataset counts the records. A `.txt` file is a list of files, one per line, relative to it. Data of
     at most `cache_bytes` are read once, with the first batch; larger ones batch by batch. In phase `train` batches
     continue into the next pass over the records; in the others the last batch of a pass is filled up, and only its real
-    rows count. Labels (one whole number per record) become int64 blobs, the others have the net's type. Raises
-    DataError if a file cannot be read or does not match the others. After Mocha.jl's `HDF5DataLayer`.
+    rows count. Labels (one whole number per record) become int64 blobs, the others have the net's type. The attribute
+    "classes" of their dataset, a list of texts, names what they count. Raises DataError if a file cannot be read or
+    does not match the others. After Mocha.jl's `HDF5DataLayer`.
 
     Example:
         [[layer]]
@@ -61,6 +65,7 @@ class HDF5Records(Records):
         self.opened: dict[int, tuple[Any, list[Any]]] = {}
         self.window: ArrayRecords | None = None
         self.whole: ArrayRecords | None = None
+        self.numbers: list[dict[str, Numbers]] = []
         with named(self.where):
             self.files = [file for given in source for file in listed(Path(given))]
             self.counts = [self._look_into(file) for file in self.files]
@@ -84,7 +89,23 @@ class HDF5Records(Records):
                 self.shapes = [dataset.shape[1:] for dataset in datasets]
                 self.dtypes = [dataset.dtype for dataset in datasets]
             self._check_alike(path, datasets)
+            self.numbers.append(self._number(path, {top: file.texts(file.dataset(top), CLASSES) for top in self.tops}))
             return len(datasets[0])
+
+    def _number(self, path: Path, names: Mapping[str, Sequence[str]]) -> dict[str, Numbers]:
+        """Return how to number the classes of a file, as the first file numbers them."""
+        known = {top: list(some) for top, some in names.items() if some}
+        if not self.numbers:
+            self.classes = known
+        for top in self.tops:
+            if bool(self.classes.get(top)) != bool(known.get(top)):
+                has = f"has {'' if top in known else 'no '}names of classes, unlike {self.files[0]}"
+                raise DataError(f"{path}: dataset '{top}' {has}", "give all files the attribute 'classes', or none")
+        return {
+            top: Numbers(class_numbers(str(path), top, some, self.classes[top]), some, self.classes[top])
+            for top, some in known.items()
+            if some != self.classes[top]
+        }
 
     def _check_alike(self, path: Path, datasets: Sequence[Any]) -> None:
         for top, dataset, shape, kind in zip(self.tops, datasets, self.shapes, self.dtypes, strict=True):
@@ -101,7 +122,7 @@ class HDF5Records(Records):
             return
         # HDF5 needs increasing numbers; a batch that is filled up, or that begins a new pass, has a record twice.
         numbers, inverse = np.unique(records, return_inverse=True)
-        if self.window is None:
+        if self.window is None or len(self.window.arrays[0]) < len(numbers):
             self.window = ArrayRecords(self.where, self.tops, self._empty(len(records)))
         for file, (first, last) in enumerate(pairwise(np.searchsorted(numbers, self.starts).tolist())):
             if first < last:
@@ -129,13 +150,15 @@ class HDF5Records(Records):
             for top, dataset, array in zip(self.tops, datasets, arrays, strict=True):
                 with checked.reading(f"{self.files[file]}: dataset '{top}'", what):
                     dataset.read_direct(array, chosen, into)
+                if top in self.numbers[file]:
+                    self.numbers[file][top].transform(array[into])
 
     def column(self, name: str) -> np.ndarray:
         from .hdf5_checks import open_hdf5
 
         columns: list[np.ndarray] = []
         with named(self.where):
-            for path, count in zip(self.files, self.counts, strict=True):
+            for path, count, numbers in zip(self.files, self.counts, self.numbers, strict=True):
                 with open_hdf5(path) as file:
                     dataset = file.dataset(name)
                     check_one_number(str(path), name, dataset.shape[1:])
@@ -143,6 +166,8 @@ class HDF5Records(Records):
                     columns.append(np.empty(dataset.shape, dataset.dtype))
                     with file.reading(f"{path}: dataset '{name}'", "one of its records"):
                         dataset.read_direct(columns[-1])
+                if name in numbers:
+                    numbers[name].transform(columns[-1])
         return np.concatenate([column.reshape(-1) for column in columns])
 
     def _open(self, number: int) -> tuple[Any, list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -78,10 +78,18 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
             background=self.background,
         )
 
-    def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
+    def prepare(
+        self,
+        top: str,
+        records: Any,
+        random: Any,
+        phase: str,
+        fitted: Mapping[str, Any],
+        classes: Sequence[str] = (),
+    ) -> None:
         if top == self.tops[0]:
             converted(records, records, self.mean, self.scale)
-        super().prepare(top, records, random, phase)
+        super().prepare(top, records, random, phase, fitted, classes)
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -90,6 +98,9 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
         for name, numbers in (("mean", self.mean), ("scale", self.scale)):
             if len(numbers) not in (1, channels):
                 yield f"{name}={numbers}, but the pictures have {channels} channel{'s' if channels > 1 else ''}"
+        if fitted := [one for top, one in self.transformers if top == self.tops[0] and one.needs_fit]:
+            kind = type(fitted[0]).__name__
+            yield f"transformers: {kind} has to be fitted, but pictures change from pass to pass: use mean and scale"
         if self.store is not None and self.root_folder:
             yield f"root_folder={self.root_folder}, but store names another format: only Pictures has lists"
 
@@ -135,6 +146,7 @@ class PictureRecords(Records):
             raise DataError(f"'{self.top}' must hold pictures, and other tops numbers", "use the layer Data")
         self.shapes = [self._shape(), *(field.shape or () for field in fields[1:])]
         self.dtypes = [np.dtype(field.dtype) for field in fields]
+        self.classes = {top: field.classes for top, field in zip(layer.tops, fields, strict=True) if field.classes}
         self.pool = ThreadPoolExecutor(layer.threads, "nacre unpacks pictures")
 
     def _shape(self) -> tuple[int, ...]:
@@ -149,7 +161,7 @@ class PictureRecords(Records):
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         with named(self.layer.name):
-            self._read_others(records, arrays[1:])
+            self._read_numbers(self.others, records, arrays[1:])
             draws = self._draws(records) if self.varies else [None] * len(records)
             waiting: deque[tuple[int, Future[None]]] = deque()
             try:
@@ -174,12 +186,16 @@ class PictureRecords(Records):
         except DataError as error:
             raise DataError(f"{self.where}{self.reader.key(record)}: {error.args[0]}", error.remedy) from error
 
-    def _read_others(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        if self.others:
-            fields = [self.reader.fields[top] for top in self.others]
+    def read_top(self, top: int, records: np.ndarray, array: np.ndarray) -> None:
+        with named(self.layer.name):
+            self._read_numbers([self.layer.tops[top]], records, [array])
+
+    def _read_numbers(self, tops: Sequence[str], records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        if tops:
+            fields = [self.reader.fields[top] for top in tops]
             given = [np.empty((len(records), *(field.shape or ())), field.dtype) for field in fields]
-            self.reader.read(records, dict(zip(self.others, given, strict=True)))
-            ArrayRecords(self.layer.name, self.others, given).read(np.arange(len(records)), arrays)
+            self.reader.read(records, dict(zip(tops, given, strict=True)))
+            ArrayRecords(self.layer.name, tops, given).read(np.arange(len(records)), arrays)
 
     def _bytes(self, record: int) -> bytes:
         place: list[bytes] = [b""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,26 @@ class Records:
     """The data of a source: `count` records, numbered from 0, each with one entry for every top.
 
     `shapes` and `dtypes` are those of a record's entries. The types are NumPy's, of integers or floating-point numbers.
+    `classes` are the names of the classes that the numbers of a top count, where the data have names.
     """
 
     count: int = 0
     shapes: Sequence[tuple[int, ...]] = ()
     dtypes: Sequence[np.dtype[Any]] = ()
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         """Write the records of these numbers, in their order, into one array (records, *shape) for each top."""
         raise NotImplementedError
+
+    def read_top(self, top: int, records: np.ndarray, array: np.ndarray) -> None:
+        """Write the entries of one top, counted from 0, of the records of these numbers into an array."""
+        kinds = zip(self.shapes, self.dtypes, strict=True)
+        arrays = [
+            np.empty((len(records) if one != top else 0, *shape), kind) for one, (shape, kind) in enumerate(kinds)
+        ]
+        arrays[top] = array
+        self.read(records, arrays)
 
     def column(self, name: str) -> np.ndarray:
         """Return a field of all records that has one number for each; it need not be a top.

@@ -12,7 +12,6 @@ from nacre import (
     Converted,
     DataError,
     Layer,
-    NacreError,
     Names,
     SnapshotError,
     SourceState,
@@ -27,9 +26,11 @@ from nacre import (
 from nacre.random import Random
 
 from .ahead import Batch, ReadAhead
+from .fitting import ClassNames, Fitting, fitting_complaints, prepare, told
 from .records import ONE_NUMBER, Records
 from .sampling import Sampling, sampled, sampling_complaints
 from .split import Split, part_of, split_complaints
+from .tables import Categories
 
 
 class Transformers(
@@ -67,11 +68,20 @@ class RecordSourceLayer(Layer, is_source=True):
     )
     ahead: Ahead = 0
     transformers: Annotated[Transformers, "transformers of the batches: a list of [top, transformer]"] = default(())
+    classes: Annotated[ClassNames, "names of the classes of labels, in the order of their numbers: {top: names}"] = (
+        default(None)
+    )
 
-    def prepare(self, top: str, records: Any, random: Any, phase: str) -> None:
-        for name, transformer in self.transformers:
-            if name == top:
-                transformer.transform(records, random, phase)
+    def prepare(
+        self,
+        top: str,
+        records: Any,
+        random: Any,
+        phase: str,
+        fitted: Mapping[str, Any],
+        classes: Sequence[str] = (),
+    ) -> None:
+        prepare(self, top, records, random, phase, fitted, classes)
 
     def columns(self, phase: str) -> dict[str, str]:
         """Return the fields that are needed besides the tops, each with what names it."""
@@ -85,6 +95,7 @@ class RecordSourceLayer(Layer, is_source=True):
         for top, _ in self.transformers:
             if top not in self.tops:
                 yield f"transformers name the top '{top}', but it must be one of {', '.join(self.tops)}"
+        yield from fitting_complaints(self)
         yield from split_complaints(self.split)
         yield from sampling_complaints(self.sampling)
 
@@ -190,7 +201,7 @@ class RecordSourceState(SourceState, host_only=True):
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
         super().__init__(layer, backend, [], [])
-        changed = {top for top, _ in layer.transformers}
+        changed = {top for top, transformer in layer.transformers if not isinstance(transformer, Categories)}
         kinds = zip(layer.tops, records.shapes, records.dtypes, strict=True)
         labels = [top for top, shape, kind in kinds if kind.kind != "f" and shape in ONE_NUMBER and top not in changed]
         if layer.split:
@@ -203,15 +214,18 @@ class RecordSourceState(SourceState, host_only=True):
             self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
         for top, shape in zip(layer.tops, records.shapes, strict=True):
             self.blobs.append(backend.blob((layer.batch_size, *shape), "int64" if top in labels else backend.dtype))
-        self.changes: list[tuple[int, Transformer, Random]] = []
+        self.fitting = Fitting(layer, backend, records, labels)
+        self.fitted = self.fitting.fitted
+        self.changes: list[tuple[int, Any, Any]] = []
+        self.randoms: list[Random] = []
         numbers = dict.fromkeys(layer.tops, 0)
-        for top, transformer in layer.transformers:
-            random = backend.random(f"{layer.name}/{top}/{numbers[top]}")
-            self.changes.append((layer.tops.index(top), transformer, random))
+        for top, _ in layer.transformers:
+            self.randoms.append(backend.random(f"{layer.name}/{top}/{numbers[top]}"))
             numbers[top] += 1
 
     def ready(self) -> None:
         self._stop()
+        self.changes = self.changes or self.fitting.changes(self.randoms)
         size, number = self.layer.batch_size, max(1, self.layer.ahead)
         self.batches = [Batch(np.empty(size, np.intp), self.places()) for _ in range(number)]
 
@@ -248,11 +262,9 @@ class RecordSourceState(SourceState, host_only=True):
     def transform(self) -> None:
         """Let the transformers change the batch."""
         for index, transformer, random in self.changes:
-            try:
+            what = "transformers: " if isinstance(transformer, Transformer) else ""
+            with told(self.layer.name, f"{what}{self.layer.tops[index]}"):
                 transformer.transform(self.blobs[index], random, self.phase)
-            except NacreError as error:
-                where = f"{self.layer.name}: transformers: {self.layer.tops[index]}"
-                raise type(error)(f"{where}: {error.args[0]}", error.remedy) from error
 
     def rewind(self) -> None:
         """Begin this pass again with the next batch: `epoch`, and with it the order, stays as it is."""

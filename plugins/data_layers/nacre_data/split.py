@@ -62,10 +62,13 @@ class Subset(Records):
         self.records = records
         self.numbers = numbers
         self.count = len(numbers)
-        self.shapes, self.dtypes = records.shapes, records.dtypes
+        self.shapes, self.dtypes, self.classes = records.shapes, records.dtypes, records.classes
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         self.records.read(self.numbers[records], arrays)
+
+    def read_top(self, top: int, records: np.ndarray, array: np.ndarray) -> None:
+        self.records.read_top(top, self.numbers[records], array)
 
     def column(self, name: str) -> np.ndarray:
         return self.records.column(name)[self.numbers]

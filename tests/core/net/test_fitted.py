@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
-from nacre import Layer, Names, Net, SnapshotError, SourceState, default
+from nacre import Layer, Names, Net, SnapshotError, SourceState, Transformer, default
 from nacre.net.fitted import check_alike, class_names
+from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -94,6 +95,25 @@ def test_what_is_given_stays_though_no_source_uses_it() -> None:
     with Net("t", [WordsLayer(), score("y")], backend="numpy", fitted=LABEL) as net:
         assert net.fitted == {**LABEL, "data": {"words": ["learned in train"]}}
         assert net.derive("predict").fitted == net.fitted
+
+
+def test_a_strangers_transformer_is_fitted() -> None:
+    class Ranged(Transformer):
+        def fit(self, blocks: Any) -> Mapping[str, Any]:
+            return {"largest": np.max([block.max() for block in blocks]), "note": "as JSON"}
+
+        def transform(self, batch: Any, random: Any, phase: str) -> None:
+            batch /= self.fitted_array("largest", ())
+
+    layer = MemoryDataLayer(
+        name="d", tops="data", data=[np.arange(8.0)], batch_size=8, transformers=[["data", Ranged()]]
+    )
+    with Net("t", [layer], backend="numpy") as net:
+        net.feed()
+        assert net.blob("data").max() == 1
+        assert net.fitted["data"]["Ranged/note"] == "as JSON"
+        assert isinstance(net.fitted["data"]["Ranged/largest"], np.ndarray)
+        assert net.predict(np.full((2,), 14.0), "data").tolist() == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,222 @@
+"""What a source learns from the training data: the names of its classes, and what transformers are fitted to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nacre import Blocks, ConfigError, Converted, DataError, NacreError, Transformer, class_numbers, type_name
+
+from .records import Records
+from .tables import Categories, Numbers
+
+CLASSES = "classes"
+AT_A_TIME = 1 << 22
+"""Bytes of a block of records to which transformers are fitted, and at least one record."""
+WHOLE = re.compile(r"-?[0-9]{1,18}\Z")
+
+
+class ClassNames(Converted["Mapping[str, Sequence[str]] | None", "dict[str, list[str]]"]):
+    """Names of the classes that the numbers of tops count."""
+
+    wants = "a table of lists of names, such as {label = ['cat', 'dog']}"
+
+    @staticmethod
+    def convert(value: Any) -> dict[str, list[str]]:
+        read: dict[str, list[str]] = {}
+        for top, names in dict({} if value is None else value).items():
+            read[top] = [name for name in names if isinstance(name, str)]
+            if isinstance(names, str) or not names or len({*read[top]}) < len(names):
+                raise ValueError
+        return read
+
+
+def fitting_complaints(layer: Any) -> Iterator[str]:
+    """Yield what is wrong with the classes of a source, and with the order of its transformers."""
+    for top in layer.classes:
+        if top not in layer.tops:
+            yield f"classes name the top '{top}', but it must be one of {', '.join(layer.tops)}"
+    seen = set[str]()
+    for top, transformer in layer.transformers:
+        if isinstance(transformer, Categories) and top in seen:
+            yield f"transformers: Categories must be the first transformer of '{top}'"
+        seen.add(top)
+
+
+def with_prefixes(transformers: Sequence[tuple[str, Transformer]]) -> Iterator[tuple[str, Transformer, str]]:
+    """Yield (top, transformer, prefix): the begin of the keys of what it is fitted to; "" for names of classes."""
+    counts = Counter[tuple[str, str]]()
+    for top, transformer in transformers:
+        kind = type_name(type(transformer))
+        counts[top, kind] += 1
+        number = f".{counts[top, kind]}" if counts[top, kind] > 1 else ""
+        yield top, transformer, "" if isinstance(transformer, Categories) else f"{kind}{number}/"
+
+
+def prepare(
+    layer: Any,
+    top: str,
+    records: np.ndarray,
+    random: Any,
+    phase: str,
+    fitted: Mapping[str, Any],
+    classes: Sequence[str],
+) -> None:
+    """Change records that stand for a source's own, in place; see `Layer.prepare`."""
+    mine = [(transformer, prefix) for name, transformer, prefix in with_prefixes(layer.transformers) if name == top]
+    if classes and not (mine and isinstance(mine[0][0], Categories)):
+        known = fitted.get(CLASSES)
+        _numbers("the records", top, classes, classes if known is None else known).transform(records)
+    for transformer, prefix in mine:
+        if transformer.needs_fit:
+            transformer = _ready(f"{layer.name}: '{top}'", transformer, prefix, fitted, classes, phase)
+        transformer.transform(records, random, phase)
+
+
+class Fitting:
+    """The names of classes and the fitted transformers of one source; `fitted` is {top: {key: value}}, `labels` int64.
+
+    Names are known at once, what transformers are fitted to after `changes`.
+
+    Raises:
+        DataError: a class has no number in training, or the fields name classes of what is no label.
+        ConfigError: the training data were changed by a transformer that this source does not have.
+    """
+
+    def __init__(self, layer: Any, view: Any, records: Records, labels: Sequence[str]) -> None:
+        self.layer = layer
+        self.view = view
+        self.records = records
+        self.fitted: dict[str, dict[str, Any]] = {}
+        self.names = {top: tuple(records.classes.get(top) or layer.classes.get(top, ())) for top in layer.tops}
+        self.numbers: dict[int, Numbers] = {}
+        self._refuse_missing()
+        own = {top for top, transformer in layer.transformers if isinstance(transformer, Categories)}
+        for index, top in enumerate(layer.tops):
+            if top in layer.classes and top not in labels:
+                raise DataError(f"{layer.name}: classes are given for '{top}', but its records are no whole numbers")
+            if top in labels and top not in own:
+                self._number(index, top)
+
+    def _number(self, index: int, top: str) -> None:
+        """Find the names of a label's classes, and the numbers that they have in training."""
+        names = self.names[top]
+        known = self.view.fitted.get(top, {}).get(CLASSES)
+        if known is None:
+            known = self.layer.classes.get(top) or names
+        if known or self.view.phase == "train":
+            self.fitted[top] = {CLASSES: list(known)}
+        if names or known:
+            self.numbers[index] = _numbers(self.layer.name, top, names, known)
+
+    def _refuse_missing(self) -> None:
+        """Raise ConfigError if what is known of a top was fitted by a transformer that is not here."""
+        prefixes = {(top, prefix) for top, _, prefix in with_prefixes(self.layer.transformers)}
+        for top in self.layer.tops:
+            for key in self.view.fitted.get(top, {}):
+                kind = key.partition("/")[0]
+                if key != CLASSES and (top, f"{kind}/") not in prefixes:
+                    raise ConfigError(
+                        f"{self.layer.name}: '{top}' was changed by the transformer {kind.partition('.')[0]} in "
+                        "training, but this source has no such transformer",
+                        "give the sources of all phases the same transformers",
+                    )
+
+    def changes(self, randoms: Sequence[Any]) -> list[tuple[int, Any, Any]]:
+        """Return (index of the top, transformer, random numbers) in order; fit in training what is not known.
+
+        `randoms` are the random numbers of each of the layer's transformers.
+        """
+        done: list[tuple[int, Any, Any]] = [(index, numbers, None) for index, numbers in self.numbers.items()]
+        for place, (top, transformer, prefix) in enumerate(with_prefixes(self.layer.transformers)):
+            index = self.layer.tops.index(top)
+            if transformer.needs_fit:
+                known = dict(self.view.fitted.get(top, {}))
+                if not _is_known(known, prefix) and self.view.phase == "train":
+                    before = [one for one in done if one[0] == index]
+                    with told(self.layer.name, f"transformers: {top}"):
+                        found = transformer.fit(self._blocks(index, before))
+                    known = {f"{prefix}{key}": _plain(value) for key, value in found.items()}
+                where = f"{self.layer.name}: '{top}'"
+                transformer = _ready(where, transformer, prefix, known, self.names[top], self.view.phase)
+                mine = {key: value for key, value in known.items() if _is_known({key: value}, prefix)}
+                self.fitted[top] = self.fitted.get(top, {}) | mine
+            done.append((index, transformer, randoms[place]))
+        return done
+
+    def _blocks(self, index: int, before: Sequence[tuple[int, Any, Any]]) -> Blocks:
+        shape = self.records.shapes[index]
+        read = partial(self._read, index, before)
+        return Blocks(self.records.count, shape, self.names[self.layer.tops[index]], read)
+
+    def _read(self, index: int, before: Sequence[tuple[int, Any, Any]]) -> Iterator[np.ndarray]:
+        """Yield the records of a top in float64, block by block, as the transformers `before` change them."""
+        records, shape = self.records, self.records.shapes[index]
+        size = sum(prod(one) * kind.itemsize for one, kind in zip(records.shapes, records.dtypes, strict=True))
+        memory = np.empty((min(records.count, max(1, AT_A_TIME // (size + 8 * prod(shape)))), *shape))
+        for first in range(0, records.count, len(memory)):
+            block = memory[: records.count - first]
+            records.read_top(index, np.arange(first, first + len(block)), block)
+            for _, transformer, random in before:
+                transformer.transform(block, random, "test")  # nothing that is random, as in training
+            yield block
+
+
+def _numbers(where: str, top: str, names: Sequence[str], known: Sequence[str]) -> Numbers:
+    """Return the numbers in training of the classes of a label; without names, numbers are those of training.
+
+    Raises:
+        DataError: a class has none.
+    """
+    if not names:
+        return Numbers(np.arange(len(known)), known, known)
+    if known:
+        return Numbers(class_numbers(where, top, names, known), names, known)
+    if odd := [name for name in names if not WHOLE.match(name)]:
+        raise DataError(
+            f"{where}: '{top}' has the class '{odd[0]}', but in training its numbers had no names",
+            "name them in the field classes of the training's source",
+        )
+    return Numbers(np.array([int(name) for name in names]), names, names)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as snapshots keep it: one of NumPy's numbers is an array."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def _is_known(fitted: Mapping[str, Any], prefix: str) -> bool:
+    return any(key.startswith(prefix) for key in fitted) if prefix else CLASSES in fitted
+
+
+def _ready(
+    where: str, transformer: Transformer, prefix: str, fitted: Mapping[str, Any], classes: Sequence[str], phase: str
+) -> Transformer:
+    """Return a transformer with what is known of the training data. Raises DataError if nothing is."""
+    if not _is_known(fitted, prefix):
+        raise DataError(
+            f"{where}: {type(transformer).__name__} is fitted to the training data, of which nothing is known in phase "
+            f"'{phase}'",
+            "derive this net from the training net (net.derive), or give it fitted=snapshot.fitted(); the training's "
+            "source must have the same transformers",
+        )
+    mine = {key[len(prefix) :]: value for key, value in fitted.items() if key.startswith(prefix)}
+    return transformer.with_fitted(mine, classes)
+
+
+@contextmanager
+def told(layer: str, what: str) -> Generator[None]:
+    """Make errors of transformers in the block begin with the layer and what they change."""
+    try:
+        yield
+    except NacreError as error:
+        if error.args[0].startswith(f"{layer}: "):  # from reading the records
+            raise
+        raise type(error)(f"{layer}: {what}: {error.args[0]}", error.remedy) from error
