@@ -15,7 +15,7 @@ import click
 from ..fields.types import Paths
 from ..files.json import event_line
 from .screen import command_line, loss_text, seconds_text, statistic_text, warn
-from .snapshots import resumed
+from .snapshots import load_snapshot, resumed
 from .streams import work_matters_more
 
 if TYPE_CHECKING:
@@ -31,13 +31,17 @@ LONG = 0.05  # share of the time that a training waits for its data: worth a wor
 
 @dataclass(frozen=True)
 class Weights:
-    """The snapshots with the first parameters of a training, and the names that differ in them."""
+    """The snapshots with the first parameters of a training, and the names that differ in them.
+
+    `fitted` is true if the training also takes what their sources had learned from their data.
+    """
 
     paths: list[str]
     rename: dict[str, str]
+    fitted: bool = False
 
     @classmethod
-    def of(cls, paths: str | None, renames: Sequence[str]) -> Weights | None:
+    def of(cls, paths: str | None, renames: Sequence[str], *, fitted: bool = False) -> Weights | None:
         """Return the snapshots of the options, or None: `paths` has commas between files, a rename is THERE=HERE."""
         from ..errors import ConfigError
 
@@ -48,13 +52,17 @@ class Weights:
             raise ConfigError(
                 "--rename is only for --weights, which is missing", "add --weights FILE, or leave --rename out"
             )
+        if fitted and paths is None:
+            raise ConfigError(
+                "--fitted is only for --weights, which is missing", "add --weights FILE, or leave --fitted out"
+            )
         pairs = (one.partition("=") for one in renames)
         if paths is None:
             return None
         files = [path.strip() for path in paths.split(",")]
         if not all(files):
             raise ConfigError(f"--weights {paths!r}: a name is missing", "write --weights FILE, or FILE,FILE")
-        return cls(files, {there: here for there, _, here in pairs})
+        return cls(files, {there: here for there, _, here in pairs}, fitted)
 
 
 def train(
@@ -72,11 +80,16 @@ def train(
     `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder of the
     callback that saves them; with `reset_solver` the solver begins anew. `weights` are only for a new training.
     """
+    from ..net.fitted import joined
     from ..net.summary import not_enabled
 
     solver = file.solver()
     snapshot = resumed(file, solver, resume)
-    begun = {"plan": snapshot.state.get("plan"), "initialise": False} if snapshot else {}
+    begun: dict[str, Any] = {}
+    if snapshot is not None:
+        begun = {"plan": snapshot.state.get("plan"), "initialise": False, "fitted": snapshot.fitted()}
+    elif weights is not None and weights.fitted:
+        begun = {"fitted": joined(load_snapshot(path, file).fitted() for path in weights.paths)}
     screen = Screen(quiet=quiet)
     reports = [screen.report]
     with ExitStack() as stack:

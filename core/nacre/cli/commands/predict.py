@@ -56,7 +56,9 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
     help="Number of best classes to show for each record.",
 )
 @click.option(
-    "--classes", type=click.Path(path_type=Path), help="Text file with the names of the classes, one on each line."
+    "--classes",
+    type=click.Path(path_type=Path),
+    help="Text file with the names of the classes, one on each line; by default those of the snapshot.",
 )
 @click.option(
     "--out",
@@ -103,6 +105,7 @@ def command(
     data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with
     percentages if the first blob holds probabilities.
     """
+    from ...net.fitted import class_names
     from ...net.predict import check_outputs, run, wanted
     from ...net.records import store_of
     from ..inputs import Inputs, known_shape
@@ -128,7 +131,10 @@ def command(
             found = run(made, want, {blob: batch.records})
             if not shapes:
                 shapes = {name: array.shape[1:] for name, array in found.items()}
-                if classes is not None:
+                if classes is None:
+                    counts = {name: int(array[0].size) for name, array in found.items()}
+                    names = [*class_names(file.layers, saved.fitted(), counts.get).get(want.outputs[0], ())]
+                else:
                     check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
                 if out is not None and store is not None:
                     writer = stack.enter_context(store.create(out, fields_of(found)))
@@ -189,7 +195,7 @@ def _net_for(
     batch_size = batch_size or min(100, records.count or 100)
     layers = layers_for(want, {records.blob: records.shape}, batch_size)
     present = dataclasses.replace(file, layers=tuple(layers))
-    options: dict[str, Any] = {"fallback": "warn", "keep": want.outputs, "initialise": False}
+    options: dict[str, Any] = {"fallback": "warn", "keep": want.outputs, "initialise": False, "fitted": saved.fitted()}
     with present.net("predict", backend=backend, **options) as made:
         if not sure:
             _check_shape(made, saved, records.shape)

@@ -60,7 +60,7 @@ def run_test(file: NetFile, saved: Snapshot, phase: Phase, backend: str | None) 
     """
     from ..screen import warn
 
-    with file.net(phase, backend=backend, initialise=False) as made:
+    with file.net(phase, backend=backend, initialise=False, fitted=saved.fitted()) as made:
         made.parameters.load(saved, strict=False)
         loss = made.forward_epoch(warn)
         return {"phase": phase, "iterations": saved.iteration, "loss": loss, "statistics": made.statistics()}

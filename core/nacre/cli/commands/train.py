@@ -35,6 +35,11 @@ from ..options import net_argument, net_options, read_net, write_options
     help="A layer or parameter THERE of --weights is HERE in this net; without HERE it is skipped. May be repeated.",
 )
 @click.option(
+    "--fitted",
+    is_flag=True,
+    help="With --weights: number classes and transform tables as those trainings did, not by the data of this one.",
+)
+@click.option(
     "--log",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to which one JSON line is added for each report: start, summary, validation, snapshot, warning, end.",
@@ -47,6 +52,7 @@ def command(
     reset_solver: bool,
     weights: str | None,
     rename: tuple[str, ...],
+    fitted: bool,
     log: Path | None,
     writes: dict[str, tuple[str, ...]],
     backend: str | None,
@@ -74,7 +80,9 @@ def command(
         raise ConfigError(message, "leave one of them out; --resume auto uses the weights if there is no snapshot yet")
     with advised(net, sets, resume):
         file = read_net(net, sets, seed, writes)
-    training = train(file, backend, resume, log, Weights.of(weights, rename), reset_solver=reset_solver, quiet=as_json)
+    training = train(
+        file, backend, resume, log, Weights.of(weights, rename, fitted=fitted), reset_solver=reset_solver, quiet=as_json
+    )
     if as_json:
         print_json(result(training), lines=True)
     else:

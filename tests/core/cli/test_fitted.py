@@ -1,0 +1,121 @@
+"""What sources learned from the training data, on the command line: in training, tests and predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from command_line import NET, run
+from nacre import Net, load_snapshot
+from nacre.config import load
+
+COLOURS = ["red", "green", "blue"]
+
+
+def write(name: str, names: list[str], records: int = 60) -> None:
+    """Write records of three classes with these names, whose numbers are counted in this order, far from 0."""
+    random = np.random.default_rng(0)
+    colour = np.arange(records) % 3
+    colour = colour[[COLOURS[one] in names for one in colour]] if set(COLOURS) & set(names) else colour
+    data = random.normal(0, 0.3, (len(colour), 2, 4)) + colour[:, np.newaxis, np.newaxis] * np.linspace(-1, 1, 4)
+    with h5py.File(name, "w") as file:
+        file["data"] = 1000 + 50 * data
+        file["label"] = np.array([names.index(COLOURS[one]) if COLOURS[one] in names else 0 for one in colour])
+        file["label"].attrs["classes"] = names
+
+
+@pytest.fixture(name="colours")
+def colours_(folder: Path) -> Path:
+    """Return the snapshots of a net trained on standardised data whose classes have names."""
+    Path("small.toml").write_text(NET.replace('{ type = "Scale", scale = 0.5 }', '"Standardize"'), encoding="utf-8")
+    write("train.h5", COLOURS)
+    write("test.h5", ["green", "blue", "red"])
+    run("train", "small.toml", "--json")
+    return folder / "snapshots"
+
+
+def test_a_test_maps_classes_by_name(colours: Path) -> None:
+    wanted = run("test", "small.toml", colours, "--json").json
+    assert wanted["statistics"]["accuracy"]["accuracy"] == 1
+    write("test.h5", ["blue", "green"])  # one is missing, and the others are numbered in another order
+    assert run("test", "small.toml", colours, "--json").json["statistics"]["accuracy"]["accuracy"] > 0.9
+    write("test.h5", ["blue", "green", "pink"])
+    assert run("test", "small.toml", colours, code=2).err == (
+        "error: test: 'label' has the class 'pink', which is not one of the 3 known classes: red, green, blue\n"
+    )
+
+
+def test_predictions_have_names(colours: Path) -> None:
+    with h5py.File("train.h5") as file:
+        np.save("some.npy", file["data"][:6])
+    Path("train.h5").unlink()
+    Path("test.h5").unlink()
+    lines = run("predict", "small.toml", colours, "some.npy", "--top", 1).out.splitlines()
+    assert [line.split()[1] for line in lines] == COLOURS * 2
+    told = run("predict", "small.toml", colours, "some.npy", "--json").json
+    assert [row["classes"][0]["name"] for row in told] == COLOURS * 2
+    assert [row["classes"][0]["class"] for row in told] == [0, 1, 2] * 2
+    by_score = run("predict", "small.toml", colours, "some.npy", "--blob", "ip2", "--top", 1).out.splitlines()
+    assert [line.split()[1] for line in by_score] == COLOURS * 2
+    hidden = run("predict", "small.toml", colours, "some.npy", "--blob", "ip1", "--json").json
+    assert hidden[0]["classes"][0]["name"] not in COLOURS  # it has 12 numbers
+    Path("names.txt").write_text("rouge\nvert\nbleu\n")
+    named = run("predict", "small.toml", colours, "some.npy", "--classes", "names.txt", "--top", 1).out
+    assert named.split()[1] == "rouge"
+
+
+def test_python_and_the_command_line_predict_what_the_test_net_says(colours: Path) -> None:
+    with h5py.File("test.h5") as file:
+        np.save("some.npy", file["data"][...])
+    run("predict", "small.toml", colours, "some.npy", "--out", "out.npy", "--blob", "ip2")
+    saved = load_snapshot(colours)
+
+    def made(phase: str) -> Net:
+        net = load("small.toml").net(phase, fitted=saved.fitted(), keep=("ip2",))
+        net.parameters.load(saved, strict=False)
+        return net
+
+    with made("test") as tested, made("train") as trained:
+        rows: list[np.ndarray] = []
+        while tested.epoch < 1:
+            tested.forward()
+            rows.append(tested.blob("ip2")[: int(tested.scalars["rows"])])
+        np.testing.assert_allclose(np.load("out.npy"), np.concatenate(rows), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            trained.predict(np.load("some.npy"), "ip2"), np.load("out.npy"), rtol=1e-6, atol=1e-6
+        )
+
+
+def test_resuming_takes_what_is_known(colours: Path) -> None:
+    known = load_snapshot(colours).fitted()
+    write("train.h5", ["blue", "red", "green"])  # the same records, numbered otherwise
+    with h5py.File("train.h5", "a") as file:
+        file["data"][...] += 1
+    run("train", "small.toml", "--resume", "auto", "--set", "solver.max_iter=80", "--json")
+    after = load_snapshot(colours)
+    assert after.iteration == 80
+    assert after.fitted()["label"] == known["label"] == {"classes": COLOURS}
+    assert np.array_equal(after.fitted()["data"]["Standardize/mean"], known["data"]["Standardize/mean"])
+    write("train.h5", [*COLOURS, "pink"])
+    longer = ("--resume", "auto", "--set", "solver.max_iter=100")
+    assert "train: 'label' has the class 'pink'" in run("train", "small.toml", *longer, code=2).err
+
+
+def test_fine_tuning_takes_it_only_where_asked(colours: Path) -> None:
+    weights = ("--weights", str(colours), "--set", "solver.max_iter=1", "--set")
+    write("train.h5", ["blue", "red", "green"])
+    run("train", "small.toml", *weights, "callback.Snapshot.folder=anew", "--json")
+    assert load_snapshot("anew").fitted()["label"] == {"classes": ["blue", "red", "green"]}
+    run("train", "small.toml", *weights, "callback.Snapshot.folder=same", "--fitted", "--json")
+    assert load_snapshot("same").fitted()["label"] == {"classes": COLOURS}
+    assert run("train", "small.toml", "--fitted", code=2).err == (
+        "error: --fitted is only for --weights, which is missing\n  add --weights FILE, or leave --fitted out\n"
+    )
+
+
+def test_looking_at_a_net_needs_no_fitting(colours: Path) -> None:
+    for phase in ("train", "test"):
+        assert run("summary", "small.toml", "--phase", phase).code == 0
