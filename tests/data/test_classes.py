@@ -143,6 +143,13 @@ def test_odd_knowledge(given: Any) -> None:
     assert "snapshot.fitted()" in error.value.remedy
 
 
+def test_a_name_that_a_file_has_twice(tmp_path: Path) -> None:
+    layer = DataLayer(name="d", tops="label", source=hdf5(tmp_path / "a.h5", ["cat", "dog", "cat"], [0]), batch_size=1)
+    with pytest.raises(DataError) as error:
+        Net("t", [layer], backend="numpy")
+    assert str(error.value) == "d: 'label' has the class 'cat' twice\n  give each class its own name"
+
+
 @pytest.mark.parametrize("cache", [0, 1 << 20])
 def test_files_that_number_classes_otherwise_are_read_as_the_first(cache: int, tmp_path: Path) -> None:
     one, other = hdf5(tmp_path / "a.h5", ANIMALS, [0, 1, 2]), hdf5(tmp_path / "b.h5", ["owl", "cat"], [1, 0, 0])

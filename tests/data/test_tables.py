@@ -159,6 +159,15 @@ def test_each_column_has_its_own_way() -> None:
         FillMissing(fill=["mean", "median"]).fit(blocks_of(data))
 
 
+def test_an_infinite_number_has_a_median_but_no_mean() -> None:
+    data = np.array([[1.0, 1], [np.inf, 2], [0, np.nan]])
+    assert FillMissing(fill=["median", "mean"]).fit(blocks_of(data))["fill"].tolist() == [1, 1.5]
+    with pytest.raises(DataError, match="column 0 is infinite in record 1"):
+        FillMissing(fill="mean").fit(blocks_of(data))
+    with pytest.raises(DataError, match="column 0: what fills it is too large for float64"):
+        FillMissing(fill=["median", 0]).fit(blocks_of(np.full((2, 2), np.inf)))
+
+
 @pytest.mark.parametrize("fill", ["mean", "median", "frequent"])
 def test_a_column_without_values(fill: str) -> None:
     data = np.array([[1.0, np.nan], [2.0, np.nan]])

@@ -20,7 +20,7 @@ from .tables import Categories, Numbers
 CLASSES = "classes"
 AT_A_TIME = 1 << 22
 """Bytes of a block of records to which transformers are fitted, and at least one record."""
-WHOLE = re.compile(r"-?[0-9]{1,18}\Z")
+WHOLE = re.compile(r"[0-9]{1,18}\Z")
 
 
 class ClassNames(Converted["Mapping[str, Sequence[str]] | None", "dict[str, list[str]]"]):
@@ -102,6 +102,10 @@ class Fitting:
         for index, top in enumerate(layer.tops):
             if top in layer.classes and top not in labels:
                 raise DataError(f"{layer.name}: classes are given for '{top}', but its records are no whole numbers")
+            if twice := [name for name, count in Counter(self.names[top]).items() if count > 1]:
+                raise DataError(
+                    f"{layer.name}: '{top}' has the class '{twice[0]}' twice", "give each class its own name"
+                )
             if top in labels and top not in own:
                 self._number(index, top)
 

@@ -118,9 +118,9 @@ class FillMissing(Transformer):
         fills = np.array([np.nan if isinstance(one, str) else one for one in wanted])
         by_name = {name: [place for place, one in enumerate(wanted) if one == name] for name in STATISTICS}
         if by_name["mean"]:
-            moments = Moments(blocks.shape)
+            moments, chosen = Moments(blocks.shape), np.reshape([one == "mean" for one in wanted], blocks.shape)
             for block in blocks:
-                moments.add(block, ~np.isnan(block))
+                moments.add(block, chosen & ~np.isnan(block))
             _check_values(moments.count.reshape(-1), by_name["mean"], blocks)
             fills[by_name["mean"]] = moments.mean.reshape(-1)[by_name["mean"]]
         for column, values in _values(blocks, by_name["median"]):
