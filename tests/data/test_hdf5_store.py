@@ -24,7 +24,7 @@ from nacre_data.hdf5_store import HDF5Store
 
 MANY = int(os.environ.get("NACRE_TRIALS", "1000"))
 STORE = HDF5Store()
-NO_PARTS = (".", "..", "history")  # numbers in "history/" must be real
+NO_PARTS = (".", "..", "history", "fitted")  # numbers in "history/" and "fitted/" must be real
 PARTS = st.text(string.ascii_letters + " _-.%é層", min_size=1, max_size=8).filter(lambda part: part not in NO_PARTS)
 NAMES = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
 NUMBERS = (

@@ -68,8 +68,8 @@ class Snapshot:
         for name, array in self.arrays.items():
             if array.dtype.kind not in "biufc":
                 raise SnapshotError(f"array {name!r} is of type {array.dtype}, but it must hold numbers or booleans")
-            if name.startswith(("parameters/", "history/")) and array.dtype.kind == "c":
-                raise SnapshotError(f"array {name!r} is of type {array.dtype}, but parameters and histories are real")
+            if name.startswith((PARAMETERS, HISTORY, FITTED)) and array.dtype.kind == "c":
+                raise SnapshotError(f"array {name!r} is of type {array.dtype}, but its numbers must be real")
         check_state(self.state, "state")
         for key, form in FORMS.items():
             if key in self.state:

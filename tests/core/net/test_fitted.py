@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
-from nacre import Layer, Names, Net, SnapshotError, SourceState, Transformer, default
+from nacre import Layer, Names, Net, Snapshot, SnapshotError, SourceState, Transformer, default
 from nacre.net.fitted import check_alike, class_names
 from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -132,3 +132,14 @@ def test_a_snapshot_that_knows_something_else(here: Any, there: Any, said: str) 
     check_alike(here, here)
     check_alike({}, there)
     check_alike(here, {})
+
+
+def test_what_a_snapshot_knows_is_real_and_of_the_right_form() -> None:
+    arrays = {"fitted/data/Standardize/mean": np.zeros(2)}
+    state = {"fitted": {"label": {"classes": ["cat", "dog"]}}}
+    assert Snapshot(1, arrays, state).fitted() == {**LABEL, "data": {"Standardize/mean": arrays.popitem()[1]}}
+    with pytest.raises(SnapshotError, match="'fitted/data/x' is of type complex128, but its numbers must be real"):
+        Snapshot(1, {"fitted/data/x": np.zeros(2, complex)}, {})
+    for wrong in (3, [], {"label": []}):
+        with pytest.raises(SnapshotError, match="state/fitted"):
+            Snapshot(1, {}, {"fitted": wrong})
