@@ -28,11 +28,10 @@ OPEN_FILES = 64  # at a time: a process may have only some hundreds
 
 @dataclass
 class Batch:
-    """Records (records, *shape), the key of each, which is its number if it has no name, and whether it has no NaN."""
+    """Records (records, *shape), and the key of each, which is its number if it has no name."""
 
     records: np.ndarray[Any, Any]
     keys: list[str]
-    whole: np.ndarray[Any, Any]
 
 
 class Inputs:
@@ -44,6 +43,7 @@ class Inputs:
         shape: of the records.
         count: their number, None if it is known only at the end.
         named: whether some have names.
+        classes: names that the records count, if they have names, of all files together.
 
     Raises:
         DataError: a file cannot be read, or its records do not fit; the message names it.
@@ -79,11 +79,13 @@ class Inputs:
         """Open all files, so that what is wrong with one is told before any work is done."""
         shapes: list[tuple[int, ...]] = []
         self.named = False
+        self.classes: list[str] = []
         count: int | None = 0
         for number, path in enumerate(self.paths):
             reader = self.opened[number] = self._open(path)
             shapes.append(self._shape(path, reader))
             self.named |= reader.named
+            self.classes += [name for name in reader.fields[self.blob].classes if name not in self.classes]
             count = None if count is None or reader.count is None else count + reader.count
             if len(self.opened) > OPEN_FILES:
                 self.opened.pop(number).close()
@@ -129,8 +131,7 @@ class Inputs:
         rows = self._rows()
         while some := list(islice(rows, size)):
             records = np.stack([record for _, record in some]).reshape(len(some), *self.shape)
-            whole = np.array([not np.isnan(record).any() for record in records])
-            yield Batch(records if self.divide == 1 else records / self.divide, [key for key, _ in some], whole)
+            yield Batch(records if self.divide == 1 else records / self.divide, [key for key, _ in some])
 
     def _rows(self) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
         """Yield each record with its key: its number among all, unless its file has names for records."""
@@ -140,8 +141,9 @@ class Inputs:
         for place, path in enumerate(self.paths):
             bad: list[int] = []
             with self.opened.pop(place, None) or self._open(path) as reader:
+                numbers = [self.classes.index(name) for name in reader.fields[self.blob].classes]
                 for here, row in enumerate(reader.rows()):
-                    record = row[self.blob]
+                    record = self._numbered(row[self.blob], numbers, path)
                     if not np.isfinite(record).all():
                         bad.append(here)
                     where = str(path) if len(self.paths) > 1 else ""
@@ -150,6 +152,19 @@ class Inputs:
             _warn_of_not_finite(bad, path)
         if not number:
             raise DataError(f"{self.paths[0]}: it has no records")
+
+    def _numbered(self, record: Any, numbers: Sequence[int], path: Path) -> Any:
+        """Return a record of a file whose classes have these numbers in `classes`; without names it stays as it is."""
+        import numpy as np
+
+        if not numbers:
+            return record
+        if not 0 <= record.min() <= record.max() < len(numbers):
+            what = f"the number {record.min() if record.min() < 0 else record.max()}"
+            raise DataError(
+                f"{path}: '{self.blob}' has {what}, but only the classes 0 to {len(numbers) - 1} have names"
+            )
+        return np.array(numbers)[record]
 
     def close(self) -> None:
         """Close the files; may be called twice."""
@@ -199,6 +214,13 @@ def _known_batch(file: NetFile, blob: str) -> tuple[int, ...] | None:
         except NacreError:
             continue
     return None
+
+
+def whole_records(records: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return for each record whether no number in it is NaN."""
+    import numpy as np
+
+    return np.array([not np.isnan(record).any() for record in records])
 
 
 def _warn_of_not_finite(bad: Sequence[int], path: Path) -> None:

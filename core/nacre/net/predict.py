@@ -63,7 +63,11 @@ def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, m
         made[key] = _derive(net, want, shapes, batch_size)
     batch_size = check_outputs(made[key], want)
     batches = [
-        run(made[key], want, {name: array[start : start + batch_size] for name, array in arrays.items()})
+        run(
+            made[key],
+            want,
+            prepared(made[key], want, {name: array[start:][:batch_size] for name, array in arrays.items()}),
+        )
         for start in range(0, counts.pop(), batch_size)
     ]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in want.outputs}
@@ -99,10 +103,20 @@ def check_outputs(net: Net, want: Wanted) -> int:
     return batch_size
 
 
+def prepared(
+    net: Net, want: Wanted, batch: Mapping[str, np.ndarray], classes: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Return records for a net of `layers_for` as the sources that it has not would transform theirs.
+
+    `classes` are the names that the numbers of the records count, by default those of the training.
+    """
+    return {name: _transformed(records, name, want.sources, net, classes) for name, records in batch.items()}
+
+
 def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run one batch of records, or a part of one, through a net of `layers_for`; return one row for each record."""
+    """Run one batch of `prepared` records, or a part of one, through a net; return one row for each record."""
     for name, records in batch.items():
-        net.write(name, _transformed(records, name, want.sources, net))
+        net.write(name, records)
     net.forward()
     rows = len(batch[want.needed[0]])
     return {name: net.blob(name)[:rows] for name in want.outputs}
@@ -156,7 +170,9 @@ def _type(net: Net, name: str) -> str:
     return next((value.dtype for value in net.memory.values if value.name == name), "")
 
 
-def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Net) -> np.ndarray:
+def _transformed(
+    batch: np.ndarray, name: str, sources: Sequence[Layer], net: Net, classes: Sequence[str]
+) -> np.ndarray:
     """Transform a batch as the source that it replaces does."""
     import numpy as np
 
@@ -164,5 +180,5 @@ def _transformed(batch: np.ndarray, name: str, sources: Sequence[Layer], net: Ne
     whole = all(np.dtype(one.dtype).kind in "biu" for one in (batch, net.memory.final[name]))
     changed = np.array(batch, np.int64 if whole else net.dtype)
     random = net.view(net.backend).random(f"predict-{name}")
-    source.prepare(name, changed, random, "predict", net.fitted.get(name, {}))
+    source.prepare(name, changed, random, "predict", net.fitted.get(name, {}), classes)
     return changed

@@ -119,3 +119,80 @@ def test_fine_tuning_takes_it_only_where_asked(colours: Path) -> None:
 def test_looking_at_a_net_needs_no_fitting(colours: Path) -> None:
     for phase in ("train", "test"):
         assert run("summary", "small.toml", "--phase", phase).code == 0
+
+
+TABLE = """
+[[layer]]
+type = "CSVData"
+name = "train"
+tops = ["colour", "target"]
+source = "train.csv"
+label = "target"
+batch_size = 6
+exclude = ["test", "predict"]
+transformers = [["colour", { type = "Categories", unknown = "own" }]]
+
+[[layer]]
+type = "Embedding"
+name = "score"
+bottoms = ["colour"]
+tops = ["score"]
+input_dim = 4
+output_dim = 3
+weight_init = { type = "Gaussian", std = 0.01 }
+
+[[layer]]
+type = "SoftmaxLoss"
+name = "loss"
+bottoms = ["score", "target"]
+exclude = ["predict"]
+
+[solver]
+type = "SGD"
+max_iter = 30
+lr_policy = 5
+
+[[callback]]
+type = "Snapshot"
+"""
+
+
+def table(name: str, rows: list[tuple[str, str]]) -> None:
+    Path(name).write_text("colour,target\n" + "".join(f"{colour},{target}\n" for colour, target in rows))
+
+
+def test_texts_of_a_table_are_the_categories_of_the_training() -> None:
+    Path("table.toml").write_text(TABLE, encoding="utf-8")
+    table("train.csv", [("red", "stop"), ("green", "go"), ("amber", "wait")] * 4)
+    run("train", "table.toml", "--json")
+    assert load_snapshot("snapshots").fitted()["colour"] == {"classes": ["amber", "green", "red"]}
+    table("one.csv", [("red", "-"), ("green", "-")])  # here green is 0
+    table("two.csv", [("zinc", "-"), ("amber", "-"), ("red", "-")])
+    told = run("predict", "table.toml", "snapshots", "one.csv", "two.csv", "--json").json
+    best = [row["classes"][0]["name"] for row in told]
+    assert (best[:2], best[3:]) == (["stop", "go"], ["wait", "stop"])  # nothing is known of zinc
+
+
+def test_numbers_that_have_no_name_are_no_class(folder: Path) -> None:
+    Path("table.toml").write_text(TABLE, encoding="utf-8")
+    table("train.csv", [("red", "stop"), ("green", "go"), ("amber", "wait")] * 4)
+    run("train", "table.toml", "--json")
+    with h5py.File("bad.h5", "w") as file:
+        file["colour"] = np.array([0, 2])
+        file["colour"].attrs["classes"] = ["red", "green"]
+    assert run("predict", "table.toml", "snapshots", "bad.h5", code=2).err == (
+        "error: bad.h5: 'colour' has the number 2, but only the classes 0 to 1 have names\n"
+    )
+
+
+def test_what_is_missing_is_filled_in_predictions(colours: Path) -> None:
+    text = NET.replace('["data", { type = "Scale", scale = 0.5 }]', '["data", "FillMissing"], ["data", "Standardize"]')
+    Path("small.toml").write_text(text, encoding="utf-8")
+    run("train", "small.toml", "--set", "callback.Snapshot.folder=filled", "--json")
+    with h5py.File("train.h5") as file:
+        data = file["data"][:3]
+    data[1, 0, 1] = np.nan
+    np.save("holes.npy", data)
+    lines = run("predict", "small.toml", "filled", "holes.npy", "--top", 1).out.splitlines()
+    assert [line.split()[1] for line in lines] == COLOURS
+    assert run("predict", "small.toml", colours, "holes.npy", "--top", 1, code=2).err

@@ -106,9 +106,9 @@ def command(
     percentages if the first blob holds probabilities.
     """
     from ...net.fitted import class_names
-    from ...net.predict import check_outputs, run, wanted
+    from ...net.predict import check_outputs, prepared, run, wanted
     from ...net.records import store_of
-    from ..inputs import Inputs, known_shape
+    from ..inputs import Inputs, known_shape, whole_records
     from ..outputs import best, check_classes, print_best, read_classes
     from ..screen import print_json
     from ..snapshots import read_trained
@@ -128,7 +128,8 @@ def command(
         made = stack.enter_context(_net_for(file, saved, want, records, batch_size, backend, sure=known is not None))
         writer: Writer | None = None
         for batch in records.batches(check_outputs(made, want)):
-            found = run(made, want, {blob: batch.records})
+            ready = prepared(made, want, {blob: batch.records}, records.classes)
+            found = run(made, want, ready)
             if not shapes:
                 shapes = {name: array.shape[1:] for name, array in found.items()}
                 if classes is None:
@@ -140,7 +141,7 @@ def command(
                     writer = stack.enter_context(store.create(out, fields_of(found)))
             if writer is not None:
                 writer.append(found, batch.keys if records.named else ())
-            rows = best(found[want.outputs[0]], top, names, batch.whole)
+            rows = best(found[want.outputs[0]], top, names, whole_records(ready[blob]))
             if as_json:
                 keys = zip(batch.keys, rows, strict=True)
                 told += [{"record": count + row, "key": key, "classes": one} for row, (key, one) in enumerate(keys)]
