@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from nacre import Blocks, ConfigError, DataError, Layer, Net, Transformer
 from nacre_data import (
     AsyncHDF5DataLayer,
+    CSVDataLayer,
     DataLayer,
     FillMissing,
     HDF5DataLayer,
@@ -424,6 +425,17 @@ def test_a_regression_on_a_table_learns_on_its_own_scale() -> None:
     with Net("t", layers, backend="numpy") as net:
         assert np.isfinite(net.forward())
         assert net.blob("y").std() < 3
+
+
+def test_empty_cells_of_a_table_are_filled(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y,label\n1,10,a\n,20,b\n5,,a\n3,90,b\n")
+    fill: Any = [["data", "FillMissing"], ["data", Standardize()]]
+    layer = CSVDataLayer(name="d", source=str(tmp_path / "a.csv"), fill=np.nan, batch_size=4, transformers=fill)
+    with Net("t", [layer], backend="numpy", dtype="float64") as net:
+        net.feed()
+        data = np.array([[1.0, 10], [3, 20], [5, 40], [3, 90]])
+        np.testing.assert_allclose(net.blob("data"), (data - data.mean(0)) / data.std(0))
+        assert net.classes == {"label": ("a", "b")}
 
 
 def test_pictures_are_not_fitted_to() -> None:
