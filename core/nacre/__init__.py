@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .net.parameters import load_parameters as load_parameters
     from .net.records import class_numbers as class_numbers
     from .net.records import open_records as open_records
+    from .net.records import renumbered as renumbered
     from .net.records import store_of as store_of
     from .net.summary import BlobSummary as BlobSummary
     from .net.summary import Drawing as Drawing
@@ -144,7 +145,7 @@ _PLACES = {
     "net.input": "InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",
-    "net.records": "class_numbers open_records store_of",
+    "net.records": "class_numbers open_records renumbered store_of",
     "net.summary": "BlobSummary Drawing LayerSummary NetSummary",
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own Step open_backend",

@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, Layer, Net, SnapshotError, Solver, load_parameters, load_snapshot
+from nacre import (
+    ConfigError,
+    DataError,
+    Field,
+    Layer,
+    Net,
+    Reader,
+    SnapshotError,
+    Solver,
+    Store,
+    load_parameters,
+    load_snapshot,
+)
 from nacre_data import DataLayer, HDF5DataLayer, ImageDataLayer, MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -64,12 +76,32 @@ def test_numbers_without_names_are_those_of_the_training() -> None:
         with net.derive("test", [source(None, [2, 0])]) as tested:
             assert labels(tested) == [2, 0]
             assert tested.classes == {"label": tuple(ANIMALS)}
-        for wrong in (3, -1):
-            with net.derive("test", [source(None, [wrong])]) as tested, pytest.raises(DataError) as error:
-                labels(tested)
-            assert str(error.value).endswith(
-                f"d: label: row 0 of the batch is {wrong}, but there are only the classes 0 to 2"
-            )
+        with net.derive("test", [source(None, [3, 255, -1])]) as tested:  # the loss may ignore them
+            assert labels(tested) == [3, 255, -1]
+
+
+def test_numbers_without_a_name_in_a_file_with_names() -> None:
+    with Net("t", [source(ANIMALS)], backend="numpy") as net:
+        with net.derive("test", [source(["owl", "cat"], [1, 255, -1, 0])]) as tested:
+            assert labels(tested) == [0, 255, -1, 2]
+        with net.derive("test", [source(["owl", "cat"], [2])]) as tested, pytest.raises(DataError) as error:
+            labels(tested)
+    assert str(error.value).endswith("d: label: the number 2 has no name: only those from 0 to 1 have one")
+
+
+def test_joined_files_number_classes_as_the_first(tmp_path: Path) -> None:
+    paths = [hdf5(tmp_path / "a.h5", ANIMALS, [0, 1, 2]), hdf5(tmp_path / "b.h5", ["owl", "cat"], [1, 0])]
+    with h5py.File(paths[1], "a") as file:
+        file["label"][0] = -1
+    fields: Any = {"name": "d", "tops": "label", "batch_size": 1}
+    with Net("t", [DataLayer(source=paths, **fields)], backend="numpy", phase="test") as net:
+        assert labels(net) == [0, 1, 2, -1, 2]
+    with h5py.File(paths[1], "a") as file:
+        file["label"][0] = 2
+    net = Net("t", [DataLayer(source=paths, **fields)], backend="numpy", phase="test")
+    with net, pytest.raises(DataError) as error:
+        labels(net)
+    assert f"{paths[1]}: 'label': the number 2 has no name: only those from 0 to 1 have one" in str(error.value)
 
 
 def test_names_that_are_whole_numbers_are_the_numbers_of_a_training_without_names() -> None:
@@ -348,3 +380,35 @@ def test_folders_of_pictures_are_mapped_by_name(tmp_path: Path) -> None:
     with Net("t", [ImageDataLayer(source=str(tmp_path / "train"), mirror=True, **fields)], backend="numpy") as net:
         net.feed()
         assert net.fitted == {"label": {"classes": ANIMALS}}
+
+
+class Words(Store):
+    """Texts, one on each line, which can only be read one after the other."""
+
+    def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
+        names = path.read_text().split()
+        reader = Reader()
+        reader.fields = {"label": Field((), "int64", tuple(sorted(set(names))))}
+        reader.count = None
+        numbers = [{"label": np.int64(sorted(set(names)).index(name))} for name in names]
+        reader.rows = lambda start=0: iter(numbers[start:])
+        return reader
+
+
+def test_records_that_are_read_one_after_the_other(tmp_path: Path) -> None:
+    fields: Any = {"name": "d", "tops": "label", "batch_size": 1, "store": Words()}
+    path = tmp_path / "a.words"
+    path.write_text("dog\nowl\ndog\n")
+    net = Net("t", [source(ANIMALS)], backend="numpy")
+    with net, net.derive("test", [DataLayer(source=str(path), **fields)]) as tested:
+        assert labels(tested) == [1, 2, 1]
+        path.write_text("eel\nowl\ndog\n")
+        with pytest.raises(DataError, match="d: the records have other classes than in the pass before"):
+            tested.forward_epoch()
+    layer = DataLayer(source=str(path), transformers=[["label", "Categories"]], **fields)
+    with pytest.raises(DataError) as error:
+        Net("t", [layer], backend="numpy")
+    assert str(error.value) == (
+        "d: Categories needs to know all records before the first, but these are read one after the other, and their "
+        "number is not known\n  convert them to a format whose records are numbered, such as .h5, first"
+    )

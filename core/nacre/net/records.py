@@ -285,20 +285,26 @@ class Joined(Reader):
             for name, values in part.items():
                 change = self.changes[place].get(name)
                 if not isinstance(values, list):
-                    out[name][rows] = values if change is None else change[values]
+                    out[name][rows] = values if change is None else self._changed(place, name, values)
                     continue
                 for row, value in zip(rows.tolist(), cast("list[Any]", values), strict=True):
                     out[name][row] = value
 
     def rows(self, start: int = 0) -> Iterator[Rows]:
-        for reader, changes in zip(self.readers, self.changes, strict=True):
+        for place, (reader, changes) in enumerate(zip(self.readers, self.changes, strict=True)):
             if reader.count is None:  # how many of its records are skipped is known only when they are read
                 rows = reader.rows()
                 start -= sum(1 for _ in islice(rows, start))
             else:
                 rows, start = reader.rows(start), max(0, start - reader.count)
             for row in rows:
-                yield {name: changes[name][value] if name in changes else value for name, value in row.items()}
+                yield {
+                    name: self._changed(place, name, value) if name in changes else value for name, value in row.items()
+                }
+
+    def _changed(self, place: int, name: str, values: Any) -> np.ndarray:
+        known = len(self.fields[name].classes)
+        return renumbered(values, self.changes[place][name], known, f"{self.paths[place]}: '{name}': ")
 
     def key(self, number: int) -> str:
         if self.count is None:
@@ -331,3 +337,20 @@ def class_numbers(where: str, field: str, there: Sequence[str], here: Sequence[s
             f"{len(here)} known classes: {listed}"
         )
     return np.array([known[name] for name in there], np.int64)
+
+
+def renumbered(values: Any, numbers: np.ndarray, known: int, where: str = "") -> np.ndarray:
+    """Return numbers of classes there as numbers here; what is the number of no class, as of ignored labels, stays.
+
+    `numbers` are those of `class_numbers`, `known` is how many classes there are here.
+
+    Raises:
+        DataError: a number has no name there, but is that of a class here.
+    """
+    given = np.asarray(values)
+    none = (given < 0) | (given >= max(len(numbers), known))
+    nameless = given[~none & (given >= len(numbers))]
+    if nameless.size:
+        last = len(numbers) - 1
+        raise DataError(f"{where}the number {nameless[0]:g} has no name: only those from 0 to {last} have one")
+    return np.where(none, given, numbers[np.where(none, 0, given).astype(np.intp)])

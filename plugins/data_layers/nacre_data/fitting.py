@@ -15,7 +15,7 @@ import numpy as np
 from nacre import Blocks, ConfigError, Converted, DataError, NacreError, Transformer, class_numbers, type_name
 
 from .records import Records
-from .tables import Categories, Numbers
+from .tables import Categories, Labels
 
 CLASSES = "classes"
 AT_A_TIME = 1 << 22
@@ -96,7 +96,7 @@ class Fitting:
         self.records = records
         self.fitted: dict[str, dict[str, Any]] = {}
         self.names = {top: tuple(records.classes.get(top) or layer.classes.get(top, ())) for top in layer.tops}
-        self.numbers: dict[int, Numbers] = {}
+        self.labels: dict[int, Labels] = {}
         self._refuse_missing()
         own = {top for top, transformer in layer.transformers if isinstance(transformer, Categories)}
         for index, top in enumerate(layer.tops):
@@ -117,8 +117,8 @@ class Fitting:
             known = self.layer.classes.get(top) or names
         if known or self.view.phase == "train":
             self.fitted[top] = {CLASSES: list(known)}
-        if names or known:
-            self.numbers[index] = _numbers(self.layer.name, top, names, known)
+        if names:
+            self.labels[index] = _numbers(self.layer.name, top, names, known)
 
     def _refuse_missing(self) -> None:
         """Raise ConfigError if what is known of a top was fitted by a transformer that is not here."""
@@ -138,12 +138,19 @@ class Fitting:
 
         `randoms` are the random numbers of each of the layer's transformers.
         """
-        done: list[tuple[int, Any, Any]] = [(index, numbers, None) for index, numbers in self.numbers.items()]
+        done: list[tuple[int, Any, Any]] = [(index, numbers, None) for index, numbers in self.labels.items()]
         for place, (top, transformer, prefix) in enumerate(with_prefixes(self.layer.transformers)):
             index = self.layer.tops.index(top)
             if transformer.needs_fit:
                 known = dict(self.view.fitted.get(top, {}))
                 if not _is_known(known, prefix) and self.view.phase == "train":
+                    if not self.records.count:
+                        kind = type(transformer).__name__
+                        raise DataError(
+                            f"{self.layer.name}: {kind} needs to know all records before the first, "
+                            "but these are read one after the other, and their number is not known",
+                            "convert them to a format whose records are numbered, such as .h5, first",
+                        )
                     before = [one for one in done if one[0] == index]
                     with told(self.layer.name, f"transformers: {top}"):
                         found = transformer.fit(self._blocks(index, before))
@@ -173,22 +180,20 @@ class Fitting:
             yield block
 
 
-def _numbers(where: str, top: str, names: Sequence[str], known: Sequence[str]) -> Numbers:
-    """Return the numbers in training of the classes of a label; without names, numbers are those of training.
+def _numbers(where: str, top: str, names: Sequence[str], known: Sequence[str]) -> Labels:
+    """Return the numbers in training of the classes of a label.
 
     Raises:
         DataError: a class has none.
     """
-    if not names:
-        return Numbers(np.arange(len(known)), known, known)
     if known:
-        return Numbers(class_numbers(where, top, names, known), names, known)
+        return Labels(class_numbers(where, top, names, known), len(known))
     if odd := [name for name in names if not WHOLE.match(name)]:
         raise DataError(
             f"{where}: '{top}' has the class '{odd[0]}', but in training its numbers had no names",
             "name them in the field classes of the training's source",
         )
-    return Numbers(np.array([int(name) for name in names]), names, names)
+    return Labels(np.array([int(name) for name in names]), len(names))
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from .checks import check_counts, check_entries
 from .files import listed, named
 from .records import ArrayRecords, Records, check_one_number
 from .source import RecordSourceLayer, RecordSourceState
-from .tables import Numbers
+from .tables import Labels
 
 CLASSES = "classes"
 """The attribute of a dataset that names its classes."""
@@ -65,7 +65,7 @@ class HDF5Records(Records):
         self.opened: dict[int, tuple[Any, list[Any]]] = {}
         self.window: ArrayRecords | None = None
         self.whole: ArrayRecords | None = None
-        self.numbers: list[dict[str, Numbers]] = []
+        self.numbers: list[dict[str, Labels]] = []
         with named(self.where):
             self.files = [file for given in source for file in listed(Path(given))]
             self.counts = [self._look_into(file) for file in self.files]
@@ -92,7 +92,7 @@ class HDF5Records(Records):
             self.numbers.append(self._number(path, {top: file.texts(file.dataset(top), CLASSES) for top in self.tops}))
             return len(datasets[0])
 
-    def _number(self, path: Path, names: Mapping[str, Sequence[str]]) -> dict[str, Numbers]:
+    def _number(self, path: Path, names: Mapping[str, Sequence[str]]) -> dict[str, Labels]:
         """Return how to number the classes of a file, as the first file numbers them."""
         known = {top: list(some) for top, some in names.items() if some}
         if not self.numbers:
@@ -102,7 +102,7 @@ class HDF5Records(Records):
                 has = f"has {'' if top in known else 'no '}names of classes, unlike {self.files[0]}"
                 raise DataError(f"{path}: dataset '{top}' {has}", "give all files the attribute 'classes', or none")
         return {
-            top: Numbers(class_numbers(str(path), top, some, self.classes[top]), some, self.classes[top])
+            top: Labels(class_numbers(str(path), top, some, self.classes[top]), len(self.classes[top]))
             for top, some in known.items()
             if some != self.classes[top]
         }

@@ -84,6 +84,7 @@ class Stream(Records):
         self.where = where
         self.tops = tops
         self.shapes, self.dtypes = entries_of(where, tops, reader)
+        self.classes = {top: reader.fields[top].classes for top in tops if reader.fields[top].classes}
         self.reader = reader
         self.open_again = open_again
         self.begun = False
@@ -97,6 +98,8 @@ class Stream(Records):
             self.reader = self.open_again()
             if entries_of(self.where, self.tops, self.reader) != (self.shapes, self.dtypes):
                 raise DataError(f"{self.where}: the records have other shapes or types than in the pass before")
+            if any(tuple(self.reader.fields[top].classes) != names for top, names in self.classes.items()):
+                raise DataError(f"{self.where}: the records have other classes than in the pass before")
         self.begun = True
         return map(self._checked, enumerate(self.reader.rows(start), start))
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from nacre import Blocks, Converted, DataError, Transformer, default
+from nacre import Blocks, Converted, DataError, Transformer, default, renumbered
 
 AT_A_TIME = 1 << 26
 """Bytes of columns that are in memory at a time, and at least one column."""
@@ -170,15 +170,27 @@ def _check_values(counts: Any, columns: Sequence[int], blocks: Blocks) -> None:
             )
 
 
+class Labels:
+    """The numbers that the classes of a source have in training, which has `known` classes; see `renumbered`."""
+
+    def __init__(self, numbers: np.ndarray, known: int) -> None:
+        self.numbers = numbers
+        self.known = known
+
+    def transform(self, batch: np.ndarray, random: Any = None, phase: str = "") -> None:
+        """Replace the numbers of a source by those of training, in place."""
+        batch[...] = renumbered(batch, self.numbers, self.known)
+
+
 class Numbers:
-    """The numbers that the classes of a source have in training: `numbers[n]` for class n, -1 if training has none."""
+    """The numbers that categories of a source have in training: `numbers[n]` for category n, -1 if it has none."""
 
     def __init__(self, numbers: np.ndarray, names: Sequence[str], known: Sequence[str]) -> None:
         self.numbers = numbers
         self.names = names
         self.known = known
 
-    def transform(self, batch: np.ndarray, random: Any = None, phase: str = "") -> None:
+    def transform(self, batch: np.ndarray) -> None:
         """Replace the numbers of a source by those of training, in place."""
         given = self.whole(batch, len(self.numbers))
         found = self.numbers[given]
