@@ -96,7 +96,11 @@ class Inputs:
 
     def _open(self, path: Path) -> Reader:
         shapes = {self.blob: self.wanted} if self.wanted else {}
-        return open_records([path], [self.blob], shapes=shapes, pins=self.file.pins)
+        sources = [layer for layer in self.file.layers if layer.is_source and self.blob in layer.tops]
+        options = dict(sources[0].reading()) if sources else {}  # the first, if several phases have one
+        if not (options.get("store") and options["store"].fits(path)):
+            options.pop("store", None)
+        return open_records([path], [self.blob], shapes=shapes, pins=self.file.pins, **options)
 
     def _shape(self, path: Path, reader: Reader) -> tuple[int, ...]:
         """Return the shape in the net of a file's records."""

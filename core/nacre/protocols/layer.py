@@ -135,6 +135,13 @@ class Layer(Configured):
         """
         return ()
 
+    def reading(self) -> Mapping[str, Any]:
+        """Return how a source reads files: its `store`, and the `codec` of their bytes; see `nacre.open_records`.
+
+        `nacre predict` reads files so, too; the store only those that it fits.
+        """
+        return {}
+
     def prepare(
         self,
         top: str,

@@ -35,11 +35,13 @@ class CSVDataLayer(TableOptions, RecordSourceLayer, is_source=True):
     source: Annotated[Paths, at_least(1), "tables, or .txt lists of them; relative to the net file"]
     cache_bytes: Annotated[int, non_negative, "keep the data in memory if they have no more bytes than this"] = 1 << 28
 
+    def reading(self) -> dict[str, Any]:
+        return {"store": CSV(**{field.name: getattr(self, field.name) for field in TableOptions.fields()})}
+
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
         """Open the files, which are read once for the kinds of their columns.
 
         Raises:
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
-        options = {field.name: getattr(self, field.name) for field in TableOptions.fields()}
-        return open_source(self, backend, store=CSV(**options))
+        return open_source(self, backend, **self.reading())

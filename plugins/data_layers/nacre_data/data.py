@@ -60,6 +60,9 @@ class DataLayer(RecordSourceLayer, is_source=True):
     threads: Annotated[int, positive, "threads that decode records, such as pictures"] = 1
     window: Annotated[int, non_negative, "records that are mixed at a time, if they are read one after the other"] = 0
 
+    def reading(self) -> dict[str, Any]:
+        return {"store": self.store or ""}
+
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if self.window and not self.shuffle:
@@ -72,7 +75,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         shapes = {self.tops[0]: self.shape} if self.shape else {}
-        state = open_source(self, backend, store=self.store or "", shapes=shapes, threads=self.threads)
+        state = open_source(self, backend, **self.reading(), shapes=shapes, threads=self.threads)
         if self.window and not isinstance(state, SequentialState):
             state.shutdown()
             raise DataError(

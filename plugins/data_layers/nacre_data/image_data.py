@@ -67,16 +67,16 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
     threads: Annotated[int, positive, "threads that unpack pictures"] = 2
     ahead: Ahead = 2
 
-    @property
-    def codec(self) -> Picture:
-        """Return the codec that makes records of pictures as they are outside phase `train`."""
-        return Picture(
+    def reading(self) -> dict[str, Any]:
+        """Return the store, and the codec that makes records of pictures as they are outside phase `train`."""
+        codec = Picture(
             new_height=self.new_height,
             new_width=self.new_width,
             short_side=self.short_side,
             crop_size=self.crop_size,
             background=self.background,
         )
+        return {"store": self.store or Pictures(root_folder=self.root_folder), "codec": codec}
 
     def prepare(
         self,
@@ -111,7 +111,7 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
             DataError: a file cannot be read, or there are fewer pictures than in a batch.
         """
         paths = [Path(path) for path in self.source]
-        store = self.store or Pictures(root_folder=self.root_folder)
+        store = self.reading()["store"]
         with ExitStack() as stack:
             with named(self.name):
                 reader = open_records(paths, (*self.tops, *self.columns(backend.phase)), store=store, codec=None)
@@ -132,7 +132,7 @@ class PictureRecords(Records):
         self.layer = layer
         self.reader = reader
         self.where = where
-        self.codec = layer.codec
+        self.codec = layer.reading()["codec"]
         self.count = reader.count or 0
         self.varies = backend.phase == "train" and (layer.mirror or layer.crop_size[0] > 0)
         self.seed = backend.seed
