@@ -111,7 +111,7 @@ def test_pictures_are_scaled(fields: dict[str, int], folder: Path) -> None:
     expected = [codec.pixels((folder / f"cat/{number:08d}.png").read_bytes()) for number in range(3)]
     with make(folder, **fields) as net:
         np.testing.assert_array_equal(batch(net)[0], expected)
-        assert repr(layer_of(net).codec) == repr(codec)
+        assert repr(layer_of(net).reading()["codec"]) == repr(codec)
 
 
 def test_outside_training_the_window_is_in_the_middle(folder: Path) -> None:

@@ -285,7 +285,7 @@ force_overwrite = true
 @pytest.mark.parametrize(
     ("layer", "fields", "message"),
     [
-        (OutputLayer, {"filename": "out.xyz"}, r"^out: out\.xyz: no installed store reads files that end in '\.xyz'"),
+        (OutputLayer, {"filename": "out.xyz"}, r"^out: out\.xyz: no store is installed for files that end in '\.xyz'"),
         (OutputLayer, {"filename": "out"}, r"^out: out: its name has no ending"),
         (NumpyOutputLayer, {"filename": "out.h5"}, r"^out: filename='out\.h5', but it must end in \.npy .*\.npz"),
         (NumpyOutputLayer, {"filename": "out.npy"}, r"^out: bottoms=.*, but a \.npy file holds one array: .*\.npz"),

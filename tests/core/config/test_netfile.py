@@ -674,6 +674,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "BatchSizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
     "Sizes": st.one_of(st.integers(0, 4), st.lists(st.integers(0, 4), min_size=1, max_size=3)),
     "Split": st.sampled_from([{}, {"part": "a", "fractions": {"a": 0.5, "b": 0.25}, "group": "g", "seed": 2}]),
+    "ClassNames": st.sampled_from([{}, {"label": ["cat", "dog"]}]),
     "Sampling": st.sampled_from(["balanced", {"balanced": "b"}, {"weights": "w"}]),
     "Shape": st.lists(st.integers(0, 4), max_size=3),
     "Colour": st.sampled_from([0, 255, [1, 2, 3], []]),
