@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from nacre import InputLayer as InputLayer
 
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
+    from .codecs.datum import Datum as Datum
     from .codecs.picture import Picture as Picture
+    from .codecs.record import Record as Record
+    from .codecs.single_label_image_record import SingleLabelImageRecord as SingleLabelImageRecord
     from .csv_data import CSVDataLayer as CSVDataLayer
     from .data import DataLayer as DataLayer
     from .hdf5_data import HDF5DataLayer as HDF5DataLayer
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from .stores.hdf5 import HDF5 as HDF5
     from .stores.idx import IDX as IDX
     from .stores.json_lines import JSONLines as JSONLines
+    from .stores.lmdb import LMDB as LMDB
     from .stores.npy import NPY as NPY
     from .stores.npy import NPZ as NPZ
     from .stores.pictures import Pictures as Pictures
@@ -73,11 +77,17 @@ STORES = {
     "HDF5": "nacre_data.stores.hdf5:HDF5",
     "IDX": "nacre_data.stores.idx:IDX",
     "JSONLines": "nacre_data.stores.json_lines:JSONLines",
+    "LMDB": "nacre_data.stores.lmdb:LMDB",
     "NPY": "nacre_data.stores.npy:NPY",
     "NPZ": "nacre_data.stores.npy:NPZ",
     "Pictures": "nacre_data.stores.pictures:Pictures",
 }
-CODECS = {"Picture": "nacre_data.codecs.picture:Picture"}
+CODECS = {
+    "Datum": "nacre_data.codecs.datum:Datum",
+    "Picture": "nacre_data.codecs.picture:Picture",
+    "Record": "nacre_data.codecs.record:Record",
+    "SingleLabelImageRecord": "nacre_data.codecs.single_label_image_record:SingleLabelImageRecord",
+}
 COMMANDS = {"data": "nacre_data.commands:command"}
 
 

@@ -1,0 +1,235 @@
+"""Stores of values that codecs of whole records fill, by keys: LMDB, shards, text records."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Annotated, Any, cast
+
+import numpy as np
+
+from nacre import Codec, DataError, Field, Reader, make_component
+from nacre.files import Watched
+
+from ..codecs.packed import WHOLE, PackedCodec, data_and_label
+from ..codecs.record import MAGIC, described, describing
+from .entries import Entries
+
+AT_ONCE = 256  # values in memory at a time
+EXPANSION = 20  # bytes of numbers that a stored byte may stand for
+OWN, *FOREIGN = WHOLE
+DESCRIBING = "!fields"
+"""The key of the record that describes the others; it sorts before digits, and so before their keys."""
+
+CodecName = Annotated[str, "codec of the values; by default that of the first record, and Record in a new file"]
+
+
+class PackedReader(Reader):
+    """Records in the values of a file, by keys; a subclass reads the values.
+
+    Args:
+        where: begins errors.
+        entries: keys and values.
+        watched: the open file.
+        codec: its name; "" is found out by the first record.
+        wanted: fields that are wanted; by default all.
+    """
+
+    def __init__(self, where: str, entries: Entries, watched: Watched, codec: str, wanted: Sequence[str]) -> None:
+        self.where = where
+        self.entries = entries
+        self.watched = watched
+        self.before = 0  # entries before the first record
+        fields = self._described()
+        self.count: int | None = len(entries) - self.before
+        if not self.count:
+            raise DataError(f"{where}: it has no records")
+        (first,) = self._values(np.zeros(1, np.int64))
+        with self.naming(0):
+            made = make_component(Codec, codec or codec_of(first))
+            self.codec = made if isinstance(made, PackedCodec) else None
+            if self.codec is None:  # of another package: whoever opens the records decodes them
+                self.fields: Mapping[str, Field] = {(wanted or ("data",))[0]: Field(None, "uint8", codec=codec)}
+                return
+            inside = self.codec.describe(first)
+            if fields and fields.keys() != inside.keys():
+                raise DataError(f"it has the fields {', '.join(inside)}, but the file declares {', '.join(fields)}")
+        self.inside = self._names(inside, wanted)
+        self.fields = {name: (fields or inside)[one] for name, one in self.inside.items()}
+        self._check_sizes({name: inside[one] for name, one in self.inside.items()})
+
+    def value(self, entry: int) -> bytes:
+        """Return the bytes of an entry."""
+        raise NotImplementedError
+
+    def _described(self) -> Mapping[str, Field] | None:
+        """Return the fields if the first entry describes them; it is no record then."""
+        if not len(self.entries) or self.entries.key(0) != DESCRIBING.encode():
+            return None
+        with self.naming(0):
+            (first,) = self._values(np.zeros(1, np.int64))
+            fields = described(first)
+        self.before = int(fields is not None)
+        return fields
+
+    def _values(self, numbers: np.ndarray) -> list[bytes]:
+        with self.watched.reading(f"record {numbers[0]}"):
+            return [self.value(number + self.before) for number in numbers.tolist()]
+
+    def key(self, number: int) -> str:
+        return self.entries.key(number + self.before).decode("utf-8", "backslashreplace") or f"record {number}"
+
+    def _names(self, inside: Mapping[str, Field], wanted: Sequence[str]) -> dict[str, str]:
+        """Return the name inside the records of each field."""
+        assert self.codec is not None
+        if self.codec.named or set(wanted) <= set(inside):
+            names = {name: name for name in wanted or inside}
+        else:
+            names = dict(zip(wanted, inside, strict=False))
+        if len(names) < len(wanted) or not set(names.values()) <= set(inside):
+            missing = next(name for name in wanted if name not in (inside if self.codec.named else names))
+            raise DataError(f"{self.where}: its records have no field {missing!r}; they have: {', '.join(inside)}")
+        return names
+
+    def _check_sizes(self, first: Mapping[str, Field]) -> None:
+        """Refuse values that are much too small for records of this shape, before anybody makes room for them all."""
+        for name, field in self.fields.items():
+            found = first[name]
+            if (field.dtype, field.codec) != (found.dtype, found.codec) or field.shape not in (None, found.shape):
+                message = f"'{name}' has the shape {found.shape} and type {found.dtype}"
+                raise DataError(f"{self.where}: {self.key(0)}: {message}, but the file declares others")
+        fixed = sum(prod(field.shape or ()) * np.dtype(field.dtype).itemsize for field in self.fields.values())
+        sizes = np.frombuffer(self.entries.sizes, np.int64)[self.before :]
+        smallest = int(sizes.argmin())
+        if fixed > EXPANSION * int(sizes[smallest]):
+            message = f"it has {sizes[smallest]} bytes, but the others' numbers have {fixed:,}"
+            raise DataError(f"{self.where}: {self.key(smallest)}: {message}")
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        for first in range(0, len(numbers), AT_ONCE):
+            some = numbers[first : first + AT_ONCE]
+            for row, value in enumerate(self._values(some), first):
+                if self.codec is None:
+                    next(iter(out.values()))[row] = value
+                    continue
+                with self.naming(int(numbers[row])):
+                    self._place(self.codec.unpack(value), out, row)
+
+    def _place(self, record: Mapping[str, Any], out: Mapping[str, Any], row: int) -> None:
+        for name, places in out.items():
+            field, value = self.fields[name], record.get(self.inside[name])
+            if value is None:
+                raise DataError(f"it has no '{self.inside[name]}', but the first record has one")
+            if isinstance(value, bytes) != bool(field.codec):
+                raise DataError(f"'{name}' is {_kind(value)}, but in the first record it is not")
+            if not field.codec and (
+                value.dtype != field.dtype or (field.shape is not None and value.shape != field.shape)
+            ):
+                message = f"'{name}' has the shape {value.shape} and type {value.dtype}"
+                raise DataError(f"{message}, but others have {field.shape} and {field.dtype}")
+            if field.classes and not 0 <= int(value) < len(field.classes):
+                raise DataError(f"'{name}' is {value}, but there are {len(field.classes)} classes, counted from 0")
+            places[row] = value
+
+    @contextmanager
+    def naming(self, number: int) -> Generator[None]:
+        """Make errors in the block begin with the file and the record's key."""
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{self.where}: {self.key(number)}: {error.args[0]}", error.remedy) from error
+
+
+def _kind(value: Any) -> str:
+    return "an encoded picture" if isinstance(value, bytes) else "numbers"
+
+
+def codec_of(data: bytes) -> str:
+    """Return the name of the codec of a value.
+
+    Raises:
+        DataError: it is none of those that are known by their bytes.
+    """
+    if data.startswith(MAGIC):
+        return OWN
+    for name in FOREIGN:
+        try:
+            make_component(Codec, name).describe(data)
+        except DataError:
+            continue
+        return name
+    message = f"its value, {len(data):,} bytes, is in none of the formats {', '.join((OWN, *FOREIGN))}"
+    raise DataError(message, 'name its codec, such as codec = "Datum", to learn what is wrong with it')
+
+
+class Packing:
+    """Turns rows of fields into values."""
+
+    def __init__(self, where: str, fields: Mapping[str, Field], codec: str) -> None:
+        self.where = where
+        self.fields = fields
+        self.name = codec or OWN
+        self.codec = make_component(Codec, self.name)
+        packed = [name for name, field in fields.items() if field.codec]
+        if packed and not isinstance(self.codec, PackedCodec):
+            raise DataError(f"{where}: '{packed[0]}' is encoded already, which codec {self.name} has no room for")
+        if self.name == OWN and not fields:
+            raise DataError(f"{where}: there are no fields to write")
+
+    def describing(self) -> bytes | None:
+        """Return the record that describes the others, if the codec has one."""
+        return describing(self.fields) if self.name == OWN else None
+
+    def values(self, rows: Mapping[str, Any], first: int) -> Generator[bytes]:
+        """Yield the bytes of rows, the first of which is record number `first`."""
+        count = len(next(iter(rows.values())))
+        columns = {name: self._column(name, field, rows[name]) for name, field in self.fields.items()}
+        for row in range(count):
+            record = {name: column[row] for name, column in columns.items()}
+            try:
+                if isinstance(self.codec, PackedCodec):
+                    yield self.codec.pack(record, self.fields)
+                else:
+                    yield self.codec.encode(record)
+            except DataError as error:
+                raise DataError(f"{self.where}: record {first + row}: {error.args[0]}", error.remedy) from error
+
+    def _column(self, name: str, field: Field, values: Any) -> Sequence[Any]:
+        if field.codec:
+            return values
+        if field.shape is None:
+            return [np.asarray(value, field.dtype) for value in values]
+        return cast("Sequence[Any]", np.asarray(values, field.dtype).reshape(-1, *field.shape))
+
+
+def check_continued(before: PackedReader, packing: Packing) -> None:
+    """Check that the records of a file that is continued have the same fields as those to come.
+
+    Raises:
+        DataError: they have others.
+    """
+    if before.codec is None:
+        return  # nothing is known of it
+    own = packing.name == OWN
+    there, mine = (
+        {name: _compared(field, own) for name, field in fields.items()} for fields in (before.fields, packing.fields)
+    )
+    if there != mine:
+        name = next(name for name in (*there, *mine) if there.get(name) != mine.get(name))
+        message = f"'{name}' is {there.get(name, 'not there')}, but to be appended is {mine.get(name, 'nothing')}"
+        raise DataError(f"{packing.where}: {message}", "write records with the same fields, or a new file")
+
+
+def wanted_of(packing: Packing) -> Sequence[str]:
+    """Return the fields to open a file with, so that they have the names of those to come."""
+    if packing.name not in FOREIGN:
+        return [*packing.fields]
+    return [name for name in data_and_label(packing.where, packing.fields) if name]
+
+
+def _compared(field: Field, own: bool) -> Field:
+    """Return what must be the same of a field; other formats than nacre's have one type of labels, and no classes."""
+    if own:
+        return field
+    return Field(field.shape, "int64" if field.shape == () else field.dtype, codec=field.codec)
