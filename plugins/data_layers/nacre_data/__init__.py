@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .stores.npy import NPY as NPY
     from .stores.npy import NPZ as NPZ
     from .stores.pictures import Pictures as Pictures
+    from .stores.shard import Shard as Shard
     from .tables import Categories as Categories
     from .tables import FillMissing as FillMissing
     from .tables import Standardize as Standardize
@@ -81,6 +82,7 @@ STORES = {
     "NPY": "nacre_data.stores.npy:NPY",
     "NPZ": "nacre_data.stores.npy:NPZ",
     "Pictures": "nacre_data.stores.pictures:Pictures",
+    "Shard": "nacre_data.stores.shard:Shard",
 }
 CODECS = {
     "Datum": "nacre_data.codecs.datum:Datum",

@@ -340,6 +340,14 @@ def test_a_database_is_continued(tmp_path):
         LMDB().create(tmp_path / ".lmdb", {"data": Field((1, 2, 2), "float32")}, append=True)
 
 
+def test_a_database_without_records_is_begun(tmp_path):
+    for records in (0, 0, 2):
+        with LMDB().create(tmp_path / "x.lmdb", FIELDS, append=True) as writer:
+            writer.append({"data": np.zeros((records, 2, 3)), "label": np.zeros(records, np.int64)})
+    with LMDB().open(tmp_path / "x.lmdb") as reader:
+        assert [reader.count, reader.key(0)] == [2, "0000000000"]
+
+
 def test_what_caffe_wrote_is_continued_by_its_numbers(tmp_path):
     caffe(tmp_path / "x", {"00007": {"data": pixels(1)[0]}})
     with LMDB(codec="Datum").create(tmp_path / "x", {"data": Field((3, 4, 5), "uint8")}, append=True) as writer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ class LMDBAppender(LMDBWriter):
         single = path.is_file() or (not path.exists() and path.name.lower().endswith(SINGLE))
         file = path if single else path / DATA
         size = file.stat().st_size if file.exists() else 0
-        last = _last_key(store, path, packing) if size else ""
+        last = _last_key(store, path, packing, file) if size else ""
         if not single:
             with os_errors(path, "cannot be written", DataError):
                 make_folder(path)
@@ -189,8 +190,12 @@ class LMDBAppender(LMDBWriter):
             self._finish(commit)
 
 
-def _last_key(store: LMDB, path: Path, packing: Packing) -> str:
-    """Return the last key of a database whose records have the fields of those to come."""
+def _last_key(store: LMDB, path: Path, packing: Packing, file: Path) -> str:
+    """Return the last key of a database whose records have the fields of those to come; "" if there is none."""
+    with closing(Pages(file)) as pages:
+        keys = {pages.entries.key(number) for number in range(min(2, len(pages.entries)))}
+    if keys <= {DESCRIBING.encode()}:
+        return ""
     with store.open(path, wanted_of(packing)) as before:
         assert isinstance(before, PackedReader)
         check_continued(before, packing)

@@ -1,0 +1,265 @@
+"""Shard: SINGA's files of keys and values, DataShard and kvfile."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import Annotated, Any, BinaryIO
+
+from nacre import DataError, Field, Reader, Store, Writer
+from nacre.files import NewFile, Watched, check_file, make_folder, os_errors
+
+from .entries import Entries
+from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, wanted_of
+
+DATA = "shard.dat"
+SINGLE = (".dat", ".kvfile")
+"""Ends of the names of shards that are one file; others are folders with a file `shard.dat`."""
+LENGTH = Struct("<Q")  # size_t; the comment in SINGA's header says uint32, its code does not
+MARKS = {b"sg\x00\x00": False, b"sg\x01\x00": True}
+"""What stands before each tuple since SINGA 1.0: whether it has a key. As a length it would be above 2^32."""
+REMEDY = "continue it with append=True, which cuts the rest, or give torn_tail = true, which leaves it away"
+
+
+class Shard(Store):
+    """SINGA's shard: a folder with a file `shard.dat` (DataShard), or such a file (`.kvfile`); also that of SINGA 1.x.
+
+    Values are SINGA's Record, Caffe's Datum or nacre's own, which is found out by the first. The file has no checksums
+    of its own and no number of records: only nacre's records show that they are damaged, and a file that is cut between
+    two of them shows nothing.
+    """
+
+    endings = (".kvfile", ".shard")
+    codec: CodecName = ""
+    torn_tail: Annotated[bool, "whether to leave away a last record that is cut, as after a crash of its writer"] = (
+        False
+    )
+
+    @classmethod
+    def fits(cls, path: Path) -> bool:
+        """Return whether it is a folder with a shard, or a shard by its name."""
+        return (path / DATA).is_file() if path.is_dir() else path.name == DATA or super().fits(path)
+
+    def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
+        file = path / DATA if path.is_dir() else path
+        check_file(file, "a shard")
+        with os_errors(file, "cannot be read", DataError):
+            tuples = Tuples(file)
+        try:
+            if tuples.torn and not self.torn_tail:
+                raise DataError(f"{path}: {tuples.torn}", REMEDY)
+            return ShardReader(str(path), tuples, self.codec, fields)
+        except BaseException:
+            tuples.close()
+            raise
+
+    def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
+        packing = Packing(str(path), fields, self.codec)
+        return ShardAppender(self, path, packing) if append else ShardWriter(path, packing)
+
+
+class Tuples:
+    """An open shard, whose tuples [length, key, length, value] are indexed.
+
+    Attributes:
+        entries: its complete tuples.
+        end: where the last of them ends.
+        torn: what is wrong with the rest; "" if there is none.
+        marked: whether each tuple begins with a mark, as since SINGA 1.0.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = path.open("rb")
+        try:
+            self.size = os.fstat(self.file.fileno()).st_size
+            self.watched = Watched(self.file.fileno(), str(path))
+            self.entries = Entries()
+            self.end = 0
+            self.torn = ""
+            with self.watched.reading("its index"):
+                self.marked = self.file.peek(4)[:4] in MARKS
+                self.file.seek(0)
+                for key, start, size in self._tuples():
+                    self.entries.add(key, start, size)
+                    self.end = start + size
+        except BaseException:
+            self.close()
+            raise
+        if self.end < self.size and not self.torn:
+            self.torn = self._cut("it ends within the lengths")
+
+    def _tuples(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield key, place and size of each complete value."""
+        while self.size - self.end >= 2 * LENGTH.size:
+            self.file.seek(self.end)
+            key = self._key()
+            size = self._length()
+            if key is None or size is None or not size:
+                self.torn = self._cut("its key or its value is longer than the rest of the file, or empty")
+                return
+            yield key, self.file.tell(), size
+
+    def _key(self) -> bytes | None:
+        if self.marked:
+            has_key = MARKS.get(self.file.read(4))
+            if not has_key:
+                return None if has_key is None else b""
+        size = self._length()
+        return None if size is None else self.file.read(size)
+
+    def _length(self) -> int | None:
+        """Return the next length; None if the file has not so many bytes more."""
+        data = self.file.read(LENGTH.size)
+        if len(data) < LENGTH.size:
+            return None
+        size = LENGTH.unpack(data)[0]
+        return size if size <= self.size - self.file.tell() else None
+
+    def _cut(self, why: str) -> str:
+        number = len(self.entries)
+        if number and self.entries.key(0) == DESCRIBING.encode():
+            number -= 1
+        return f"record {number} at byte {self.end:,} is cut, or this is no shard: {why}"
+
+    def value(self, entry: int) -> bytes:
+        """Return a value."""
+        self.file.seek(self.entries.starts[entry])
+        return self.file.read(self.entries.sizes[entry])
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+class ShardReader(PackedReader):
+    """Records of one shard, in the order in which they were written."""
+
+    def __init__(self, where: str, tuples: Tuples, codec: str, wanted: Sequence[str]) -> None:
+        self.tuples = tuples
+        super().__init__(where, tuples.entries, tuples.watched, codec, wanted)
+
+    def value(self, entry: int) -> bytes:
+        return self.tuples.value(entry)
+
+    def close(self) -> None:
+        self.tuples.close()
+
+
+class ShardWriter(Writer):
+    """A shard beside its place, which gets its name when it is complete.
+
+    The keys are the names of the records, or their numbers with eight digits.
+    """
+
+    def __init__(self, path: Path, packing: Packing) -> None:
+        self.new = NewFile(path, DataError)
+        self._begin(path, packing, self.new.temporary.open("wb"))
+        self._describe()
+
+    def _begin(self, path: Path, packing: Packing, file: BinaryIO) -> None:
+        self.path = path
+        self.packing = packing
+        self.file = file
+        self.known: set[bytes] = set()
+        self.count = 0
+
+    def _describe(self) -> None:
+        if (head := self.packing.describing()) is not None:
+            self._write(DESCRIBING.encode(), head)
+
+    def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        for row, value in enumerate(self.packing.values(rows, self.count)):
+            key = keys[row] if keys else f"{self.count:08d}"
+            if key.encode() in self.known:
+                message = f"{self.path}: record {self.count} has the key {key!r}, which another has already"
+                raise DataError(message, "give each record a key of its own, or none")
+            self._write(key.encode(), value)
+            self.count += 1
+
+    def _write(self, key: bytes, value: bytes) -> None:
+        self.known.add(key)
+        with os_errors(self.path, "cannot be written", DataError):
+            self.file.write(b"".join([LENGTH.pack(len(key)), key, LENGTH.pack(len(value)), value]))
+
+    def close(self, commit: bool) -> None:
+        if self.file.closed:
+            return
+        try:
+            with os_errors(self.path, "cannot be written", DataError):
+                self.file.close()
+                if commit and not self.path.name.lower().endswith(SINGLE):
+                    make_folder(self.path)
+                    self.new.path = self.path / DATA
+            if commit:
+                self.new.commit()
+        finally:
+            self.new.drop()
+
+
+class ShardAppender(ShardWriter):
+    """A shard that is continued, or begun, in its place: what was flushed survives a crash.
+
+    A last record that a killed writer left unfinished is cut off, with a warning. `close(commit=False)` leaves what was
+    there before.
+    """
+
+    def __init__(self, store: Shard, path: Path, packing: Packing) -> None:
+        single = path.is_file() or (not path.exists() and path.name.lower().endswith(SINGLE))
+        file = path if single else path / DATA
+        known: list[bytes] = []
+        self.was_there = file.exists() and file.stat().st_size > 0
+        self.end = self._checked(store, path, packing, file, known) if self.was_there else 0
+        with os_errors(path, "cannot be written", DataError):
+            if not single:
+                make_folder(path)
+            self._begin(path, packing, file.open("r+b" if self.was_there else "wb"))
+            self.place = file
+            self.file.truncate(self.end)
+            self.file.seek(self.end)
+        self.known.update(known)
+        self.count = len(known) - (DESCRIBING.encode() in self.known)
+        if not known:
+            self._describe()
+
+    def _checked(self, store: Shard, path: Path, packing: Packing, file: Path, known: list[bytes]) -> int:
+        """Return where the complete records of a shard end, and note their keys."""
+        with os_errors(file, "cannot be read", DataError):
+            tuples = Tuples(file)
+        try:
+            if tuples.marked:
+                raise DataError(f"{path}: shards of SINGA 1.x are only read", "write a new file")
+            keys = [*map(tuples.entries.key, range(len(tuples.entries)))]
+            if not keys:
+                raise DataError(f"{path}: {tuples.torn}", "remove it, or use another name")
+            if keys == [DESCRIBING.encode()]:
+                return 0  # it is begun again
+            check_continued(ShardReader(str(path), tuples, store.codec, wanted_of(packing)), packing)
+            known += keys
+            if tuples.torn:
+                lost = tuples.size - tuples.end
+                warnings.warn(f"{path}: {tuples.torn}; its {lost:,} bytes are cut off", stacklevel=5)
+            return tuples.end
+        finally:
+            tuples.close()
+
+    def flush(self) -> None:
+        with os_errors(self.path, "cannot be written", DataError):
+            self.file.flush()
+            os.fsync(self.file.fileno())
+
+    def close(self, commit: bool) -> None:
+        if self.file.closed:
+            return
+        try:
+            if commit:
+                self.flush()
+            else:
+                self.file.truncate(self.end)
+        finally:
+            self.file.close()
+            if not commit and not self.was_there:
+                self.place.unlink()
