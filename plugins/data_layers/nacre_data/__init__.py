@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
     from .codecs.datum import Datum as Datum
+    from .codecs.example import Example as Example
     from .codecs.picture import Picture as Picture
     from .codecs.record import Record as Record
     from .codecs.single_label_image_record import SingleLabelImageRecord as SingleLabelImageRecord
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from .stores.npy import NPZ as NPZ
     from .stores.pictures import Pictures as Pictures
     from .stores.shard import Shard as Shard
+    from .stores.tf_record import TFRecord as TFRecord
     from .tables import Categories as Categories
     from .tables import FillMissing as FillMissing
     from .tables import Standardize as Standardize
@@ -83,9 +85,11 @@ STORES = {
     "NPZ": "nacre_data.stores.npy:NPZ",
     "Pictures": "nacre_data.stores.pictures:Pictures",
     "Shard": "nacre_data.stores.shard:Shard",
+    "TFRecord": "nacre_data.stores.tf_record:TFRecord",
 }
 CODECS = {
     "Datum": "nacre_data.codecs.datum:Datum",
+    "Example": "nacre_data.codecs.example:Example",
     "Picture": "nacre_data.codecs.picture:Picture",
     "Record": "nacre_data.codecs.record:Record",
     "SingleLabelImageRecord": "nacre_data.codecs.single_label_image_record:SingleLabelImageRecord",

@@ -10,7 +10,7 @@ import numpy as np
 from nacre import Codec, DataError, Field, make_component
 
 PICTURE = "Picture"
-WHOLE = ("Record", "Datum", "SingleLabelImageRecord")
+WHOLE = ("Record", "Datum", "SingleLabelImageRecord", "Example")
 """Codecs of whole records, which no other record contains: there would be no limit to the depth."""
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
 
@@ -41,9 +41,9 @@ class PackedCodec(Codec):
         """Return the bytes of a record with these fields.
 
         Raises:
-            DataError: the format has no room for it.
+            DataError: the format has no room for it, or is only read.
         """
-        raise NotImplementedError
+        raise DataError(f"codec {type(self).__name__} only reads", "use another one, such as Record")
 
     def inner(self, data: bytes, name: str) -> str:
         """Return the codec of a field that is bytes."""

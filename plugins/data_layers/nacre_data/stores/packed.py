@@ -12,13 +12,13 @@ import numpy as np
 from nacre import Codec, DataError, Field, Reader, make_component
 from nacre.files import Watched
 
-from ..codecs.packed import WHOLE, PackedCodec, data_and_label
+from ..codecs.packed import PackedCodec, data_and_label
 from ..codecs.record import MAGIC, described, describing
 from .entries import Entries
 
 AT_ONCE = 256  # values in memory at a time
 EXPANSION = 20  # bytes of numbers that a stored byte may stand for
-OWN, *FOREIGN = WHOLE
+OWN, FOREIGN = "Record", ("Datum", "SingleLabelImageRecord")
 DESCRIBING = "!fields"
 """The key of the record that describes the others; it sorts before digits, and so before their keys."""
 
