@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .stores.npy import NPZ as NPZ
     from .stores.pictures import Pictures as Pictures
     from .stores.shard import Shard as Shard
+    from .stores.tar import Tar as Tar
     from .stores.tf_record import TFRecord as TFRecord
     from .tables import Categories as Categories
     from .tables import FillMissing as FillMissing
@@ -86,6 +87,7 @@ STORES = {
     "Pictures": "nacre_data.stores.pictures:Pictures",
     "Shard": "nacre_data.stores.shard:Shard",
     "TFRecord": "nacre_data.stores.tf_record:TFRecord",
+    "Tar": "nacre_data.stores.tar:Tar",
 }
 CODECS = {
     "Datum": "nacre_data.codecs.datum:Datum",
