@@ -32,7 +32,7 @@ def classes(path: str) -> tuple[str, ...]:
         return reader.fields["label"].classes
 
 
-@pytest.mark.parametrize("ending", ["h5", "npz", "lines", "stream"])
+@pytest.mark.parametrize("ending", ["h5", "npz", "lines", "stream", "lmdb", "mdb", "kvfile", "shard", "tar"])
 def test_records_come_back_with_the_same_bits(ending: str, train: Arrays) -> None:
     run("data", "convert", "train.h5", f"there.{ending}")
     run("data", "convert", f"there.{ending}", "back.h5")
