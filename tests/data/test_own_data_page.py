@@ -39,7 +39,7 @@ def follow(block: str) -> list[Done]:
 
 
 def test_the_page_leads_to_a_net_that_knows_cats() -> None:
-    net, changed = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.M | re.S)
+    net, changed = re.findall(r"^```toml part\n(.*?)^```$", PAGE, re.M | re.S)
     first, second = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)
     Path("pets.toml").write_text(net, encoding="utf-8")
     told = follow(first)

@@ -15,9 +15,15 @@ from nacre_data.stores.hdf5 import HDF5
 
 class TestHDF5(StoreTests):
     store = HDF5()
+    step = 61
 
     def fields(self):
         return {"data": Field((2, 3), "float32"), "label": Field((), "int64", classes=("cat", "dog"))}
+
+
+@pytest.mark.long
+class TestHDF5CutAfterEachByte(TestHDF5):
+    step = 1
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "lzf"])

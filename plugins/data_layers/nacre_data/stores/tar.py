@@ -110,8 +110,8 @@ class TarReader(Reader):
                 self._index()
             if not self.count:
                 raise DataError(f"{path}: it has no records")
-            self.named = self._named(wanted)
-            self.fields: Mapping[str, Field] = {name: self._field(column) for name, column in self.named.items()}
+            self.chosen = self._named(wanted)
+            self.fields: Mapping[str, Field] = {name: self._field(column) for name, column in self.chosen.items()}
         except BaseException:
             self.close()
             raise
@@ -197,7 +197,7 @@ class TarReader(Reader):
                         places[row] = self._value(name, number)
 
     def _value(self, name: str, number: int) -> Any:
-        column, field = self.named[name], self.fields[name]
+        column, field = self.chosen[name], self.fields[name]
         data = self._bytes(column, number)
         if column.kind == PICTURE:
             return data
