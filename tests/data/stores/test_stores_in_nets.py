@@ -77,6 +77,19 @@ def test_pictures_in_records_are_decoded_scaled_and_cut(tmp_path: Path, name: st
             assert net.blob("label").tolist() == [0, 1] * 3
 
 
+@pytest.mark.parametrize("name", HOLDING)
+def test_names_are_kept_and_numbers_are_none(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("lmdb")
+    fields = {"data": Field((1, 2, 2), "uint8")}
+    for keys, found in (([], ["", ""]), (["felix", "rex"], ["felix", "rex"])):
+        path = tmp_path / f"{len(keys)}{name}"
+        with HOLDING[name].create(path, fields) as writer:
+            writer.append({"data": np.zeros((2, 1, 2, 2), np.uint8)}, keys)
+        with open_records([path]) as reader:
+            assert reader.named == bool(keys)
+            assert [reader.key(number).lstrip("0123456789_") for number in (0, 1)] == found
+
+
 def test_pictures_become_databases_and_archives_by_the_command(tmp_path: Path) -> None:
     pytest.importorskip("lmdb")
     pixels, encoded = pictures()

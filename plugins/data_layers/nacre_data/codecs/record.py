@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 from struct import Struct
 from struct import error as StructError
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,17 +43,17 @@ class Record(PackedCodec):
     def unpack(self, data: bytes) -> Values:
         head = _checked(data)
         layout, start = _layout(data[:head]), head
-        if (size := sum(part.size for part in layout.values())) != len(data) - head - CHECKSUM.size:
-            raise DataError(f"the record is damaged: it declares {size:,} bytes of numbers, but has others")
+        if layout.size != len(data) - head - CHECKSUM.size:
+            raise DataError(f"the record is damaged: it declares {layout.size:,} bytes of numbers, but has others")
         values: dict[str, Any] = {}
-        for name, part in layout.items():
+        for name, part in layout.parts.items():
             bytes_of_it = data[start : start + part.size]
             start += part.size
             values[name] = bytes_of_it if part.codec else np.frombuffer(bytes_of_it, part.dtype).reshape(part.shape)
         return values
 
     def inner(self, data: bytes, name: str) -> str:
-        return _layout(data[: _head(data)])[name].codec
+        return _layout(data[: _head(data)]).parts[name].codec
 
     def pack(self, record: Values, fields: Mapping[str, Field]) -> bytes:
         if not 0 < len(record) < 256:
@@ -74,14 +74,20 @@ class Record(PackedCodec):
         return packed + CHECKSUM.pack(crc32c(packed))
 
 
-class _Part:
-    """Where the bytes of a field are, and what they are."""
+class _Part(NamedTuple):
+    """What the bytes of a field are."""
 
-    def __init__(self, dtype: np.dtype, codec: str, shape: tuple[int, ...], size: int) -> None:
-        self.dtype = dtype
-        self.codec = codec
-        self.shape = shape
-        self.size = size
+    dtype: np.dtype
+    codec: str
+    shape: tuple[int, ...]
+    size: int
+
+
+class _Layout(NamedTuple):
+    """The fields of a record, in their order, and the bytes of all of them."""
+
+    parts: Mapping[str, _Part]
+    size: int
 
 
 def describing(fields: Mapping[str, Field]) -> bytes:
@@ -154,7 +160,7 @@ def _checked(data: bytes) -> int:
 
 
 @lru_cache(256)
-def _layout(head: bytes) -> dict[str, _Part]:
+def _layout(head: bytes) -> _Layout:
     """Return the fields that a record's first bytes describe; their checksum is right, but anybody can make one.
 
     Raises:
@@ -184,7 +190,7 @@ def _layout(head: bytes) -> dict[str, _Part]:
         raise DataError("the record is damaged: it does not say rightly what is in it") from error
     if place != len(head) or not parts:
         raise DataError("the record is damaged: it does not say rightly what is in it")
-    return parts
+    return _Layout(parts, sum(part.size for part in parts.values()))
 
 
 def numbers_of(name: str) -> np.dtype:

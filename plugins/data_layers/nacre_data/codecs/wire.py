@@ -21,24 +21,24 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int, Any]]:
     Raises:
         DataError: this is not a message.
     """
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
+    place, end = 0, len(data)
+    while place < end:
+        tag, place = (data[place], place + 1) if data[place] < 128 else _varint(data, place)
         number, kind = tag >> 3, tag & 7
-        if kind == VARINT:
-            value, place = _varint(data, place)
-            yield number, kind, value
-            continue
-        if kind == BYTES:
-            size, place = _varint(data, place)
+        if kind in (VARINT, BYTES):
+            short = place < end and data[place] < 128
+            value, place = (data[place], place + 1) if short else _varint(data, place)
+            if kind == VARINT:
+                yield number, kind, value
+                continue
         elif kind in (FOUR, EIGHT):
-            size = 4 if kind == FOUR else 8
+            value = 4 if kind == FOUR else 8
         else:
             raise DataError(f"this is no protobuf message: byte {place - 1} begins a field of an unknown kind")
-        if not number or size > len(data) - place:
-            raise DataError(f"the message is damaged or truncated: field {number} has {size:,} bytes")
-        yield number, kind, data[place : place + size]
-        place += size
+        if not number or value > end - place:
+            raise DataError(f"the message is damaged or truncated: field {number} has {value:,} bytes")
+        yield number, kind, data[place : place + value]
+        place += value
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:

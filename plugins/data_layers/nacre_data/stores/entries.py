@@ -30,3 +30,8 @@ class Entries:
     def key(self, number: int) -> bytes:
         """Return a key."""
         return bytes(self.keys[self.ends[number - 1] if number else 0 : self.ends[number]])
+
+    def have_names(self, first: int = 0) -> bool:
+        """Return whether keys from number `first` on are names, and not only numbers."""
+        keys = self.keys[self.ends[first - 1] if first else 0 :]
+        return bool(keys) and not keys.isdigit()

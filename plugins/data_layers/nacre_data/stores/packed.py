@@ -45,6 +45,7 @@ class PackedReader(Reader):
         self.count: int | None = len(entries) - self.before
         if not self.count:
             raise DataError(f"{where}: it has no records")
+        self.named = entries.have_names(self.before)
         (first,) = self._values(np.zeros(1, np.int64))
         with self.naming(0):
             made = make_component(Codec, codec or codec_of(first))
@@ -108,29 +109,23 @@ class PackedReader(Reader):
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         for first in range(0, len(numbers), AT_ONCE):
-            some = numbers[first : first + AT_ONCE]
-            for row, value in enumerate(self._values(some), first):
-                if self.codec is None:
+            values = self._values(numbers[first : first + AT_ONCE])
+            if self.codec is None:
+                for row, value in enumerate(values, first):
                     next(iter(out.values()))[row] = value
-                    continue
-                with self.naming(int(numbers[row])):
-                    self._place(self.codec.unpack(value), out, row)
-
-    def _place(self, record: Mapping[str, Any], out: Mapping[str, Any], row: int) -> None:
-        for name, places in out.items():
-            field, value = self.fields[name], record.get(self.inside[name])
-            if value is None:
-                raise DataError(f"it has no '{self.inside[name]}', but the first record has one")
-            if isinstance(value, bytes) != bool(field.codec):
-                raise DataError(f"'{name}' is {_kind(value)}, but in the first record it is not")
-            if not field.codec and (
-                value.dtype != field.dtype or (field.shape is not None and value.shape != field.shape)
-            ):
-                message = f"'{name}' has the shape {value.shape} and type {value.dtype}"
-                raise DataError(f"{message}, but others have {field.shape} and {field.dtype}")
-            if field.classes and not 0 <= int(value) < len(field.classes):
-                raise DataError(f"'{name}' is {value}, but there are {len(field.classes)} classes, counted from 0")
-            places[row] = value
+                continue
+            row = first
+            wanted = [
+                (name, self.inside[name], self.fields[name], np.dtype(self.fields[name].dtype), places)
+                for name, places in out.items()
+            ]
+            try:
+                for row, value in enumerate(values, first):
+                    record = self.codec.unpack(value)
+                    for name, inside, field, dtype, places in wanted:
+                        places[row] = _checked(record.get(inside), name, field, dtype)
+            except DataError as error:
+                raise self._named(error, int(numbers[row])) from error
 
     @contextmanager
     def naming(self, number: int) -> Generator[None]:
@@ -138,11 +133,27 @@ class PackedReader(Reader):
         try:
             yield
         except DataError as error:
-            raise DataError(f"{self.where}: {self.key(number)}: {error.args[0]}", error.remedy) from error
+            raise self._named(error, number) from error
+
+    def _named(self, error: DataError, number: int) -> DataError:
+        return DataError(f"{self.where}: {self.key(number)}: {error.args[0]}", error.remedy)
 
 
-def _kind(value: Any) -> str:
-    return "an encoded picture" if isinstance(value, bytes) else "numbers"
+def _checked(value: Any, name: str, field: Field, dtype: np.dtype) -> Any:
+    """Return a value of a record after checking that it is like those of the others."""
+    if value is None:
+        raise DataError(f"it has no '{name}', but the first record has one")
+    if field.codec or isinstance(value, bytes):
+        if not isinstance(value, bytes) or not field.codec:
+            is_now = "an encoded picture" if isinstance(value, bytes) else "numbers"
+            raise DataError(f"'{name}' is {is_now}, but in the first record it is not")
+        return value
+    if value.dtype != dtype or (value.shape != field.shape and field.shape is not None):
+        message = f"'{name}' has the shape {value.shape} and type {value.dtype}"
+        raise DataError(f"{message}, but others have {field.shape} and {field.dtype}")
+    if field.classes and not 0 <= int(value) < len(field.classes):
+        raise DataError(f"'{name}' is {value}, but there are {len(field.classes)} classes, counted from 0")
+    return value
 
 
 def codec_of(data: bytes) -> str:

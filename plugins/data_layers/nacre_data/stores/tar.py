@@ -9,6 +9,7 @@ import re
 import tarfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,12 +20,13 @@ from numpy.lib.format import write_array
 from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, Watched, check_file, os_errors
 
+from ..checks import NUMBERS
 from ..codecs.packed import PICTURE
 from .entries import Entries
 from .npy import read_header
 
 PICTURES = ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
-NUMBERS = ("class", "cls", "cls2", "count", "id", "index", "inx")
+WHOLES = ("class", "cls", "cls2", "count", "id", "index", "inx")
 """Endings of files with one whole number as text."""
 ARRAY, NUMBER = "npy", "cls"
 PLAIN = {PICTURE: "data", ARRAY: "data", NUMBER: "label"}
@@ -110,8 +112,9 @@ class TarReader(Reader):
                 self._index()
             if not self.count:
                 raise DataError(f"{path}: it has no records")
-            self.chosen = self._named(wanted)
+            self.chosen = self._chosen(wanted)
             self.fields: Mapping[str, Field] = {name: self._field(column) for name, column in self.chosen.items()}
+            self.named = next(iter(self.columns.values())).files.have_names()
         except BaseException:
             self.close()
             raise
@@ -160,7 +163,7 @@ class TarReader(Reader):
         assert self.count is not None
         self.count += 1
 
-    def _named(self, wanted: Sequence[str]) -> dict[str, Column]:
+    def _chosen(self, wanted: Sequence[str]) -> dict[str, Column]:
         """Return the columns by the names of their fields; without names of their own they are named in their order."""
         columns = {column.name: column for column in self.columns.values()}
         if wanted and not columns.keys() & set(wanted) and not any(column.prefix for column in columns.values()):
@@ -277,7 +280,7 @@ def _parts(name: str) -> tuple[str, str, str] | None:
     if not stem or not ending or re.search(r"(^|/)(\.|__[^/]*__(/|$))", name):
         return None
     ending = ending.lower()
-    kind = PICTURE if ending in PICTURES else NUMBER if ending in NUMBERS else ending
+    kind = PICTURE if ending in PICTURES else NUMBER if ending in WHOLES else ending
     return f"{folder}{slash}{stem}", prefix, kind
 
 
@@ -295,13 +298,23 @@ def _whole(data: bytes, name: str) -> int:
 
 
 def _array(data: bytes) -> np.ndarray:
-    content = io.BytesIO(data)
-    shape, fortran_order, dtype = read_header(content, "its array", len(data))
-    if dtype.kind not in "biuf" or 0 in shape:
-        raise DataError(f"its array of shape {shape} and type {dtype} holds no numbers")
-    array = np.frombuffer(data, dtype, prod(shape), content.tell())
+    head = (
+        12 + int.from_bytes(data[8:12], "little") if data[6:7] == b"\2" else 10 + int.from_bytes(data[8:10], "little")
+    )
+    shape, fortran_order, dtype, start = _header(data[:head], len(data))
+    array = np.frombuffer(data, dtype, prod(shape), start)
     array = array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+@lru_cache(256)
+def _header(head: bytes, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return shape, order, type and begin of an array of so many bytes; records have equal headers."""
+    content = io.BytesIO(head)
+    shape, fortran_order, dtype = read_header(content, "its array", size)
+    if dtype.kind not in NUMBERS or 0 in shape:
+        raise DataError(f"its array of shape {shape} and type {dtype} holds no numbers")
+    return shape, fortran_order, dtype, content.tell()
 
 
 class TarWriter(Writer):
