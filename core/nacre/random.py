@@ -49,3 +49,62 @@ class Random:
     def uniform(self, out: np.ndarray, draw: int = 0) -> None:
         """Fill a C-contiguous float32 or float64 array with uniform numbers from [0, 1)."""
         self.generator(draw).random(out=out, dtype=out.dtype.type)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+class RecordRandom(Random):
+    """Random numbers of what changes the records of batches; `each` are those of the records, whatever their batch."""
+
+    def __init__(self, seed: int, name: str, iteration: Callable[[], int]) -> None:
+        super().__init__(seed, name, iteration)
+        self._keys = _keys(seed, name_key(name))
+        self.at([], [])
+
+    def at(self, records: Any, epochs: Any) -> None:
+        """Go on to a batch: the numbers of its records, and the pass over the data that each belongs to."""
+        import numpy as np
+
+        self._records, self._epochs = np.asarray(records, np.uint64), np.asarray(epochs, np.uint64)
+
+    def each(self, count: int) -> np.ndarray:
+        """Return an array (records, count) of float64 uniform numbers from [0, 1).
+
+        Those of a record are a function of (seed, name, epoch, record): `generator(record).random(count)`, if the
+        record's epoch were the iteration.
+        """
+        import numpy as np
+
+        records, blocks = len(self._records), -(-count // 4)
+        counter = np.zeros((4, records * blocks), np.uint64)
+        counter[0] = np.tile(np.arange(1, blocks + 1), records)
+        counter[1], counter[2] = np.repeat(self._records, blocks), np.repeat(self._epochs, blocks)
+        numbers = _philox(counter, self._keys).T.reshape(records, 4 * blocks)[:, :count]
+        return (numbers >> np.uint64(11)) * 2.0**-53
+
+
+MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+
+
+def _keys(*key: int) -> np.ndarray:
+    """Return the two words of the key in each of Philox's ten rounds."""
+    import numpy as np
+
+    rounds = [[(word + turn * step) % 2**64 for word, step in zip(key, WEYL, strict=True)] for turn in range(10)]
+    return np.array(rounds, np.uint64).reshape(10, 2, 1)
+
+
+def _philox(counter: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return the four words that Philox 4x64-10 makes of the four words of each counter (4, counters)."""
+    import numpy as np
+
+    half, low = np.uint64(32), np.uint64(2**32 - 1)
+    factors = np.array(MULTIPLIERS, np.uint64).reshape(2, 1)
+    top, bottom = factors >> half, factors & low
+    words, others = counter[::2], counter[1::2]
+    for key in keys:
+        above, below = words >> half, words & low  # NumPy has no product of 128 bits
+        across = above * bottom
+        middle = (below * bottom >> half) + (across & low) + below * top
+        high = above * top + (across >> half) + (middle >> half)
+        words, others = high[::-1] ^ others ^ key, (words * factors)[::-1]
+    return np.stack([words[0], others[0], words[1], others[1]])

@@ -248,13 +248,13 @@ def test_whoever_lets_go_of_a_thread_that_reads_ahead_does_not_wait_for_it() -> 
     """It may be the thread itself, or one that holds a lock of HDF5's, in which garbage happens to be collected."""
     lock, held = threading.Lock(), []
     with lock:
-        held.append(ReadAhead(lambda _: lock.acquire() and lock.release(), [Batch(np.empty(1), [])]))
+        held.append(ReadAhead(lambda _: lock.acquire() and lock.release(), [Batch(np.empty(1), np.empty(1), [])]))
         thread = held[0].thread
         held.clear()
     thread.join()
 
     there = threading.Event()
-    held.append(ReadAhead(lambda _: there.wait() and held.clear(), [Batch(np.empty(1), [])]))
+    held.append(ReadAhead(lambda _: there.wait() and held.clear(), [Batch(np.empty(1), np.empty(1), [])]))
     thread = held[0].thread
     there.set()
     thread.join()

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, DataError, Field, Net, Reader, Store, default
-from nacre.random import Random
+from nacre.random import RecordRandom
 from nacre_data import ImageDataLayer, Pictures, Scale
 from nacre_data.codecs.picture import Picture
-from nacre_data.image_data import ImageDataState
+from nacre_data.source import RecordSourceState
 from nacre_data.split import Subset
 from ranks import state_at
 
@@ -56,9 +56,9 @@ def batch(net: Net) -> tuple[np.ndarray, list[int]]:
     return net.blob("data").copy(), net.blob("label").tolist()
 
 
-def state_of(net: Net) -> ImageDataState:
+def state_of(net: Net) -> RecordSourceState:
     state = net.ops[0].state
-    assert isinstance(state, ImageDataState)
+    assert isinstance(state, RecordSourceState)
     return state
 
 
@@ -92,9 +92,8 @@ def test_mean_and_scale_are_of_each_channel(dtype: str, folder: Path) -> None:
     expected = ((PIXELS.astype(dtype) - np.array([10, 20.5, 30], dtype)[:, None, None]) * np.array(1 / 3, dtype)) * 2
     with make(folder, dtype=dtype, **fields) as net:
         np.testing.assert_array_equal(batch(net)[0], expected[:3])
-        given = PIXELS.astype(dtype)
-        net.layers[0].prepare("data", given, Random(0, "x", lambda: 0), "predict", {})
-        np.testing.assert_array_equal(given, expected)
+        prepared = net.layers[0].prepare("data", PIXELS.astype(dtype), RecordRandom(0, "x", lambda: 0), "predict", {})
+        np.testing.assert_array_equal(prepared, expected)
 
 
 def test_grey_pictures_are_fed(folder: Path) -> None:

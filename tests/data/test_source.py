@@ -272,7 +272,7 @@ def test_a_transformers_random_numbers_are_of_its_place_and_the_step() -> None:
     expected = [
         ("train", Random(7, name, lambda step=step: step).generator().random())
         for step in (0, 5)
-        for name in ("d/a/0", "d/b/0", "d/a/1")
+        for name in ("d/a/0", "d/a/1", "d/b/0")
     ]
     assert calls == expected
     assert all(one != other for (_, one), (_, other) in pairwise(calls))

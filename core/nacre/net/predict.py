@@ -10,6 +10,7 @@ from ..errors import DataError
 from ..graph.wiring import ancestors, sort
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of
+from ..random import RecordRandom
 from .input import InputLayer
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class Wanted:
     layers: tuple[Layer, ...]
     needed: tuple[str, ...]
     sources: tuple[Layer, ...]
+
+    def source_of(self, blob: str) -> Layer:
+        """Return the source of a blob: the first one, if several phases have one."""
+        return next(source for source in self.sources if blob in source.tops)
 
 
 def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
@@ -57,7 +62,7 @@ def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, m
         raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
     if not batch_size:
         batch_size = _batch_size(net, want.needed) or min(256, *counts)
-    shapes = {name: array.shape[1:] for name, array in arrays.items()}
+    shapes = {name: want.source_of(name).prepared_shape(name, array.shape[1:]) for name, array in arrays.items()}
     key = (want.outputs, batch_size, tuple(shapes.items()))
     if key not in made:
         made[key] = _derive(net, want, shapes, batch_size)
@@ -110,7 +115,7 @@ def prepared(
 
     `classes` are the names that the numbers of the records count, by default those of the training.
     """
-    return {name: _transformed(records, name, want.sources, net, classes) for name, records in batch.items()}
+    return {name: _transformed(records, name, want.source_of(name), net, classes) for name, records in batch.items()}
 
 
 def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -170,15 +175,12 @@ def _type(net: Net, name: str) -> str:
     return next((value.dtype for value in net.memory.values if value.name == name), "")
 
 
-def _transformed(
-    batch: np.ndarray, name: str, sources: Sequence[Layer], net: Net, classes: Sequence[str]
-) -> np.ndarray:
+def _transformed(batch: np.ndarray, name: str, source: Layer, net: Net, classes: Sequence[str]) -> np.ndarray:
     """Transform a batch as the source that it replaces does."""
     import numpy as np
 
-    source = next(one for one in sources if name in one.tops)  # the first, if several phases have one
     whole = all(np.dtype(one.dtype).kind in "biu" for one in (batch, net.memory.final[name]))
-    changed = np.array(batch, np.int64 if whole else net.dtype)
-    random = net.view(net.backend).random(f"predict-{name}")
-    source.prepare(name, changed, random, "predict", net.fitted.get(name, {}), classes)
-    return changed
+    given = np.array(batch, np.int64 if whole else net.dtype)
+    random = RecordRandom(net.seed, f"predict-{name}", lambda: int(net.scalars["step"]))
+    random.at(range(len(given)), np.zeros(len(given)))
+    return source.prepare(name, given, random, "predict", net.fitted.get(name, {}), classes)

@@ -14,7 +14,7 @@ from ..fields.component import Component, Written
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..random import Random
+    from ..random import Random, RecordRandom
     from .array import Array
     from .view import View
 
@@ -136,11 +136,29 @@ class Transformer(Component, kind="transformer"):
 
     One that has to be fitted to the training data defines `fit` too. What that returns is kept with the net and in
     snapshots, and handed to the transformers of all other phases: `self.fitted`.
+
+    Most define `transform` alone, which works in place and in the blob's type. One that changes the shape of records
+    defines `shape_of` and `transform_into` too. What is drawn by `random.each` belongs to the records, whatever their
+    batches, and however many ranks and threads there are.
     """
 
-    def transform(self, batch: Array, random: Random, phase: str) -> None:
-        """Change `batch`, a NumPy array of the blob's shape, in place."""
+    keeps_type: ClassVar[bool] = False
+    """Whether records may be of any type of numbers, such as bytes; they become the blob's type only after it."""
+    by_record: ClassVar[bool] = False
+    """Whether it changes each record by itself, without `random`; a batch may then be handed over in parts."""
+
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the records that come out, for those of `shape`; called before `fit`."""
+        return shape
+
+    def transform(self, batch: Array, random: RecordRandom, phase: str) -> None:
+        """Change `batch`, a NumPy array (records, *shape), in place; called where shape and type stay the same."""
         raise NotImplementedError
+
+    def transform_into(self, given: Array, out: Array, random: RecordRandom, phase: str) -> None:
+        """Write the changed records of `given` into `out`, an array of the shape and the type that come out."""
+        out[...] = given
+        self.transform(out, random, phase)
 
     def fit(self, blocks: Blocks) -> Mapping[str, Any]:
         """Return what has to be known of the training data: finite arrays, and what JSON can hold.

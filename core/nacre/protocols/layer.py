@@ -13,7 +13,7 @@ from ..fields.types import NAME, Converted, Names, Paths, Place, default
 from .components import Neuron
 
 if TYPE_CHECKING:
-    from ..random import Random
+    from ..random import RecordRandom
     from .array import Array
     from .blob import Blob
     from .state import LayerState
@@ -142,21 +142,26 @@ class Layer(Configured):
         """
         return {}
 
+    def prepared_shape(self, top: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the records that `prepare` makes of records of a shape."""
+        return shape
+
     def prepare(
         self,
         top: str,
         records: Array,
-        random: Random,
+        random: RecordRandom,
         phase: Phase,
         fitted: Mapping[str, Any],
         classes: Sequence[str] = (),
-    ) -> None:
-        """Change records that stand for a source's own (`Net.predict`), in place, as the source changes its own.
+    ) -> Array:
+        """Return records that stand for a source's own (`Net.predict`), changed as the source changes its own.
 
-        `records` is a NumPy array of the blob's type, axis 0 counting them. `fitted` is what is known of this top since
-        training; `classes` are the names that the numbers of `records` count, by default those of training. A source
-        that gives what it reads changes nothing.
+        `records` is a NumPy array of the blob's type, axis 0 counting them, which may be changed in place. `fitted` is
+        what is known of this top since training; `classes` are the names that the numbers of `records` count, by
+        default those of training. A source that gives what it reads changes nothing.
         """
+        return records
 
     def _complete(self) -> None:
         if not self.name:

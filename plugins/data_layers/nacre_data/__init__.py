@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from .tables import Categories as Categories
     from .tables import FillMissing as FillMissing
     from .tables import Standardize as Standardize
+    from .transformers import Crop as Crop
+    from .transformers import Mirror as Mirror
     from .transformers import RandomShift as RandomShift
     from .transformers import Scale as Scale
     from .transformers import SubMean as SubMean
@@ -69,6 +71,8 @@ LAYERS = {
 TRANSFORMERS = {
     "Categories": "nacre_data.tables:Categories",
     "FillMissing": "nacre_data.tables:FillMissing",
+    "Crop": "nacre_data.transformers:Crop",
+    "Mirror": "nacre_data.transformers:Mirror",
     "RandomShift": "nacre_data.transformers:RandomShift",
     "Scale": "nacre_data.transformers:Scale",
     "Standardize": "nacre_data.tables:Standardize",

@@ -14,9 +14,10 @@ import numpy as np
 
 @dataclass
 class Batch:
-    """A batch that was read, with the position and the pass after it."""
+    """A batch that was read: numbers and passes of its records, and the position and the pass after it."""
 
     records: np.ndarray
+    epochs: np.ndarray
     arrays: Sequence[np.ndarray]
     rows: int = 0
     position: int = 0

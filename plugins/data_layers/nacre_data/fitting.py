@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from nacre import Blocks, ConfigError, Converted, DataError, NacreError, Transformer, class_numbers, type_name
+from nacre import Blocks, ConfigError, Converted, DataError, Transformer, class_numbers, type_name
+from nacre.random import RecordRandom
 
+from .pipeline import Change, applied, shape_after, told
 from .records import Records
 from .tables import Categories, Labels
 
@@ -68,16 +69,17 @@ def prepare(
     phase: str,
     fitted: Mapping[str, Any],
     classes: Sequence[str],
-) -> None:
-    """Change records that stand for a source's own, in place; see `Layer.prepare`."""
-    mine = [(transformer, prefix) for name, transformer, prefix in with_prefixes(layer.transformers) if name == top]
+) -> np.ndarray:
+    """Return records that stand for a source's own; see `Layer.prepare`."""
+    mine = [(transformer, prefix) for name, transformer, prefix in with_prefixes(layer.conversion) if name == top]
     if classes and not (mine and isinstance(mine[0][0], Categories)):
         known = fitted.get(CLASSES)
         _numbers("the records", top, classes, classes if known is None else known).transform(records)
     for transformer, prefix in mine:
         if transformer.needs_fit:
             transformer = _ready(f"{layer.name}: '{top}'", transformer, prefix, fitted, classes, phase)
-        transformer.transform(records, random, phase)
+        records = applied(transformer, records, random, phase)
+    return records
 
 
 class Fitting:
@@ -122,7 +124,7 @@ class Fitting:
 
     def _refuse_missing(self) -> None:
         """Raise ConfigError if what is known of a top was fitted by a transformer that is not here."""
-        prefixes = {(top, prefix) for top, _, prefix in with_prefixes(self.layer.transformers)}
+        prefixes = {(top, prefix) for top, _, prefix in with_prefixes(self.layer.conversion)}
         for top in self.layer.tops:
             for key in self.view.fitted.get(top, {}):
                 kind = key.partition("/")[0]
@@ -133,13 +135,15 @@ class Fitting:
                         "give the sources of all phases the same transformers",
                     )
 
-    def changes(self, randoms: Sequence[Any]) -> list[tuple[int, Any, Any]]:
-        """Return (index of the top, transformer, random numbers) in order; fit in training what is not known.
+    def changes(self, randoms: Sequence[RecordRandom]) -> list[list[Change]]:
+        """Return for each top what changes its batches, in order; fit in training what is not known.
 
         `randoms` are the random numbers of each of the layer's transformers.
         """
-        done: list[tuple[int, Any, Any]] = [(index, numbers, None) for index, numbers in self.labels.items()]
-        for place, (top, transformer, prefix) in enumerate(with_prefixes(self.layer.transformers)):
+        done: list[list[Change]] = [[] for _ in self.layer.tops]
+        for index, numbers in self.labels.items():
+            done[index].append((numbers, None))
+        for place, (top, transformer, prefix) in enumerate(with_prefixes(self.layer.conversion)):
             index = self.layer.tops.index(top)
             if transformer.needs_fit:
                 known = dict(self.view.fitted.get(top, {}))
@@ -151,32 +155,35 @@ class Fitting:
                             "but these are read one after the other, and their number is not known",
                             "convert them to a format whose records are numbered, such as .h5, first",
                         )
-                    before = [one for one in done if one[0] == index]
                     with told(self.layer.name, f"transformers: {top}"):
-                        found = transformer.fit(self._blocks(index, before))
+                        found = transformer.fit(self._blocks(index, done[index]))
                     known = {f"{prefix}{key}": _plain(value) for key, value in found.items()}
                 where = f"{self.layer.name}: '{top}'"
                 transformer = _ready(where, transformer, prefix, known, self.names[top], self.view.phase)
                 mine = {key: value for key, value in known.items() if _is_known({key: value}, prefix)}
                 self.fitted[top] = self.fitted.get(top, {}) | mine
-            done.append((index, transformer, randoms[place]))
+            done[index].append((transformer, randoms[place]))
         return done
 
-    def _blocks(self, index: int, before: Sequence[tuple[int, Any, Any]]) -> Blocks:
-        shape = self.records.shapes[index]
+    def _blocks(self, index: int, before: Sequence[Change]) -> Blocks:
+        before = tuple(before)  # those of now
+        shape = shape_after([transformer for transformer, _ in before], self.records.shapes[index])
         read = partial(self._read, index, before)
         return Blocks(self.records.count, shape, self.names[self.layer.tops[index]], read)
 
-    def _read(self, index: int, before: Sequence[tuple[int, Any, Any]]) -> Iterator[np.ndarray]:
+    def _read(self, index: int, before: Sequence[Change]) -> Iterator[np.ndarray]:
         """Yield the records of a top in float64, block by block, as the transformers `before` change them."""
         records, shape = self.records, self.records.shapes[index]
         size = sum(prod(one) * kind.itemsize for one, kind in zip(records.shapes, records.dtypes, strict=True))
         memory = np.empty((min(records.count, max(1, AT_A_TIME // (size + 8 * prod(shape)))), *shape))
         for first in range(0, records.count, len(memory)):
             block = memory[: records.count - first]
-            records.read_top(index, np.arange(first, first + len(block)), block)
-            for _, transformer, random in before:
-                transformer.transform(block, random, "test")  # nothing that is random, as in training
+            numbers = np.arange(first, first + len(block))
+            records.read_top(index, numbers, block)
+            for transformer, random in before:
+                if random is not None:
+                    random.at(numbers, np.zeros_like(numbers))
+                block = applied(transformer, block, random, "test")  # nothing that is random, as in training
             yield block
 
 
@@ -187,13 +194,13 @@ def _numbers(where: str, top: str, names: Sequence[str], known: Sequence[str]) -
         DataError: a class has none.
     """
     if known:
-        return Labels(class_numbers(where, top, names, known), len(known))
+        return Labels(numbers=class_numbers(where, top, names, known), known=len(known))
     if odd := [name for name in names if not WHOLE.match(name)]:
         raise DataError(
             f"{where}: '{top}' has the class '{odd[0]}', but in training its numbers had no names",
             "name them in the field classes of the training's source",
         )
-    return Labels(np.array([int(name) for name in names]), len(names))
+    return Labels(numbers=np.array([int(name) for name in names]), known=len(names))
 
 
 def _plain(value: Any) -> Any:
@@ -218,14 +225,3 @@ def _ready(
         )
     mine = {key[len(prefix) :]: value for key, value in fitted.items() if key.startswith(prefix)}
     return transformer.with_fitted(mine, classes)
-
-
-@contextmanager
-def told(layer: str, what: str) -> Generator[None]:
-    """Make errors of transformers in the block begin with the layer and what they change."""
-    try:
-        yield
-    except NacreError as error:
-        if error.args[0].startswith(f"{layer}: "):  # from reading the records
-            raise
-        raise type(error)(f"{layer}: {what}: {error.args[0]}", error.remedy) from error

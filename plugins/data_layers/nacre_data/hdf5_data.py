@@ -102,7 +102,7 @@ class HDF5Records(Records):
                 has = f"has {'' if top in known else 'no '}names of classes, unlike {self.files[0]}"
                 raise DataError(f"{path}: dataset '{top}' {has}", "give all files the attribute 'classes', or none")
         return {
-            top: Labels(class_numbers(str(path), top, some, self.classes[top]), len(self.classes[top]))
+            top: Labels(numbers=class_numbers(str(path), top, some, self.classes[top]), known=len(self.classes[top]))
             for top, some in known.items()
             if some != self.classes[top]
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import DataError, Maybe, Paths, Reader, Store, at_least, default, open_records, positive
-from nacre.random import Random
+from nacre import DataError, Maybe, Paths, Reader, Store, Transformer, at_least, default, open_records, positive
+from nacre.random import RecordRandom
 
 from .codecs.picture import Background, CropSize, NewHeight, NewWidth, Picture, ShortSide, misfits
-from .conversion import PerChannel, converted
 from .files import named
 from .records import ArrayRecords, Records, check_one_number
 from .source import Ahead, Passes, RecordSourceLayer, RecordSourceState
 from .stores.pictures import Pictures, RootFolder
+from .transformers import PerChannel, Scale, SubMean
 
 WAITING = 4  # pictures for each thread that are read from the disk, and wait to be unpacked
 
@@ -78,18 +78,14 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
         )
         return {"store": self.store or Pictures(root_folder=self.root_folder), "codec": codec}
 
-    def prepare(
-        self,
-        top: str,
-        records: Any,
-        random: Any,
-        phase: str,
-        fitted: Mapping[str, Any],
-        classes: Sequence[str] = (),
-    ) -> None:
-        if top == self.tops[0]:
-            converted(records, records, self.mean, self.scale)
-        super().prepare(top, records, random, phase, fitted, classes)
+    @property
+    def conversion(self) -> tuple[tuple[str, Transformer], ...]:
+        top, own = self.tops[0], list[tuple[str, Transformer]]()
+        if any(self.mean):
+            own.append((top, SubMean(mean=self.mean)))
+        if set(self.scale) != {1}:
+            own.append((top, Scale(scale=self.scale)))
+        return (*own, *self.transformers)
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -104,7 +100,7 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
         if self.store is not None and self.root_folder:
             yield f"root_folder={self.root_folder}, but store names another format: only Pictures has lists"
 
-    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> ImageDataState:
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
         """Open the files; only the first picture is read yet.
 
         Raises:
@@ -117,7 +113,7 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
                 reader = open_records(paths, (*self.tops, *self.columns(backend.phase)), store=store, codec=None)
                 stack.enter_context(reader)
                 records = PictureRecords(self, backend, reader, f"{paths[0]}: " if len(paths) == 1 else "")
-            state = ImageDataState(self, backend, records)
+            state = RecordSourceState(self, backend, records)
             records.passes = state.passes
             stack.pop_all()
             return state
@@ -135,12 +131,12 @@ class PictureRecords(Records):
         self.codec = layer.reading()["codec"]
         self.count = reader.count or 0
         self.varies = backend.phase == "train" and (layer.mirror or layer.crop_size[0] > 0)
-        self.seed = backend.seed
         if reader.count is None:
             raise DataError("the pictures have no numbers: they are read one after the other", "use the layer Data")
         if not self.count:
             raise DataError("there are no pictures in the data")
         self.top, *self.others = layer.tops
+        self.random = RecordRandom(backend.seed, f"{layer.name}/{self.top}", lambda: 0)
         fields = [reader.fields[top] for top in layer.tops]
         if fields[0].codec != "Picture" or any(field.codec or field.shape is None for field in fields[1:]):
             raise DataError(f"'{self.top}' must hold pictures, and other tops numbers", "use the layer Data")
@@ -204,9 +200,8 @@ class PictureRecords(Records):
 
     def _draws(self, records: np.ndarray) -> list[list[float]]:
         """Return three numbers from [0, 1) for each picture: where the window is, and whether to mirror."""
-        epochs = iter(self.passes.epochs.tolist())
-        random = Random(self.seed, f"{self.layer.name}/{self.top}", lambda: next(epochs))
-        return [random.generator(record).random(3).tolist() for record in records.tolist()]
+        self.random.at(records, self.passes.epochs)
+        return self.random.each(3).tolist()
 
     def _unpack(self, data: bytes, draws: Sequence[float] | None, out: np.ndarray) -> None:
         """Write a picture into its place in the batch; runs in a thread."""
@@ -231,18 +226,3 @@ class PictureRecords(Records):
     def close(self) -> None:
         self.pool.shutdown()
         self.reader.close()
-
-
-class ImageDataState(RecordSourceState, host_only=True):
-    """`ImageDataLayer` on any backend: pictures stay bytes until they are copied into the blob."""
-
-    layer: ImageDataLayer
-
-    def places(self) -> list[np.ndarray]:
-        pictures, *others = self.blobs
-        return [np.empty(pictures.shape, np.uint8), *map(np.empty_like, others)]
-
-    def use(self, arrays: Sequence[np.ndarray]) -> None:
-        converted(arrays[0], self.blobs[0], self.layer.mean, self.layer.scale)
-        for blob, array in zip(self.blobs[1:], arrays[1:], strict=True):
-            np.copyto(blob, array)

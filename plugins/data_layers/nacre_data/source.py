@@ -23,10 +23,11 @@ from nacre import (
     non_negative,
     positive,
 )
-from nacre.random import Random
+from nacre.random import Random, RecordRandom
 
 from .ahead import Batch, ReadAhead
-from .fitting import ClassNames, Fitting, fitting_complaints, prepare, told
+from .fitting import ClassNames, Fitting, fitting_complaints, prepare
+from .pipeline import Change, Pipeline, place_type, shape_after, told
 from .records import ONE_NUMBER, Records
 from .sampling import Sampling, sampled, sampling_complaints
 from .split import Split, part_of, split_complaints
@@ -72,6 +73,14 @@ class RecordSourceLayer(Layer, is_source=True):
         default(None)
     )
 
+    @property
+    def conversion(self) -> tuple[tuple[str, Transformer], ...]:
+        """Return all that changes the batches: `transformers`, and what a subclass's own fields stand for."""
+        return self.transformers
+
+    def prepared_shape(self, top: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape_after([transformer for name, transformer in self.conversion if name == top], shape)
+
     def prepare(
         self,
         top: str,
@@ -80,8 +89,8 @@ class RecordSourceLayer(Layer, is_source=True):
         phase: str,
         fitted: Mapping[str, Any],
         classes: Sequence[str] = (),
-    ) -> None:
-        prepare(self, top, records, random, phase, fitted, classes)
+    ) -> np.ndarray:
+        return prepare(self, top, records, random, phase, fitted, classes)
 
     def columns(self, phase: str) -> dict[str, str]:
         """Return the fields that are needed besides the tops, each with what names it."""
@@ -171,6 +180,7 @@ class Passes:
 def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
     """Fill a batch with the next records."""
     batch.rows = passes.choose(batch.records)
+    batch.epochs[:] = passes.epochs
     batch.position, batch.epoch = passes.position, passes.epoch
     records.read(batch.records, batch.arrays)
 
@@ -190,7 +200,8 @@ class RecordSourceState(SourceState, host_only=True):
 
     With `ahead`, a thread reads batches before they are needed; `passes` and `records` belong to it while it runs.
     `position` and `epoch` are those after the batch that was used last, so that a snapshot does not contain what is
-    only read ahead. Transformers are applied when a batch is used.
+    only read ahead. Transformers are applied when a batch is used; until then records stay in the type in which they
+    are stored, if that is smaller than the net's.
 
     One whole number per record (labels: record shape () or (1,)) makes an int64 blob, unless a transformer changes it.
     All other data become blobs of the net's floating type.
@@ -201,7 +212,7 @@ class RecordSourceState(SourceState, host_only=True):
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
         super().__init__(layer, backend, [], [])
-        changed = {top for top, transformer in layer.transformers if not isinstance(transformer, Categories)}
+        changed = {top for top, transformer in layer.conversion if not isinstance(transformer, Categories)}
         kinds = zip(layer.tops, records.shapes, records.dtypes, strict=True)
         labels = [top for top, shape, kind in kinds if kind.kind != "f" and shape in ONE_NUMBER and top not in changed]
         if layer.split:
@@ -212,34 +223,45 @@ class RecordSourceState(SourceState, host_only=True):
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.sampling and backend.phase == "train":
             self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
-        for top, shape in zip(layer.tops, records.shapes, strict=True):
+        for top, given in zip(layer.tops, records.shapes, strict=True):
+            with told(layer.name, f"transformers: {top}"):
+                shape = layer.prepared_shape(top, given)
             self.blobs.append(backend.blob((layer.batch_size, *shape), "int64" if top in labels else backend.dtype))
         self.fitting = Fitting(layer, backend, records, labels)
         self.fitted = self.fitting.fitted
-        self.changes: list[tuple[int, Any, Any]] = []
-        self.randoms: list[Random] = []
+        self.changes: list[list[Change]] = []
+        self.randoms: list[RecordRandom] = []
         numbers = dict.fromkeys(layer.tops, 0)
-        for top, _ in layer.transformers:
-            self.randoms.append(backend.random(f"{layer.name}/{top}/{numbers[top]}"))
+        for top, _ in layer.conversion:
+            name = f"{layer.name}/{top}/{numbers[top]}"
+            self.randoms.append(RecordRandom(backend.seed, name, lambda: int(backend.scalars["step"])))
             numbers[top] += 1
 
     def ready(self) -> None:
         self._stop()
         self.changes = self.changes or self.fitting.changes(self.randoms)
         size, number = self.layer.batch_size, max(1, self.layer.ahead)
-        self.batches = [Batch(np.empty(size, np.intp), self.places()) for _ in range(number)]
+        batches = [(np.empty(size, np.intp), np.empty(size, np.int64), self._places()) for _ in range(number)]
+        self.batches = [Batch(*arrays) for arrays in batches]
+        tops = zip(self.layer.tops, self.batches[0].arrays, self.blobs, self.changes, strict=True)
+        self.pipelines = [Pipeline(self.layer.name, *top, self.phase) for top in tops]
 
-    def places(self) -> Sequence[np.ndarray]:
-        """Return arrays for a batch, as `Records.read` fills them: the blobs themselves, unless it is read ahead."""
-        return [np.empty_like(blob) for blob in self.blobs] if self.layer.ahead else self.blobs
+    def _places(self) -> list[np.ndarray]:
+        """Return arrays for a batch, as `Records.read` fills them: the blobs themselves, if nothing is between."""
+        places: list[np.ndarray] = []
+        for blob, shape, stored in zip(self.blobs, self.records.shapes, self.records.dtypes, strict=True):
+            shape, kind = (len(blob), *shape), place_type(stored, blob.dtype)
+            direct = not self.layer.ahead and (shape, kind) == (blob.shape, blob.dtype)
+            places.append(blob if direct else np.empty(shape, kind))
+        return places
 
     def forward(self, inputs: list[Any]) -> None:
         batch = self._next()
-        self.use(batch.arrays)
+        for pipeline, array in zip(self.pipelines, batch.arrays, strict=True):
+            pipeline.run(array, batch.records, batch.epochs)
         self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
         if self.ahead is not None:
             self.ahead.free.put(batch)
-        self.transform()
 
     def _next(self) -> Batch:
         fill = partial(read_batch, self.passes, self.records)
@@ -252,19 +274,6 @@ class RecordSourceState(SourceState, host_only=True):
         except BaseException:
             self._stop()  # so that the next call begins at the same position
             raise
-
-    def use(self, arrays: Sequence[np.ndarray]) -> None:
-        """Bring a batch that was read into the blobs."""
-        for blob, array in zip(self.blobs, arrays, strict=True):
-            if array is not blob:
-                np.copyto(blob, array)
-
-    def transform(self) -> None:
-        """Let the transformers change the batch."""
-        for index, transformer, random in self.changes:
-            what = "transformers: " if isinstance(transformer, Transformer) else ""
-            with told(self.layer.name, f"{what}{self.layer.tops[index]}"):
-                transformer.transform(self.blobs[index], random, self.phase)
 
     def rewind(self) -> None:
         """Begin this pass again with the next batch: `epoch`, and with it the order, stays as it is."""

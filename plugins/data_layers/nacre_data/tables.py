@@ -170,12 +170,11 @@ def _check_values(counts: Any, columns: Sequence[int], blocks: Blocks) -> None:
             )
 
 
-class Labels:
-    """The numbers that the classes of a source have in training, which has `known` classes; see `renumbered`."""
+class Labels(Transformer):
+    """Gives classes the numbers that they have in training, which has `known` classes; see `renumbered`."""
 
-    def __init__(self, numbers: np.ndarray, known: int) -> None:
-        self.numbers = numbers
-        self.known = known
+    numbers: Any
+    known: int
 
     def transform(self, batch: np.ndarray, random: Any = None, phase: str = "") -> None:
         """Replace the numbers of a source by those of training, in place."""

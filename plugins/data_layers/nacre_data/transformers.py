@@ -1,4 +1,4 @@
-"""Transformers: changes of a batch on its way into the net, on the host and in the net's type."""
+"""Transformers: changes of a batch on its way into the net, on the host; those of pictures work on bytes too."""
 
 from __future__ import annotations
 
@@ -9,16 +9,55 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from nacre import ConfigError, Converted, DataError, Paths, Transformer, default, finite, non_negative
+from nacre import ConfigError, Converted, DataError, Pair, Paths, Transformer, default, non_negative, positive
+
+
+class PerChannel(Converted["float | Sequence[float]", "tuple[float, ...]"]):
+    """A number for all channels, or one for each."""
+
+    wants = "a finite number, or a list with one for each channel"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[float, ...]:
+        numbers = np.asarray(value, np.float64)
+        if numbers.ndim > 1 or not numbers.size or not np.isfinite(numbers).all():
+            raise ValueError
+        return tuple(numbers.reshape(-1).tolist())
+
+
+class Factors(Converted["float | Sequence[float]", "float | tuple[float, ...]"]):
+    """A number, or one for each channel."""
+
+    wants = PerChannel.wants
+
+    @staticmethod
+    def convert(value: Any) -> float | tuple[float, ...]:
+        numbers = PerChannel.convert(value)
+        return numbers if np.ndim(value) else numbers[0]
 
 
 class Scale(Transformer):
-    """Multiplies every number by `scale`, in every phase."""
+    """Multiplies every number by `scale`, in every phase: one factor, or one for each channel (axis 1 of the batch)."""
 
-    scale: Annotated[float, finite, "factor"] = 1.0
+    by_record = True
+
+    scale: Annotated[Factors, "factor: a number, or one for each channel"] = default(1.0)
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
-        np.multiply(batch, self.scale, out=batch)
+        self.transform_into(batch, batch, random, phase)
+
+    def transform_into(self, given: np.ndarray, out: np.ndarray, random: Any, phase: str) -> None:
+        factor = self._fit(out.shape[1:]).astype(out.dtype)
+        np.multiply(given, factor, out=out, dtype=out.dtype, casting="unsafe")
+
+    def _fit(self, record: tuple[int, ...]) -> np.ndarray:
+        """Return the factors in a shape by which records of this shape can be multiplied."""
+        factors = np.asarray(self.scale, np.float64)
+        if factors.size == 1:
+            return factors.reshape(())
+        if factors.shape != record[:1]:
+            raise DataError(f"Scale: {factors.size} factors do not fit records of shape {record}")
+        return factors.reshape(-1, *[1] * (len(record) - 1))
 
 
 Given = float | Sequence[float] | np.ndarray
@@ -50,6 +89,8 @@ class SubMean(Transformer):
     read. After Mocha.jl's `DataTransformers.SubMean`, and Caffe's `mean_file` and `mean_value`.
     """
 
+    by_record = True
+
     mean: Annotated[Means, "the mean: a number, one for each channel, or an array"] = default(())
     mean_file: Annotated[Paths, "HDF5 file with the mean; relative to the net file"] = default(())
 
@@ -61,13 +102,16 @@ class SubMean(Transformer):
             yield f"mean={self.mean!r} and mean_file={self.mean_file}, but exactly one of them is needed"
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
+        self.transform_into(batch, batch, random, phase)
+
+    def transform_into(self, given: np.ndarray, out: np.ndarray, random: Any, phase: str) -> None:
         fitted: dict[Any, np.ndarray] = vars(self)["_fitted"]
-        key = batch.shape[1:], batch.dtype
+        key = out.shape[1:], out.dtype
         if key not in fitted:
-            mean = self._fit(batch.shape[1:]).astype(batch.dtype)
+            mean = self._fit(out.shape[1:]).astype(out.dtype)
             fitted.clear()
             fitted[key] = mean
-        np.subtract(batch, fitted[key], out=batch)
+        np.subtract(given, fitted[key], out=out, dtype=out.dtype, casting="unsafe")
 
     def _fit(self, record: tuple[int, ...]) -> np.ndarray:
         """Return the mean in a shape that can be subtracted from records of this shape."""
@@ -102,12 +146,83 @@ class SubMean(Transformer):
         return mean
 
 
-class RandomShift(Transformer):
-    """In phase `train`, moves each image by whole pixels, drawn uniformly from -pixels..pixels for rows and columns.
+class OfPictures(Transformer):
+    """Transformers of pictures (channels, rows, columns), in the type in which they are stored."""
 
-    The batch is (images, channels, height, width). Pixels from outside the image are 0. The shift of image i is a
-    function of the seed, the layer's name and the iteration: with Philox uniforms u (`nacre.random`, float32) the rows
-    move down by pixels - floor(u[0, i] n), the columns right by pixels - floor(u[1, i] n), where n = 2 pixels + 1.
+    keeps_type = True
+
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(shape) != 3:
+            name = type(self).__name__
+            raise ConfigError(
+                f"{name}: records must be pictures (channels, rows, columns), but they have shape {shape}"
+            )
+        return shape
+
+
+def _places(random: Any, rooms: Any) -> Sequence[Sequence[int]]:
+    """Return in which row and in which column each record's window begins, both below `rooms`."""
+    return (random.each(2) * rooms).astype(np.intp).T.tolist()
+
+
+class Crop(OfPictures):
+    """Cuts a window of `size` out of each picture: in phase `train` anywhere, else in the middle.
+
+    The middle begins at ((rows - size rows) // 2, (columns - size columns) // 2). In phase `train` a window begins at
+    row floor(u[0] (rows - size rows + 1)) and column floor(u[1] (columns - size columns + 1)), where u are the record's
+    random numbers: a function of the seed, the layer's name, the pass, and the record's number. Pictures that have this
+    size already stay as they are. Raises ConfigError if they are smaller. After Caffe's `crop_size`.
+    """
+
+    size: Annotated[Pair, positive, "size of a window: (rows, columns), in pixels"]
+
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        channels, *lengths = super().shape_of(shape)
+        if any(size > length for size, length in zip(self.size, lengths, strict=True)):
+            raise ConfigError(f"Crop: size={self.size} is larger than the pictures, which have {tuple(lengths)} pixels")
+        return channels, *self.size
+
+    def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
+        """Change nothing: the pictures have this size."""
+
+    def transform_into(self, given: np.ndarray, out: np.ndarray, random: Any, phase: str) -> None:
+        windows = sliding_window_view(given, self.size, (2, 3))
+        rooms = np.array(windows.shape[2:4])
+        if phase == "train":
+            for made, some, row, column in zip(out, windows, *_places(random, rooms), strict=True):
+                made[...] = some[:, row, column]
+        else:
+            row, column = (rooms - 1) // 2
+            out[...] = windows[:, :, row, column]
+
+
+class Mirror(OfPictures):
+    """In phase `train`, turns half of the pictures left to right.
+
+    A picture is turned where u[0] < 0.5, where u are the record's random numbers: a function of the seed, the layer's
+    name, the pass, and the record's number. After Caffe's `mirror`.
+    """
+
+    def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
+        if phase == "train":
+            self._turn(batch, batch, random)
+
+    def transform_into(self, given: np.ndarray, out: np.ndarray, random: Any, phase: str) -> None:
+        np.copyto(out, given)
+        if phase == "train":
+            self._turn(given, out, random)
+
+    def _turn(self, given: np.ndarray, out: np.ndarray, random: Any) -> None:
+        for row in np.flatnonzero(random.each(1)[:, 0] < 0.5).tolist():
+            out[row] = given[row, ..., ::-1]
+
+
+class RandomShift(OfPictures):
+    """In phase `train`, moves each picture by whole pixels, drawn uniformly from -pixels..pixels for rows and columns.
+
+    Pixels from outside the picture are 0. With the record's random numbers u, the rows move down by pixels - floor(u[0]
+    n), the columns right by pixels - floor(u[1] n), where n = 2 pixels + 1. They are a function of the seed, the
+    layer's name, the pass, and the record's number.
     """
 
     pixels: Annotated[int, non_negative, "largest shift, in pixels"] = 1
@@ -115,26 +230,24 @@ class RandomShift(Transformer):
     def _complete(self) -> None:
         object.__setattr__(self, "_scratch", {})  # a cache: arrays for the last shape
 
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        largest = max(super().shape_of(shape)[1:])
+        if self.pixels > 8 * largest:  # all of it is outside, but needs memory
+            raise ConfigError(
+                f"RandomShift: pixels={self.pixels}, but the pictures have only {largest} rows or columns"
+            )
+        return shape
+
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
-        """Move the images; raise ConfigError if the batch does not hold images."""
-        if batch.ndim != 4:
-            raise ConfigError(f"RandomShift: images must be (images, channels, height, width), not {batch.shape}")
         if phase != "train" or not self.pixels:
             return
-        if self.pixels > 8 * (largest := max(batch.shape[2:])):  # all of it is outside, but needs memory
-            raise ConfigError(
-                f"RandomShift: pixels={self.pixels}, but the images have at most {largest} rows or columns"
-            )
-        inner, windows, uniform, starts = self._memory(batch)
-        random.uniform(uniform)
-        np.multiply(uniform, 2 * self.pixels + 1, out=uniform)
-        np.copyto(starts, uniform, casting="unsafe")  # rounds down
+        inner, windows = self._memory(batch)
         np.copyto(inner, batch)
-        for image, window, row, column in zip(batch, windows, *starts.tolist(), strict=True):
-            image[...] = window[row, column]
+        for made, some, row, column in zip(batch, windows, *_places(random, 2 * self.pixels + 1), strict=True):
+            made[...] = some[:, row, column]
 
-    def _memory(self, batch: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the inside of a batch with a border of zeros, its views for every shift, and arrays for the shifts."""
+    def _memory(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the inside of a batch with a border of zeros, and its windows for every shift."""
         scratch: dict[Any, Any] = vars(self)["_scratch"]
         key = batch.shape, batch.dtype
         if key not in scratch:
@@ -143,6 +256,5 @@ class RandomShift(Transformer):
             border = self.pixels
             padded = np.zeros((images, channels, height + 2 * border, width + 2 * border), batch.dtype)
             inner = padded[:, :, border : border + height, border : border + width]
-            windows = sliding_window_view(padded, (height, width), (2, 3)).transpose(0, 2, 3, 1, 4, 5)
-            scratch[key] = inner, windows, np.empty((2, images), np.float32), np.empty((2, images), np.intp)
+            scratch[key] = inner, sliding_window_view(padded, (height, width), (2, 3))
         return scratch[key]

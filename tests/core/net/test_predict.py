@@ -124,8 +124,8 @@ def test_the_transformers_of_the_replaced_source_are_applied() -> None:
 
 def test_a_strangers_source_prepares_what_stands_for_its_own() -> None:
     class ShiftedLayer(CountLayer):
-        def prepare(self, top: str, records: Any, random: Any, phase: str, fitted: Any, classes: Any = ()) -> None:
-            records += 1 if (top, phase) == ("data", "predict") else 0
+        def prepare(self, top: str, records: Any, random: Any, phase: str, fitted: Any, classes: Any = ()) -> Any:
+            return records + (1 if (top, phase) == ("data", "predict") else 0)
 
     net = made([ShiftedLayer(name="count", tops=["data", "label"], count=10, batch_size=4, width=5), ip("y")])
     weight, bias = (net.parameters[name].value for name in ("y/weight", "y/bias"))
