@@ -99,9 +99,14 @@ if TYPE_CHECKING:
     from .protocols.data_store import blocks as blocks
     from .protocols.graph import Graph as Graph
     from .protocols.graph import Node as Node
+    from .protocols.layer import Inner as Inner
     from .protocols.layer import Layer as Layer
     from .protocols.layer import Phase as Phase
     from .protocols.layer import is_identity as is_identity
+    from .protocols.layer import tops_of as tops_of
+    from .protocols.making import Layers as Layers
+    from .protocols.making import fresh as fresh
+    from .protocols.making import layer_maker as layer_maker
     from .protocols.parameter import Parameter as Parameter
     from .protocols.parameter import Storage as Storage
     from .protocols.state import LayerState as LayerState
@@ -153,7 +158,8 @@ _PLACES = {
     "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "protocols.data_store": "Codec Field Reader Store Writer blocks",
     "protocols.graph": "Graph Node",
-    "protocols.layer": "Layer Phase is_identity",
+    "protocols.layer": "Inner Layer Phase is_identity tops_of",
+    "protocols.making": "Layers fresh layer_maker",
     "protocols.parameter": "Parameter Storage",
     "protocols.state": "LayerState SourceState",
     "protocols.view": "Fitted Scalars View",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -85,6 +86,12 @@ class SnapshotError(NacreError):
 
 class NotFiniteError(NacreError):
     """A loss, a gradient or a parameter is not finite. The message names layer and blob."""
+
+
+def put_full_name(error: NacreError, own: str, full: str) -> None:
+    """Replace a layer's own name, as the subject of an error's message, by its full name in its containers."""
+    name = rf"^{re.escape(own)}(?=: )|(?<=layer '){re.escape(own)}(?=')"
+    error.args = (re.sub(name, full, str(error.args[0]), flags=re.MULTILINE), *error.args[1:])
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

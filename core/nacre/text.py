@@ -52,3 +52,11 @@ def with_article(name: str) -> str:
     """Return a name with "a" or "an" before it, as it sounds: "an Adam", "an lr_policy", "a Uniform"."""
     vowel = name[0] in "AEFHILMNORSXaefhilmnorsx" if _SPELLED.match(name) else _VOWEL.match(name)
     return f"{'an' if vowel else 'a'} {name}"
+
+
+def with_containers(name: str) -> list[str]:
+    """Return the name of a layer, and those of the containers that it is in, the innermost first."""
+    found = [name]
+    while "/" in found[-1]:
+        found.append(found[-1].rpartition("/")[0])
+    return found

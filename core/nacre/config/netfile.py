@@ -18,11 +18,12 @@ from ..discovery.pins import PIN, check_pins
 from ..discovery.registry import registry
 from ..discovery.requirements import parse_requirements
 from ..discovery.settings import settings
-from ..errors import ConfigError, brief, nearest
+from ..errors import ConfigError
 from ..fields.types import Permission, base_folder, permission
 from ..files.table_check import KERNELS, Complaints, check_table
 from ..files.toml import read_toml, toml_text
 from ..net.options import FILE_OPTIONS, misfits
+from ..protocols.making import divided, make_layer, type_of
 from .overrides import apply_override, layer_name
 from .tables import file_table, requirements
 
@@ -169,7 +170,7 @@ def load(
     layers: list[Layer] = []
     with pinned(file.pins, file.kernels), based_on(file.folder), _may_write(granted):
         for number, layer in enumerate(table.get("layer", [])):
-            made = complaints.attempt(partial(_make_layer, layer), _called(layer, number), str(layer.get("type")))
+            made = complaints.attempt(partial(make_layer, layer), _called(layer, number), str(layer.get("type")))
             layers += [made] if made is not None else []
     if file.has_solver:
         complaints.attempt(file.solver)
@@ -258,43 +259,6 @@ def _called(table: Mapping[str, Any], number: int) -> str:
     return layer_name(table) or f"layer {number + 1} ({table.get('type', 'without type')})"
 
 
-def _type_of(table: Mapping[str, Any], kind: str) -> str:
-    if isinstance(given := table.get("type"), str):
-        return given
-    if "type" in table:
-        raise ConfigError(f"type={brief(given)}, but it must be a string", f"write the name of a {kind} in quotes")
-    names = registry().names(kind)
-    for key, value in table.items():
-        if isinstance(value, str) and value in names:
-            raise ConfigError("type is missing", f'write type = "{value}" instead of {key} = "{value}"')
-    raise ConfigError("type is missing", f'add type = "...", the name of a {kind}; {registry().lists(kind)}')
-
-
-def _make_layer(table: Mapping[str, Any]) -> Layer:
-    """Make a layer; the name of a component of a kind that has a layer (`layer_of`) means that layer with it."""
-    type_name = _type_of(table, "layer")
-    fields = {key: value for key, value in table.items() if key != "type"}
-    here = registry()
-    offer = here.find("layer", type_name, others=[one.name for one in here.offers("layer_of")])
-    found = here.open_offer(offer)
-    if offer.kind == "layer":
-        return found(**fields)
-    layer = here.open("layer_of", offer.kind)
-    own = {known.name for known in layer.fields()} - {offer.kind}
-    own_fields, parts = _divided(fields, own, found)
-    return layer(**own_fields, **{offer.kind: found(**parts)})
-
-
-def _divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
-    """Divide the fields of a table into those in `own` and those of `cls`. Raises ConfigError for any other."""
-    known = {known.name for known in cls.fields()} - own
-    for key in fields:
-        if key not in own | known:
-            names = sorted(own | known)
-            raise ConfigError(f"unknown field '{key}'{nearest(key, names)}", f"the fields are {', '.join(names)}")
-    return {key: fields[key] for key in fields if key in own}, {key: fields[key] for key in fields if key in known}
-
-
 def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Mapping[str, Any]) -> Solver:
     from ..training.solver import Solver
 
@@ -302,8 +266,8 @@ def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Ma
     own = {known.name for known in Solver.fields()} - {"method", "callbacks"}
 
     def method() -> tuple[Any, Table]:
-        cls = registry().open("solver", _type_of(table, "solver"))
-        fields, parts = _divided({key: value for key, value in table.items() if key != "type"}, own, cls)
+        cls = registry().open("solver", type_of(table, "solver"))
+        fields, parts = divided({key: value for key, value in table.items() if key != "type"}, own, cls)
         return cls(**parts), fields
 
     made_method = complaints.attempt(method, "[solver]", str(table.get("type")))
@@ -322,5 +286,5 @@ def _make_solver(path: Path, table: Table, callbacks: Iterable[Table], given: Ma
 
 
 def _make_callback(table: Mapping[str, Any]) -> Callback:
-    cls = registry().open("callback", _type_of(table, "callback"))
+    cls = registry().open("callback", type_of(table, "callback"))
     return cls(**{key: value for key, value in table.items() if key != "type"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from ..errors import ConfigError, brief, nearest
@@ -16,7 +16,8 @@ Table = dict[str, Any]
 def apply_override(table: Table, override: str) -> None:
     """Change a net file's table by an override such as "solver.max_iter=100", "layer.conv1.n_filter=30" or "seed=3".
 
-    Values are TOML; a bare word or path, such as ReLU, is a string. Layers are named by name, callbacks by type.
+    Values are TOML; a bare word or path, such as ReLU, is a string. Layers are named by name, callbacks by type; a
+    layer in a container by its full name, without the numbers of repetitions: "layer.block1/conv1.n_filter=30".
 
     Raises:
         ConfigError: there is no such name, or the value cannot be read.
@@ -46,8 +47,9 @@ def apply_override(table: Table, override: str) -> None:
 def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[str]]:
     """Find the layer or callback that an override names; names of layers may contain dots."""
     kind = parts[0]
-    entries = [cast("Table", entry) for entry in table.get(kind, []) if isinstance(entry, dict)]
-    names = [layer_name(entry) if kind == "layer" else str(entry.get("type", "")) for entry in entries]
+    named = list(_entries(table.get(kind, []), kind))
+    names = [name for name, _ in named]
+    entries = [entry for _, entry in named]
     for end in range(len(parts) - 1, 1, -1):
         name = ".".join(parts[1:end])
         if names.count(name) == 1:
@@ -63,6 +65,17 @@ def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[s
     raise ConfigError(
         f"--set {override}: there is no {kind} '{parts[1]}'{known}", f"write {kind}.NAME.FIELD, with {what}"
     )
+
+
+def _entries(entries: Any, kind: str, before: str = "") -> Iterator[tuple[str, Table]]:
+    """Yield the tables of layers, or callbacks, with their names; of a layer in a container it is the full name."""
+    for entry in cast("list[Any]", entries) if isinstance(entries, list) else []:
+        if isinstance(entry, dict):
+            found = cast("Table", entry)
+            name = layer_name(found) if kind == "layer" else str(found.get("type", ""))
+            yield before + name, found
+            for value in found.values() if kind == "layer" else ():
+                yield from _entries(value, kind, f"{before}{name}/")
 
 
 def _override_value(override: str, text: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,19 +14,27 @@ from ..errors import ConfigError
 from ..fields.configured import Configured, inside
 from ..fields.tables import table_of
 from ..fields.types import Paths, change_paths
+from ..protocols.making import Layers
 
 if TYPE_CHECKING:
     from ..fields.tables import Table
     from ..protocols.layer import Layer
 
 
-def file_table(layer: Layer, base: Path) -> Table:
+def file_table(layer: Layer, base: Path, without: Collection[str] = ()) -> Table:
     """Return a layer's table for a net file in the folder `base`: without None, with relative paths.
+
+    Fields in `without` are left out.
 
     Raises:
         ConfigError: the layer holds an array, or is of a class that no plugin offers.
     """
     table = table_of(layer)
+    inner = {
+        field.name: [file_table(one, base, layer.implied(one)) for one in getattr(layer, field.name)]
+        for field in type(layer).fields()
+        if field.takes(Layers) and field.name in table
+    }
     here = registry()
     if not here.offers_of(type(layer), "layer"):  # another class may have this name
         raise ConfigError(
@@ -35,11 +43,13 @@ def file_table(layer: Layer, base: Path) -> Table:
         )
     paths = [known.name for known in type(layer).fields() if known.takes(Paths) and known.name in table]
     for name, value in layer.given().items():
-        if _holds_array(value):
+        if name not in inner and _holds_array(value):
             problem = f"{layer.name}: {name} is an array, which a net file cannot hold"
             raise ConfigError(problem, "write it to a file, and read the file with a data source")
     for name in paths:
         table[name] = change_paths(table[name], lambda path: _relative(path, base))
+    table |= inner
+    table = {name: value for name, value in table.items() if name not in without}
     first = [name for name in ("type", "name", "bottoms", "tops", "exclude") if name in table]
     return {name: "none" if table[name] is None else table[name] for name in dict.fromkeys([*first, *table])}
 

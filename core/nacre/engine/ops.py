@@ -7,18 +7,21 @@ backend's own blobs, ("plain", backend) its plain arrays, and ("host", "") NumPy
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeVar
 
 from ..discovery.kernels import Choice
+from ..errors import NacreError, put_full_name
 from ..protocols.array import Array
 from ..protocols.backend import Backend, Own
 from ..protocols.components import Neuron
-from ..protocols.layer import Layer, is_identity
+from ..protocols.graph import Node
+from ..protocols.layer import is_identity
 from ..protocols.state import LayerState
 
 Space = tuple[str, str]
+Result = TypeVar("Result")
 
 
 HOST: Space = ("host", "")
@@ -87,8 +90,8 @@ class Op:
 
     def __init__(
         self,
+        node: Node,
         name: str,
-        layer: Layer,
         state: LayerState,
         backend: Backend,
         choice: Choice,
@@ -96,8 +99,9 @@ class Op:
         input_arrays: list[Any],
         diff_arrays: list[Any],
     ) -> None:
+        self.node = node
         self.name = name
-        self.layer = layer  # the user's, even if a rewrite has replaced it
+        self.layer = node.user  # even if a rewrite has replaced it
         self.neuron: Neuron | None = None  # set if this is the op of a neuron, after a top of the layer
         self.state = state
         self.backend = backend
@@ -138,6 +142,16 @@ class Op:
         if self.on_elements and self.inputs and self.inputs[0].space == ("own", backend.name):
             return ("own", backend.name)
         return plain_space(backend, host_only=type(self.state).host_only and not self.kernel)
+
+
+def call_named(node: Node, call: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function of a node's layer; if it is in a container, an error gets the layer's full name."""
+    try:
+        return call(*arguments)
+    except NacreError as error:
+        if node.inside is not None:
+            put_full_name(error, node.user.name, node.name)
+        raise
 
 
 def plain_space(backend: Backend, *, host_only: bool = False) -> Space:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -13,16 +13,18 @@ from ..protocols.array import Array
 from ..protocols.backend import ALIGNMENT, Backend, HostMemory
 from ..protocols.parameter import Parameter, Placed, Storage
 from ..random import Random
+from ..text import with_containers
 from .ops import Op, item_size
 from .target import Target
 
 
 class Use(NamedTuple):
-    """One layer's use of a parameter: `op` is the layer's, and `order` its index among the net's ops."""
+    """One layer's use of a parameter, by a `name` of its own: `op` is the layer's, `order` its index among the ops."""
 
     parameter: Parameter
     op: Op
     order: int
+    name: str
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Slot:
 
     def names(self) -> list[str]:
         """Return its names in all layers that use it, except layers that are tied to it."""
-        return [f"{use.op.name}/{use.parameter.name}" for use in self.uses if not use.parameter.tied]
+        return list(dict.fromkeys(use.name for use in self.uses if not use.parameter.tied))
 
     def freeze(self, frozen: bool) -> None:
         """Remove the gradients from the layers, or restore them."""
@@ -154,13 +156,15 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
     """
     groups: dict[str, list[Use]] = {}
     for order, op in enumerate(ops):
-        key = op.layer.param_key or op.name
+        key, owner = op.node.key, op.node.owner
         for parameter in op.state.parameters:
             if not parameter.tied:
-                groups.setdefault(f"{key}/{parameter.name}", []).append(Use(parameter, op, order))
+                groups.setdefault(f"{key}/{parameter.name}", []).append(
+                    Use(parameter, op, order, f"{owner}/{parameter.name}")
+                )
     slots: list[Slot] = []
     for uses in groups.values():
-        names = [f"{use.op.name}/{use.parameter.name}" for use in uses]
+        names = list(dict.fromkeys(use.name for use in uses))
         shared = [given[name] for name in names if name in given][:1] or _kept(target.backend, uses)
         storage = shared[0] if shared else Storage(names[0], uses[0].parameter.shape, target.dtype)
         if any(one is not storage for one in shared):
@@ -168,7 +172,8 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
                 f"parameters {' and '.join(names)} should be shared, but in other nets each layer has its own",
                 "make new layers, or give them one param_key in the first net already",
             )
-        for name, (parameter, op, _) in zip(names, uses, strict=True):
+        for use in uses:
+            parameter, op, _, name = use
             if storage.dtype != target.dtype and storage.name == name:
                 raise TopologyError(
                     f"layer '{op.name}' has {storage.dtype} parameters from another net, "
@@ -182,7 +187,7 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
                     "give the layers the same sizes, or let them not share parameters",
                 )
             parameter.storage = storage
-        slots.append(Slot(names[0], uses[0].op.name, storage, len(slots), uses))
+        slots.append(Slot(names[0], uses[0].op.node.owner, storage, len(slots), uses))
     return slots
 
 
@@ -197,11 +202,15 @@ def names_of(slots: Iterable[Slot]) -> dict[str, Slot]:
     return {name: slot for slot in slots for name in slot.names()}
 
 
-def owners_of(names: Iterable[str], slots: Iterable[Slot]) -> set[str]:
-    """Return these layers, and the layers that their shared parameters are named after."""
+def owners_of(names: Collection[str], slots: Iterable[Slot]) -> set[str]:
+    """Return the layers that the parameters of these layers and containers are named after."""
     wanted = set(names)
-    shared = [(slot.layer, use.op.name) for slot in slots for use in slot.uses if not use.parameter.tied]
-    return wanted | {owner for owner, name in shared if name in wanted}
+    uses = [(slot.layer, use.op.node) for slot in slots for use in slot.uses if not use.parameter.tied]
+    return {
+        owner
+        for owner, node in uses
+        if not wanted.isdisjoint([*with_containers(node.name), *with_containers(node.owner)])
+    }
 
 
 def _tie(ops: Sequence[Op], slots: Sequence[Slot]) -> None:
@@ -210,6 +219,7 @@ def _tie(ops: Sequence[Op], slots: Sequence[Slot]) -> None:
         for parameter in op.state.parameters:
             if not parameter.tied:
                 continue
+            parameter.tied = next((one for one in _meanings(op, parameter.tied) if one in by_name), parameter.tied)
             slot = by_name.get(parameter.tied)
             if slot is None:
                 raise TopologyError(
@@ -221,8 +231,15 @@ def _tie(ops: Sequence[Op], slots: Sequence[Slot]) -> None:
                 raise TopologyError(
                     f"layer '{op.name}' is tied to '{slot.name}' of shape {slot.storage.shape}, but needs {wanted}"
                 )
-            slot.uses.append(Use(parameter, op, order))
+            slot.uses.append(Use(parameter, op, order, f"{op.node.owner}/{parameter.name}"))
             parameter.storage = slot.storage
+
+
+def _meanings(op: Op, name: str) -> Iterator[str]:
+    """Yield the full names that a name may have in a layer's own container, and in those around it."""
+    for container in with_containers(op.node.owner)[1:]:
+        yield f"{container}/{name}"
+    yield name
 
 
 def _padded(size: int, itemsize: int) -> int:
@@ -260,9 +277,9 @@ def _initialise(target: Target, slot: Slot) -> None:
 def _hand_out(target: Target, slot: Slot) -> None:
     """Set the arrays of a slot's parameters; only the first sharer in backward writes directly into the gradient."""
     array = slot.storage.array
-    for parameter, _, _ in slot.uses:
+    for parameter, _, _, _ in slot.uses:
         parameter.blob = array.T if parameter.transposed else array
-    for number, (parameter, _, _) in enumerate(backward_order(slot) if slot.placed is not None else ()):
+    for number, (parameter, _, _, _) in enumerate(backward_order(slot) if slot.placed is not None else ()):
         slot.first = slot.first or parameter
         if number == 0 and not parameter.tied:
             parameter.gradient = slot.gradient
@@ -270,7 +287,7 @@ def _hand_out(target: Target, slot: Slot) -> None:
             parameter.gradient = target.backend.empty(parameter.shape, target.dtype)
             slot.parts[parameter] = parameter.gradient
     if not target.backend.on_host:
-        for parameter, op, _ in slot.uses:
+        for parameter, op, _, _ in slot.uses:
             if type(op.state).host_only:
                 _move_to_host(slot, parameter)
 

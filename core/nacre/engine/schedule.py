@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import NacreError
 from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
-from .ops import HOST, Op, Space, Value, plain_space
+from .ops import HOST, Op, Space, Value, call_named, plain_space
 from .parameters import Slot
 
 
@@ -133,7 +133,7 @@ class Schedule:
             def call() -> None:
                 state.backward(arrays, diffs)
 
-        return Step(method, op.name, call, own, state, method)
+        return Step(method, op.name, partial(call_named, op.node, call) if op.node.inside else call, own, state, method)
 
     def _reading_spaces(self, value: Value) -> list[Space]:
         spaces = [op.space(value) for op in self._readers.get(id(value), ())]

@@ -18,7 +18,7 @@ from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
 from ..protocols.view import View
 from ..text import with_article
-from .ops import Op, Value, plain_space
+from .ops import Op, Value, call_named, plain_space
 from .target import Target
 
 
@@ -30,7 +30,8 @@ def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitSt
     """
     ops, values = list[Op](), list[Value]()
     for index, node in enumerate(wiring.nodes):
-        op = _layer_op(target, node, [values[number] for number in wiring.inputs[index]], stack)
+        inputs = [values[number] for number in wiring.inputs[index]]
+        op = call_named(node, _layer_op, target, node, inputs, stack)
         op.backward = trains and back_propagates(wiring, wanted, index)
         ops.append(op)
         for position, number in enumerate(wiring.outputs[index]):
@@ -50,15 +51,15 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
     choice = target.choose_kernel(layer, blobs)
     if choice.kernel is not None:
         backend = open_backend(choice.ancestor)
-        state = choice.kernel(layer, target.view(backend), blobs, diffs)
+        state = choice.kernel(layer, target.view(backend, node), blobs, diffs)
     else:
         backend = target.backend
-        state = layer.setup(target.view(), blobs, diffs)
+        state = layer.setup(target.view(node=node), blobs, diffs)
         if getattr(type(state), "host_only", False) and not backend.on_host:
-            state.backend = target.view(HostMemory.shared())
+            state.backend = target.view(HostMemory.shared(), node)
     check_state(node, state)
     stack.callback(state.shutdown)
-    op = Op(node.name, node.user, state, backend, choice, inputs, blobs, diffs)
+    op = Op(node, node.name, state, backend, choice, inputs, blobs, diffs)
     op.in_place, op.is_source = layer.is_inplace, layer.is_source
     op.outputs = [_declare(target, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
     return op
@@ -95,7 +96,7 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
     state: LayerState = (choice.kernel or NeuronState)(neuron, target.view(backend), blobs, diffs)
     stack.callback(state.shutdown)
     name = f"{node.name}/{type(neuron).__name__}"
-    after = Op(name, node.user, state, backend, choice, [value], blobs, diffs)
+    after = Op(node, name, state, backend, choice, [value], blobs, diffs)
     after.in_place, after.backward, after.neuron = True, wanted, neuron
     top = _declare(target, after, value.name, state.blobs[0])
     if wanted:

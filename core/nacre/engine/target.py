@@ -9,7 +9,8 @@ from typing import Any
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..protocols.backend import Backend
-from ..protocols.view import Fitted, Scalars, View
+from ..protocols.graph import Node
+from ..protocols.view import Fitted, Scalars, View, named_view
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +33,17 @@ class Target:
     scalars: Scalars = field(default_factory=Scalars)
     views: dict[str, View] = field(default_factory=dict[str, View])
 
-    def view(self, backend: Backend | None = None) -> View:
-        """Return what states may know about their net and a backend; by default the net's own."""
+    def view(self, backend: Backend | None = None, node: Node | None = None) -> View:
+        """Return what states may know about their net and a backend; by default the net's own.
+
+        That of a node in a container has the full name.
+        """
         backend = backend or self.backend
+        if node is not None and node.inside is not None:
+            key = f"{backend.name} {node.name}"
+            if key not in self.views:
+                self.views[key] = named_view(self.view(backend), node.user.name, node.name)
+            return self.views[key]
         if backend.name not in self.views:
             self.views[backend.name] = View(
                 backend,

@@ -7,7 +7,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_transform
 
@@ -221,21 +221,27 @@ class Configured:
             if field.required or not _equal(value, field.convert(field.default))
         }
 
+    def implied(self, inner: Any) -> Collection[str]:
+        """Return the fields of an object in one of this object's fields that a file need not have, as they follow."""
+        return ()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in self.given().items())})"
 
 
 def inside(value: Any) -> Iterator[Configured]:
     """Yield a layer or component, and all components in its fields, at any depth."""
+    if isinstance(value, str | int | float):  # most are, and the other questions take longer
+        return
     if isinstance(value, Configured):
         yield value
         for field in type(value).fields():
             yield from inside(getattr(value, field.name))
-    elif isinstance(value, Mapping):
-        for entry in cast("Mapping[Any, Any]", value).values():
-            yield from inside(entry)
     elif isinstance(value, list | tuple):
         for entry in cast("Sequence[Any]", value):
+            yield from inside(entry)
+    elif isinstance(value, Mapping):
+        for entry in cast("Mapping[Any, Any]", value).values():
             yield from inside(entry)
 
 

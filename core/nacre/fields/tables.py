@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,12 +13,13 @@ from .configured import Configured
 Table = dict[str, Any]
 
 
-def table_of(thing: Configured) -> Table:
+def table_of(thing: Configured, without: Collection[str] = ()) -> Table:
     """Return a layer or component as data for JSON: its `type`, and the fields that differ from their defaults.
 
-    An array becomes a short text.
+    An array becomes a short text. Fields in `without` are left out.
     """
-    return {"type": type_name(type(thing)), **{name: plain(value) for name, value in thing.given().items()}}
+    fields = {name: plain(value, thing) for name, value in thing.given().items() if name not in without}
+    return {"type": type_name(type(thing)), **fields}
 
 
 def type_name(cls: type) -> str:
@@ -30,15 +31,15 @@ def type_name(cls: type) -> str:
     return here.name_of(min(found, key=lambda offer: offer.name != own)) if found else own
 
 
-def plain(value: Any) -> Any:
-    """Return a field's value as data for JSON."""
+def plain(value: Any, holder: Configured | None = None) -> Any:
+    """Return a field's value as data for JSON; `holder` is the object with the field."""
     if isinstance(value, Configured):
-        table = table_of(value)
+        table = table_of(value, holder.implied(value) if holder else ())
         return table["type"] if len(table) == 1 else table
     if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): plain(entry, holder) for key, entry in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in cast("Sequence[Any]", value)]
+        return [plain(entry, holder) for entry in cast("Sequence[Any]", value)]
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if hasattr(value, "shape") and hasattr(value, "dtype"):

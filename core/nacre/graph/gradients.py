@@ -21,7 +21,7 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
     wanted = [one.name in asked and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
     for index, node in enumerate(wiring.nodes):
         if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in wiring.inputs[index])):
-            constant = node.layer.tops_without_gradient()
+            constant = node.tops_without_gradient()
             for number in wiring.outputs[index]:
                 wanted[number] = wiring.wires[number].name not in constant
     return wanted
@@ -57,7 +57,7 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
     going_back = [back_propagates(wiring, wanted, index) for index in range(len(wiring.nodes))]
     for number, one in enumerate(wiring.wires):
         users = [index for index, _ in one.consumers if going_back[index]]
-        if wanted[number] and len(users) > 1 and not insert_splits:
+        if wanted[number] and len(users) > 1 and not insert_splits and not _in_one_container(wiring, users):
             names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
             raise TopologyError(
                 f"blob '{one.name}' feeds several layers that back-propagate: {names}",
@@ -79,3 +79,9 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
                     )
         for number in wiring.inputs[index]:
             reached[number] = True
+
+
+def _in_one_container(wiring: Wiring, indices: Sequence[int]) -> bool:
+    """Return whether these nodes are in one container: to the net it is one layer, which may read a blob twice."""
+    nodes = [wiring.nodes[index] for index in indices]
+    return all(node.inside is not None and node.outermost is nodes[0].outermost for node in nodes)

@@ -59,12 +59,12 @@ def sort(graph: Graph) -> Graph:
                     f"layer '{node.name}' reads blob '{bottom}', which no layer writes{known}",
                     f"the blobs in this phase are {', '.join(producer) or 'none'}",
                 )
-            if node.layer.is_inplace:
+            if node.in_place:
                 before[index] |= {latest[bottom]} - {index}
                 latest[bottom] = index
     behind: list[list[int]] = [[] for _ in nodes]
     for index, node in enumerate(nodes):
-        if not node.layer.is_inplace:
+        if not node.in_place:
             before[index] = {latest[bottom] for bottom in node.bottoms}
         for one in before[index]:
             behind[one].append(index)
@@ -96,7 +96,7 @@ def _producers(nodes: Sequence[Node]) -> dict[str, int]:
                 )
             raise TopologyError(f"two layers are called '{node.name}'; give each a name of its own")
         names.add(node.name)
-        if node.layer.is_inplace:
+        if node.in_place:
             continue
         for top in node.tops:
             if top in producer:
@@ -174,7 +174,7 @@ def ancestors(graph: Graph, names: Sequence[str], given: Sequence[str] = ()) -> 
             todo.extend(node.bottoms)
     used = set(given) & (set(names) | _read(graph, needed))
     for node in graph.nodes:  # in-place layers on a given blob act on it as well
-        if node.layer.is_inplace and used.issuperset(node.bottoms):
+        if node.in_place and used.issuperset(node.bottoms):
             needed.add(id(node))
     return [node for node in graph.nodes if id(node) in needed]
 

@@ -16,6 +16,7 @@ from ..protocols.array import Array
 from ..protocols.backend import Backend
 from ..protocols.layer import Layer
 from ..protocols.state import SourceState
+from ..text import with_containers
 from .blobs import Blobs, read_array, write_array
 from .fitted import class_names, joined
 from .passes import Passes
@@ -195,13 +196,19 @@ class NetAccess:
             self._passes.arrange()
             self._passes.compile_all()
 
+    def _layer_names(self) -> set[str]:
+        """Return the names of the layers, and of the containers that they are in."""
+        nodes = [op.node for op in self.node_ops.values()]
+        return {name for node in nodes for one in (node.name, node.owner) for name in with_containers(one)}
+
     def _owners(self, names: Sequence[str]) -> set[str]:
-        """Return these layers, and the layers that their shared parameters are named after."""
+        """Return the layers that these are, or are made of, and those that their shared parameters are named after."""
+        known = self._layer_names()
         for name in names:
             if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TopologyError(
                     f"the name of a layer must be a string, not {name!r}", "call net.freeze('conv1', 'conv2')"
                 )
-            if name not in self.node_ops:
-                raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, self.node_ops)}")
-        return owners_of(names, self.slots)
+            if name not in known:
+                raise TopologyError(f"net '{self.name}' has no layer '{name}'{nearest(name, known)}")
+        return owners_of(names, self.slots) | (self.node_ops.keys() & names)

@@ -84,7 +84,7 @@ def _first_bad(memory: Memory, ops: Iterable[Op]) -> str:
 
 
 def _called(op: Op, value: Value) -> str:
-    return f"blob '{value.name}' of layer '{op.layer.name}'"
+    return f"blob '{value.name}' of layer '{op.node.name}'"
 
 
 def _bad(memory: Memory, array: Array) -> bool:

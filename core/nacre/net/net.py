@@ -12,12 +12,13 @@ from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.memory import Memory, enough_memory
-from ..engine.ops import working
+from ..engine.ops import call_named, working
 from ..engine.parameters import names_of, place_parameters
 from ..engine.schedule import Schedule
 from ..engine.setup import set_up
 from ..errors import ConfigError, TopologyError
 from ..fields.outputs import check_places
+from ..graph.containers import expand
 from ..graph.gradients import wanted_gradients, why_no_backward
 from ..graph.wiring import check_names, results, sort, wire
 from ..protocols.array import Dtype
@@ -118,14 +119,15 @@ class Net(NetAccess):
         self._predictors: dict[Any, Net] = {}
         self._closed = False
         self._make(options, _parameters_of(share, options))
-        if self.trains and (here := [name for name in options.freeze if name in self.node_ops]):
+        known = self._layer_names() if self.trains and options.freeze else ()
+        if here := [name for name in options.freeze if name in known]:
             self.freeze(*here)
 
     def _make(self, options: NetOptions, given: Mapping[str, Storage]) -> None:
         """Make the net: from layers to calls, downwards. docs/inside.md has a picture of it."""
-        # layers -> graph: sorted, and with the layers that the backend replaces
+        # layers -> graph: without containers, sorted, and with the layers that the backend replaces
         here = (layer for layer in self.layers if self.phase not in layer.exclude)
-        graph = sort(Graph.of(here, options.read_outside))
+        graph = sort(expand(Graph.of(here, options.read_outside), self.phase))
         if options.keep is not None:
             graph = sort(self.backend.rewrite(graph))
 
@@ -161,7 +163,7 @@ class Net(NetAccess):
                 self.allocated = True
                 for op in self.ops:
                     check_places(op.layer)
-                    op.state.ready()
+                    call_named(op.node, op.state.ready)
                 self._passes.compile_all()
             stack.pop_all()  # no error: from here on `shutdown` closes the states
 
@@ -171,6 +173,11 @@ class Net(NetAccess):
         self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs)
         self._statistics = Statistics(self.node_ops.values(), self.scalars)
         self.parameters = Parameters(self.name, self.slots, self._read, self._write_array)
+
+    def layers_in(self, phase: str) -> dict[str, Layer]:
+        """Return the layers of a phase by their names, those of containers by their full names."""
+        here = Graph.of(layer for layer in self.layers if phase not in layer.exclude)
+        return {node.name: node.user for node in expand(here, phase).nodes}
 
     def view(self, backend: Backend | None = None) -> View:
         """Return this net's view of a backend; by default of its own."""
@@ -306,8 +313,8 @@ class Net(NetAccess):
         chosen = self.layers if layers is None else tuple(layers)
         names = {layer.name for layer in chosen}
         ours = self._options.handed_on()
-        ours |= {"freeze": sorted(self.frozen & names), "share": self, "allocate": self.allocated}
-        ours |= {"fitted": self.fitted}
+        frozen = sorted(name for name in self.frozen if name.partition("/")[0] in names)
+        ours |= {"freeze": frozen, "share": self, "allocate": self.allocated, "fitted": self.fitted}
         net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **ours | options)
         net.turns = self.turns
         return net

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast, get_args
 from ..discovery.settings import settings
 from ..engine.target import Target
 from ..errors import ConfigError, brief, nearest
+from ..graph.containers import names_in
 from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, open_backend
 from ..protocols.layer import PHASES, Layer, Phase, check_outputs
@@ -101,7 +102,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
     if complaints:
         raise ConfigError("\n".join(f"{net}: {complaint}" for complaint in complaints))
     check_outputs(layers)
-    known = {layer.name for layer in layers}
+    known = set(names_in(layers)) if given["freeze"] else set[str]()
     for name in given["freeze"]:
         if name not in known:
             raise ConfigError(f"{net}: freeze has '{name}', but no layer has this name{nearest(str(name), known)}")

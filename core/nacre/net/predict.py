@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError
+from ..graph.containers import expand
 from ..graph.wiring import ancestors, sort
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of
@@ -42,10 +43,11 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
     """
     every = tuple(layers)
     sources = tuple(layer for layer in every if layer.is_source)
-    graph = Graph.of(layer for layer in every if "predict" not in layer.exclude and not layer.is_source)
+    here = Graph.of(layer for layer in every if "predict" not in layer.exclude and not layer.is_source)
+    graph = expand(here, "predict")
     given = tuple(dict.fromkeys(top for source in sources for top in source.tops))
-    outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(graph)
-    used = tuple(node.layer for node in ancestors(graph, outputs, given))
+    outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(here)
+    used = tuple(dict.fromkeys(node.outermost for node in ancestors(graph, outputs, given)))
     read = {*outputs, *(name for layer in used for name in bottoms_of(layer))}
     needed = tuple(name for name in given if name in read)
     return Wanted(outputs, used, needed, sources)
@@ -89,7 +91,8 @@ def layers_for(
         )
         for name, shape in shapes.items()
     ]
-    return [node.layer for node in sort(Graph.of([*inputs, *want.layers])).nodes]
+    nodes = sort(expand(Graph.of([*inputs, *want.layers]), "predict")).nodes
+    return list(dict.fromkeys(node.outermost for node in nodes))
 
 
 def check_outputs(net: Net, want: Wanted) -> int:
@@ -129,7 +132,7 @@ def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np
 
 def _ends(graph: Graph) -> tuple[str, ...]:
     """Return the blobs that no layer reads: the default outputs."""
-    read = {name for node in graph.nodes if not node.layer.is_inplace for name in node.bottoms if node.tops}
+    read = {name for node in graph.nodes if not node.in_place for name in node.bottoms if node.tops}
     ends = tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
     if not ends:
         raise DataError("no layer of the net has a top that can be an output", "name a blob as the output")

@@ -185,7 +185,7 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
     neuron = getattr(layer, "neuron", None) if layer.has_neuron else None
     neuron = "" if neuron is None or is_identity(neuron) else repr(neuron).removesuffix("()")
     used = [slot for slot, _ in schedule.parameters[op]]
-    own = {slot.name: slot.storage.size for slot in used if slot.layer == node.name}
+    own = {slot.name: slot.storage.size for slot in used if slot.uses[0].op is op}
     return LayerSummary(
         node.name,
         kind,
@@ -194,7 +194,7 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
         list(node.tops),
         [list(value.shape) for value in op.outputs],
         sum(own.values()),
-        sorted({slot.layer for slot in used} - {node.name}),
+        sorted({slot.layer for slot in used if slot.uses[0].op is not op}),
         type(op.state).__name__ if op.kernel else None,
         "source" if node.layer.is_source else "loss" if node.layer.has_loss else "",
     )

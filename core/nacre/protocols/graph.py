@@ -9,23 +9,70 @@ from .layer import Layer, bottoms_of, tops_of
 
 
 @dataclass(frozen=True)
+class Inside:
+    """Where the layer of a node stands in its containers, the outermost first; all names are full ones.
+
+    `owner` is the layer's name in the names of its parameters, `key` what the layers that share them have in common.
+    """
+
+    containers: tuple[Layer, ...]
+    name: str
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    owner: str
+    key: str
+
+
+@dataclass(frozen=True)
 class Node:
-    """One layer of a graph: `layer` is what runs, `user` the layer it came from; names and sharing go by `user`."""
+    """One layer of a graph: `layer` is what runs, `user` the layer it came from; names and sharing go by `user`.
+
+    `inside` is None, except for a layer in a container: then it has the names, and a rewrite that connects the layer to
+    other blobs changes them there.
+    """
 
     layer: Layer
     user: Layer
+    inside: Inside | None = None
 
     @property
     def name(self) -> str:
-        return self.user.name
+        return self.user.name if self.inside is None else self.inside.name
 
     @property
     def bottoms(self) -> tuple[str, ...]:
-        return bottoms_of(self.layer)
+        return bottoms_of(self.layer) if self.inside is None else self.inside.bottoms
 
     @property
     def tops(self) -> tuple[str, ...]:
-        return tops_of(self.layer)
+        return tops_of(self.layer) if self.inside is None else self.inside.tops
+
+    @property
+    def owner(self) -> str:
+        """The layer's name in the names of its parameters."""
+        return self.user.name if self.inside is None else self.inside.owner
+
+    @property
+    def key(self) -> str:
+        """What the layers that share their parameters have in common."""
+        return self.user.param_key or self.user.name if self.inside is None else self.inside.key
+
+    @property
+    def outermost(self) -> Layer:
+        """The layer of the net that this one is, or is a part of."""
+        return self.user if self.inside is None else self.inside.containers[0]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the layer writes new versions of the blobs that it reads; in a container it may write others."""
+        return self.layer.is_inplace and (self.inside is None or self.inside.tops == self.inside.bottoms)
+
+    def tops_without_gradient(self) -> set[str]:
+        """Return the names of the tops that have no gradient."""
+        constant = self.layer.tops_without_gradient()
+        if not constant:
+            return set()
+        return {top for own, top in zip(tops_of(self.layer), self.tops, strict=True) if own in constant}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
 
 from ..errors import ConfigError, ContractError
@@ -128,6 +129,14 @@ class Layer(Configured):
             raise ContractError(message)
         return self._state(self, backend, inputs, diffs)
 
+    def expand(self) -> Sequence[Layer | Inner]:
+        """Return the layers that this layer is made of; a class that defines this is a container.
+
+        They name blobs within the container: names in its `bottoms` and `tops` mean its own, all others are local.
+        Called once for an object, which keeps its layers.
+        """
+        return ()
+
     def tops_without_gradient(self) -> tuple[str, ...]:
         """Return the names of the tops that have no gradient, such as indices: their entries of `blobs_diff` are None.
 
@@ -186,6 +195,21 @@ class Layer(Configured):
         return str(given.get("name") or getattr(self, "name", "") or tops or layer_type(type(self)))
 
 
+@dataclass(frozen=True)
+class Inner:
+    """A layer in a container under another name than its own, or connected to other blobs than its fields name.
+
+    Names are those within the container, as in the layer's fields; None is what the layer says. `owner` is the name
+    that its parameters have; "" is the container's, as for the repetitions of one block that share them.
+    """
+
+    layer: Layer
+    name: str | None = None
+    bottoms: tuple[str, ...] | None = None
+    tops: tuple[str, ...] | None = None
+    owner: str | None = None
+
+
 def layer_type(cls: type) -> str:
     """Return the name of a layer's class in a net file: `PoolingLayer` is "Pooling"."""
     return cls.__name__.removesuffix("Layer") or cls.__name__
@@ -201,6 +225,11 @@ def tops_of(layer: Layer) -> tuple[str, ...]:
 def bottoms_of(layer: Layer) -> tuple[str, ...]:
     """Return the names of the blobs that a layer reads."""
     return tuple(getattr(layer, "bottoms", ()))
+
+
+def is_container(layer: Layer | type[Layer]) -> bool:
+    """Return whether a layer, or one of a class, is made of layers."""
+    return (layer if isinstance(layer, type) else type(layer)).expand is not Layer.expand
 
 
 def is_output(layer: Layer) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,13 @@ class View:
         self.fitted = fitted or {}
         self.rank = 0
         self.ranks = 1
+        self._own_name = self._full_name = ""  # those of a layer in a container
         self._scratch: dict[tuple[Any, ...], Array] = {}
+
+    def full_name(self, name: str) -> str:
+        """Return a name with the layer's full name in it: "block1/conv1" for the layer "conv1" of a container."""
+        first, slash, rest = name.partition("/")
+        return self._full_name + slash + rest if self._full_name and first == self._own_name else name
 
     @property
     def step(self) -> int:
@@ -98,8 +105,8 @@ class View:
         return int(self.scalars["rows"])
 
     def random(self, name: str) -> Random:
-        """Return the random numbers of a layer: a function of (seed, name, step) and nothing else."""
-        return ViewRandom(self, name)
+        """Return the random numbers of a layer: a function of (seed, full name, step) and nothing else."""
+        return ViewRandom(self, self.full_name(name))
 
     def from_host(self, host: np.ndarray, array: Array) -> None:
         """Copy a NumPy array into a plain array of the backend, of the same shape."""
@@ -144,6 +151,13 @@ class View:
                 self._scratch[kind] = base
             array = self._scratch[key] = self.backend.view(base, shape)
         return array
+
+
+def named_view(view: View, own: str, full: str) -> View:
+    """Return a view for a layer in a container: the same, but it knows the layer's full name."""
+    named = copy(view)
+    named._own_name, named._full_name = own, full  # pyright: ignore[reportPrivateUsage]
+    return named
 
 
 class ViewRandom(Random):

@@ -79,8 +79,8 @@ def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterato
         was = then[field.name] if field.name in then else _default(field, value)
         # a folder that was moved holds the same files
         shorten = _file_names if field.takes(Paths) else _without_addresses
-        if shorten(was) != shorten(plain(value)):
-            yield f"trained with {field.name}={_short(was)}{where}, now {_short(plain(value))}"
+        if shorten(was) != shorten(plain(value, thing)):
+            yield f"trained with {field.name}={_short(was)}{where}, now {_short(plain(value, thing))}"
 
 
 def _default(field: Any, value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, SnapshotError, nearest
 from ..protocols.parameter import fits
+from ..text import with_containers
 from .snapshot import PARAMETERS, below
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def match_weights(
 def _check_names(net: str, sharers: Mapping[str, Sequence[str]], rename: Mapping[str, str]) -> None:
     """Raise SnapshotError if `rename` gives a name that the net does not have."""
     known = {one for names in sharers.values() for one in names}
-    known |= {name.rpartition("/")[0] for name in known}
+    known |= {layer for name in known for layer in with_containers(name)}
     for there, here in rename.items():
         if here and here not in known:
             raise SnapshotError(
@@ -139,19 +140,14 @@ def _take(
 
 def _renamed(known: Mapping[str, str], rename: Mapping[str, str], file: Path) -> dict[str, str]:
     """Return {name in the net: name in the file}, without the names that are renamed to ""."""
-    layers = {name.rpartition("/")[0] for name in known}
+    layers = {layer for name in known for layer in with_containers(name)}
     for name in rename:
-        if name not in known and name not in layers:
-            raise SnapshotError(f"{file} has no layer or parameter '{name}'{nearest(name, {*known, *layers})}")
+        if name not in layers:
+            raise SnapshotError(f"{file} has no layer or parameter '{name}'{nearest(name, layers)}")
     found: dict[str, str] = {}
     for name, source in known.items():
-        layer, _, parameter = name.rpartition("/")
-        if name in rename:
-            new = rename[name]
-        elif layer in rename:
-            new = rename[layer] and f"{rename[layer]}/{parameter}"
-        else:
-            new = name
+        there = next((one for one in with_containers(name) if one in rename), "")
+        new = name if not there else rename[there] and rename[there] + name[len(there) :]
         if new in found and found[new] != source:
             raise SnapshotError(
                 f"{file}: both '{found[new]}' and '{source}' would be renamed to '{new}'", "rename only one of them"

@@ -15,7 +15,7 @@ def relu_behind_max_pooling(graph: Graph) -> Graph:
 
     The values are the same, and so are the gradients: where the largest number of a window is below 0, nothing flows.
     """
-    writers = {top: node for node in graph.nodes for top in node.tops if not node.layer.is_inplace}
+    writers = {top: node for node in graph.nodes for top in node.tops if not node.in_place}
     readers: dict[str, list[Node]] = {}
     for node in graph.nodes:
         for bottom in node.bottoms:

@@ -72,7 +72,7 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
     passes = [("forward", [*net.steps("feed"), *net.steps("forward")])]
     if net.trains:
         passes.append(("backward", net.steps("backward")))
-    calls = [(kind, step.name.partition("/")[0], net.compile([step])) for kind, steps in passes for step in steps]
+    calls = [(kind, _layer_of(step.name, net), net.compile([step])) for kind, steps in passes for step in steps]
     taken: list[list[float]] = [[] for _ in calls]
     for run in range(WARM_UP + runs):
         for number, (_, _, call) in enumerate(calls):
@@ -112,6 +112,13 @@ def time_net(file: NetFile, net: Net, runs: int) -> dict[str, Any]:
             timed["solver"] = type_name(type(solver.method))
             timed["images_per_second"] = training.images / training.iteration * 1000 / timed["iteration_ms"]
     return timed
+
+
+def _layer_of(step: str, net: Net) -> str:
+    """Return the layer of a step that has the name of a layer, of its neuron or of its parameter."""
+    while step not in net.node_ops and "/" in step:
+        step = step.rpartition("/")[0]
+    return step
 
 
 def _median(call: Callable[[], None], runs: int) -> float:

@@ -80,9 +80,9 @@ class Judge:
                 f"{type(thing).__name__}: phase='{thing.phase}', but no callback validates in this phase",
                 "add ValidationPerformance(every_n_iter=...) to the callbacks",
             )
-        there = [one for one in training.net.layers if thing.phase not in one.exclude]
-        several = sum(one.has_loss for one in there) > 1
-        known = {one.name: None for one in there if one.has_stats or (one.has_loss and several)}
+        there = training.net.layers_in(thing.phase)
+        several = sum(one.has_loss for one in there.values()) > 1
+        known = {name: None for name, one in there.items() if one.has_stats or (one.has_loss and several)}
         check_layer(self.asked, thing.statistic, known, thing.phase)
         training.listeners.append(self.on_event)
 

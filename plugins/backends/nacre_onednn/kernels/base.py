@@ -109,7 +109,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.inputs, self.diffs = inputs, diffs
-        self.layer_name = getattr(layer, "name", type(layer).__name__)
+        self.layer_name = backend.full_name(getattr(layer, "name", type(layer).__name__))
         self.keeps = self.phase in ("test", "predict")
         self.taken: dict[str, list[Call]] = {}
         self.ways: dict[str, str] = {}

@@ -27,7 +27,7 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
         self.on_plain = acts  # C order fixes the elements' numbers; where it does nothing, it needs no copies either
         self.blobs = [backend.blob(inputs[0].shape) if acts else backend.alias(inputs[0])]
         self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
-        self.key = np.array([backend.seed & (2**64 - 1), name_key(layer.name)], np.uint64)
+        self.key = np.array([backend.seed & (2**64 - 1), name_key(backend.full_name(layer.name))], np.uint64)
 
     def ready(self) -> None:
         if self.phase == "train":

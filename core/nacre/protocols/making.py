@@ -1,0 +1,90 @@
+"""Layers and other objects made from the tables of a net file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from ..discovery.registry import registry
+from ..errors import ConfigError, brief, nearest
+from ..fields.types import Converted
+from .layer import Layer
+
+Table = dict[str, Any]
+
+
+class Layers(Converted["Sequence[Layer | Mapping[str, Any] | str]", "tuple[Layer, ...]"]):
+    """The layers of a container, from objects, tables with `type`, or names of layers without other fields.
+
+    The container makes layers of the tables, when its other fields are known.
+    """
+
+    wants = "a list of layers, each with a type: [[layer.layer]]"
+
+    @staticmethod
+    def convert(value: Any) -> tuple[Layer | Mapping[str, Any], ...]:
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            raise ValueError
+        entries = [{"type": one} if isinstance(one, str) else one for one in cast("Sequence[Any]", value)]
+        if not all(isinstance(one, Layer | Mapping) for one in entries):
+            raise ValueError
+        return tuple(entries)
+
+
+def type_of(table: Mapping[str, Any], kind: str) -> str:
+    """Return the entry `type` of a table that describes an object of a kind. Raises ConfigError if it has none."""
+    if isinstance(given := table.get("type"), str):
+        return given
+    if "type" in table:
+        raise ConfigError(f"type={brief(given)}, but it must be a string", f"write the name of a {kind} in quotes")
+    names = registry().names(kind)
+    for key, value in table.items():
+        if isinstance(value, str) and value in names:
+            raise ConfigError("type is missing", f'write type = "{value}" instead of {key} = "{value}"')
+    raise ConfigError("type is missing", f'add type = "...", the name of a {kind}; {registry().lists(kind)}')
+
+
+def layer_maker(table: Mapping[str, Any]) -> tuple[type[Layer], Callable[..., Layer]]:
+    """Return the class of the layer that a table describes, and the function that makes it from the other entries.
+
+    The name of a component of a kind that has a layer (`layer_of`) means that layer with it.
+    """
+    here = registry()
+    offer = here.find("layer", type_of(table, "layer"), others=[one.name for one in here.offers("layer_of")])
+    found = here.open_offer(offer)
+    if offer.kind == "layer":
+        return found, found
+    layer: type[Layer] = here.open("layer_of", offer.kind)
+    own = {known.name for known in layer.fields()} - {offer.kind}
+
+    def make(**fields: Any) -> Layer:
+        own_fields, parts = divided(fields, own, found)
+        return cast("Any", layer)(**own_fields, **{offer.kind: found(**parts)})
+
+    return layer, make
+
+
+def make_layer(table: Mapping[str, Any]) -> Layer:
+    """Make the layer that a table describes."""
+    return layer_maker(table)[1](**{str(key): value for key, value in table.items() if key != "type"})
+
+
+def divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
+    """Divide the fields of a table into those in `own` and those of `cls`. Raises ConfigError for any other."""
+    known = {known.name for known in cls.fields()} - own
+    for key in fields:
+        if key not in own | known:
+            names = sorted(own | known)
+            raise ConfigError(f"unknown field '{key}'{nearest(key, names)}", f"the fields are {', '.join(names)}")
+    return {key: fields[key] for key in fields if key in own}, {key: fields[key] for key in fields if key in known}
+
+
+def fresh(layer: Layer, **fields: Any) -> Layer:
+    """Return a copy of a layer, with copies of the layers in its fields, which shares no parameters with it."""
+    inner = {
+        field.name: [fresh(one) for one in getattr(layer, field.name)]
+        for field in type(layer).fields()
+        if field.takes(Layers)
+    }
+    return replace(layer, **{**inner, **fields})
