@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from ..errors import ContractError
+from ..fields.tables import table_of
+from ..graph.containers import inner_layers, names_in
 from ..protocols.backend import Backend, open_backend
 from ..protocols.blob import Blob
-from ..protocols.layer import PHASES, Layer, Phase
+from ..protocols.layer import PHASES, Layer, Phase, is_container
+from ..protocols.making import fresh
 from ..protocols.state import SourceState
 from ..random import Random
 from .close import GRADIENT_TOLERANCES, TOLERANCES, assert_close, assert_near
@@ -96,7 +99,8 @@ class Suite:
     def trial(self, example: Example, backend: str | Backend, dtype: str, **options: Any) -> Generator[Trial]:
         """Run an example of the layer in a net of its own, and shut it down."""
         options = {"parameters": self.put_parameters(), "beside": self.beside(example), **options}
-        trial = Trial(self.make, example, backend=backend, dtype=dtype, **options)
+        made = options.pop("made", None)
+        trial = Trial(lambda one: made or self.make(one), example, backend=backend, dtype=dtype, **options)
         try:
             yield trial
         finally:
@@ -141,6 +145,13 @@ class Suite:
         return [tuple(values[place] for values, place in zip(asked.values(), one, strict=True)) for one in places]
 
 
+OF_STATES = frozenset(
+    f"test_{name}"
+    for name in ("examples", "traits", "gradients_are_written", "reads", "rows", "memory", "shutdown", "kernels")
+)
+"""Tests of one state; a container has none: its layers have these tests themselves."""
+
+
 class LayerTests(Suite):
     """The tests of a layer.
 
@@ -159,8 +170,8 @@ class LayerTests(Suite):
     every example. The layer runs by its own state; its kernels are compared with that in `test_kernels`.
 
     Tests that do not apply to a layer of its traits do not exist (a layer that cannot do back-propagation has no
-    gradient tests); none can be switched off, but `expected_failures = {"test_rows": "the reason"}` lets one fail, and
-    a name that is no test is an error.
+    gradient tests; a container has tests of its own instead of those of one state); none can be switched off, but
+    `expected_failures = {"test_rows": "the reason"}` lets one fail, and a name that is no test is an error.
 
     Attributes:
         layer: the class.
@@ -202,12 +213,15 @@ class LayerTests(Suite):
     @classmethod
     def applicable(cls, tests: set[str]) -> Iterable[str]:
         layer = cls.layer
+        if is_container(layer):
+            return set(super().applicable(tests)) - OF_STATES
         backward = {"test_gradients", "test_gradients_are_written", "test_unwanted_gradients", "test_reads"}
         without: set[str] = set() if layer.can_do_bp else backward
         if not (layer.has_loss or layer.has_stats) or layer.is_source:
             without |= {"test_rows"}
         if layer.is_inplace:
             without |= {"test_inputs_are_left_alone"}
+        without |= {name for name in tests if name.startswith("test_container_")}
         if layer.is_source:
             without |= {"test_batch_of_one", "test_forward_twice", "test_inputs_are_left_alone", "test_random_shapes"}
         return set(super().applicable(tests)) - without
@@ -254,7 +268,9 @@ class LayerTests(Suite):
     def test_shapes(self, backend: str, dtype: str, example: Example) -> None:
         """The blobs have the shapes and types that `setup` declared, and those of the reference."""
         with self.trial(example, backend, dtype, allocate=False) as planned:
-            declared = [(value.shape, value.dtype) for value in planned.op.outputs]
+            declared = [
+                (value.shape, value.dtype) for value in map(planned.net.memory.final.get, planned.tops) if value
+            ]
         with self.trial(example, backend, dtype) as trial:
             expected = self._expected(trial)
             trial.forward()
@@ -269,14 +285,14 @@ class LayerTests(Suite):
         """Tops, loss and statistics are those of the reference, in all four phases."""
         for phase in PHASES:
             with self.trial(example, backend, dtype, phase=phase) as trial:
-                if trial.layer.name in trial.net.node_ops:
+                if trial.ops:
                     self._check_forward(trial, f"phase {phase}")
 
     def test_forward_twice(self, backend: str, dtype: str, example: Example) -> None:
         """The same inputs give the same results, bit for bit, whatever the tops held before."""
         with self.trial(example, backend, dtype) as trial:
             first = trial.forward(), trial.results()
-            if not trial.layer.is_inplace:
+            if not trial.layer.is_inplace and not is_container(self.layer):
                 trial.spoil(trial.op.state.blobs)
             second = trial.forward(), trial.results()
             assert_close(second[0], first[0], "loss of the second pass", 0.0)
@@ -291,7 +307,7 @@ class LayerTests(Suite):
                 trial.net.backward()
             for bottom, array in zip(trial.layer.bottoms, trial.arrays, strict=True):
                 assert_close(trial.net.blob(bottom), array, f"bottom '{bottom}' after the pass", 0.0)
-            if trial.differentiates and trial.tops and not trial.op.aliases:
+            if trial.differentiates and trial.tops and not any(op.aliases for op in trial.ops):
                 for top, weights in zip(trial.tops, trial.probe_weights(), strict=True):
                     if top not in trial.layer.tops_without_gradient():
                         assert_close(trial.net.gradient(top), weights, f"gradient of top '{top}' after backward", 0.0)
@@ -370,7 +386,7 @@ class LayerTests(Suite):
         one = example.cut(1)
         with self.trial(one, backend, dtype) as trial:
             self._check_forward(trial, "batch of one")
-        if dtype == "float64" and self.layer.can_do_bp:
+        if dtype == "float64" and (self.layer.can_do_bp or is_container(self.layer)):
             self._check_gradients(backend, one, 20)
 
     def test_rows(self, backend: str, dtype: str, example: Example) -> None:
@@ -408,10 +424,10 @@ class LayerTests(Suite):
         attributes["empty"] = refuse
         try:
             with self.trial(example, backend, dtype, allocate=False) as trial:
-                state = trial.op.state
-                made = [type(one).__name__ for one in state.blobs if not isinstance(one, Blob)]
-                assert self.layer.is_source or not made, f"setup gives {made} instead of backend.blob(shape)"
-                assert all(parameter.blob is None for parameter in state.parameters), "a parameter has memory"
+                for state in (op.state for op in trial.ops):
+                    made = [type(one).__name__ for one in state.blobs if not isinstance(one, Blob)]
+                    assert self.layer.is_source or not made, f"setup gives {made} instead of backend.blob(shape)"
+                    assert all(parameter.blob is None for parameter in state.parameters), "a parameter has memory"
         finally:
             del attributes["empty"]
 
@@ -477,12 +493,39 @@ class LayerTests(Suite):
         def check(example: Example) -> None:
             with self.trial(example, backend, self.dtypes[0]) as trial:
                 self._check_forward(trial, "")
-            if self.layer.can_do_bp and "float64" in self.dtypes:
+            if (self.layer.can_do_bp or is_container(self.layer)) and "float64" in self.dtypes:
                 self._check_gradients(backend, example, 10)
             for kernel, dtype in itertools.product(kernels, self.dtypes):
                 check_kernel(self, kernel, backend, dtype, example, variants=False)
 
         run_strategy(self, check)
+
+    # Containers
+
+    def test_container_is_expanded_once(self, backend: str, example: Example) -> None:
+        """A container keeps its layers: they are the same in every net, with shared parameters; a copy has its own."""
+        layer = self.make(example)
+        opened = open_backend(backend)
+        with (
+            self.trial(example, opened, self.dtypes[0], made=layer) as one,
+            self.trial(example, opened, self.dtypes[0], made=layer) as other,
+            self.trial(example, opened, self.dtypes[0], made=fresh(layer)) as copy,
+        ):
+            assert all(here is there for here, there in zip(inner_layers(layer), inner_layers(layer), strict=True))
+            names = list(one.net.parameters)
+            assert list(other.net.parameters) == names == list(copy.net.parameters)
+            for name in names:
+                storage = one.net.parameters[name].storage
+                assert other.net.parameters[name].storage is storage, f"another net has another '{name}'"
+                assert copy.net.parameters[name].storage is not storage, f"a copy of the layer shares '{name}'"
+
+    def test_container_survives_a_file(self, backend: str, example: Example) -> None:
+        """What is written of the container makes the same layers again."""
+        layer = self.make(example)
+        table = table_of(layer)
+        again = type(layer)(**{name: value for name, value in table.items() if name != "type"})
+        assert table_of(again) == table
+        assert list(names_in([again])) == list(names_in([layer]))
 
     # How it is checked
 

@@ -13,16 +13,20 @@ import numpy as np
 from ..discovery.kernels import Choice
 from ..discovery.offers import Offer, Provenance, make_offer
 from ..discovery.registry import registry
+from ..engine.ops import Op
 from ..errors import ContractError, PluginError
 from ..fields.types import Names
+from ..graph.containers import expand
 from ..net.input import InputLayer
 from ..net.net import Net
 from ..protocols.array import Dtype
 from ..protocols.backend import Backend, HostMemory, Own, Step, open_backend
-from ..protocols.layer import Layer, Phase, layer_type, tops_of
+from ..protocols.graph import Graph
+from ..protocols.layer import PHASES, Layer, Phase, layer_type, tops_of
 from ..protocols.state import LayerState
 from ..protocols.view import View
 from ..random import Random
+from ..text import with_containers
 
 NAME = "tested"
 """What the layer is called in its net."""
@@ -266,7 +270,8 @@ class Trial:
             seen = higher
         if probe and seen:
             layers.append(ProbeLayer(name="probe", bottoms=seen))
-        with with_kernel(cls, *kernel) if kernel else without_kernels(cls):
+        classes = {type(node.user) for phase in PHASES for node in expand(Graph.of([self.layer]), phase).nodes}
+        with with_kernel(cls, *kernel) if kernel else without_kernels(*classes):
             self.net = Net(
                 f"test of {layer_type(cls)}",
                 layers,
@@ -278,15 +283,24 @@ class Trial:
                 input_gradients=[f"source{index}" for index in self.wanted],
                 allocate=allocate,
             )
-        self.op = self.net.node_ops[self.layer.name]
+        self.ops = [op for name, op in self.net.node_ops.items() if self.layer.name in with_containers(name)]
         if parameters is not None and allocate:
             for name, handle in self._parameters():
                 value = parameters(name, handle.parameter)
                 if value is not None:
                     handle.value = value
 
+    @property
+    def op(self) -> Op:
+        """The op of the layer; a container has `ops`."""
+        return self.ops[0]
+
     def _parameters(self) -> list[tuple[str, Any]]:
-        return [(name.rpartition("/")[2], handle) for name, handle in self.net.parameters.items()]
+        own = f"{self.layer.name}/"
+        return [
+            (name.removeprefix(own) if name.startswith(own) else name.rpartition("/")[2], handle)
+            for name, handle in self.net.parameters.items()
+        ]
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the values of the parameters and buffers, by their names in the layer."""
@@ -332,7 +346,7 @@ class Trial:
     def differentiates(self) -> bool:
         """Whether there is any gradient to compute."""
         trainable = any(handle.parameter.trainable for _, handle in self._parameters())
-        return self.op.backward and (bool(self.wanted) or trainable)
+        return any(op.backward for op in self.ops) and (bool(self.wanted) or trainable)
 
     def spoil(self, *lists: list[Any]) -> None:
         """Fill arrays of the layer with NaN (whole numbers with 77), so that reading or adding to them shows."""

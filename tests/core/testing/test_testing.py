@@ -402,8 +402,81 @@ def test_traits_without_an_example_are_found():
     assert "no example has a gradient to check" in str(failures(NoGradient)["test_examples"])
 
 
+# Containers
+
+
+class PairLayer(Layer):
+    """Two scalings, one after the other."""
+
+    bottoms: Annotated[Names, exactly(1)]
+    tops: Annotated[Names, exactly(1)]
+    way: str = "good"
+    layer: Any = None
+
+    KEPT = ScaledLayer(name="a", bottoms="bottom0", tops="a")
+
+    def expand(self):
+        first = ScaledLayer(name="a", bottoms=self.bottoms, tops="a")
+        if self.way == "one for all":
+            first = self.KEPT
+        if self.way == "a field that is no field of layers":
+            first = self.layer or ScaledLayer(name="other", bottoms=self.bottoms, tops="a")
+        return [first, ScaledLayer(name="b", bottoms="a", tops=self.tops)]
+
+
+class Pair(LayerTests):
+    layer = PairLayer
+    way = "good"
+
+    def examples(self):
+        yield Example({"way": self.way, **self.more()}, [(4, 3)])
+
+    def more(self):
+        return {}
+
+    def reference(self, layer, inputs, parameters):
+        return [inputs[0] * parameters["a/weight"] * parameters["b/weight"]]
+
+
+class OneForAll(Pair):
+    """Copies of the container have one layer together."""
+
+    way = "one for all"
+
+
+class NoFieldOfLayers(Pair):
+    """What is written of the container does not make its layers again."""
+
+    way = "a field that is no field of layers"
+
+    def more(self):
+        return {"layer": ScaledLayer(name="a", bottoms="bottom0", tops="a")}
+
+
+BROKEN_CONTAINERS = {OneForAll: "test_container_is_expanded_once", NoFieldOfLayers: "test_container_survives_a_file"}
+
+
+def test_a_container_that_keeps_its_promises_passes():
+    assert failures(Pair) == {}
+    assert not {"test_reads", "test_kernels"} & kit_tests(Pair)
+    assert not {"test_container_survives_a_file"} & kit_tests(Scaled)
+
+
+@pytest.mark.parametrize("suite", BROKEN_CONTAINERS)
+def test_broken_promises_of_containers_are_found(suite):
+    assert BROKEN_CONTAINERS[suite] in failures(suite)
+
+
+def test_gradients_of_containers_are_checked():
+    class Wrong(Pair):
+        def reference(self, layer, inputs, parameters):
+            return [inputs[0] * parameters["a/weight"]]
+
+    assert {"test_forward", "test_batch_of_one"} <= failures(Wrong).keys()
+
+
 def test_every_test_of_the_kit_finds_something():
-    found = set().union(*(tests for _, _, tests, _ in BROKEN.values()))
+    found = set(BROKEN_CONTAINERS.values()).union(*(tests for _, _, tests, _ in BROKEN.values()))
     elsewhere = {"test_examples", "test_kernels", "test_random_shapes"}  # each has a test of its own here
     assert kit_tests(LayerTests) - elsewhere == found
 
