@@ -24,6 +24,9 @@ DEEPEST = 16
 DOTS = 1 << 17
 """Most dots in a whole file, in keys and in numbers."""
 
+WIDTH = 118
+"""Characters of the longest line in which a table stands that could stand in several."""
+
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _TOO_DEEP = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST}}}")
 
@@ -56,7 +59,10 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
-    """Return a table as TOML: plain keys, then [tables] and [[arrays]] of tables; deeper tables stay inline."""
+    """Return a table as TOML: plain keys, then [tables] and [[arrays]] of tables; deeper tables stay inline.
+
+    An array of tables in these has a line for each of them.
+    """
     parts = ["".join(_line(key, value) for key, value in table.items() if not _is_section(value))]
     for key, value in table.items():
         if _is_section(value):
@@ -74,7 +80,21 @@ def _is_section(value: Any) -> bool:
 
 
 def _line(key: str, value: Any) -> str:
-    return f"{toml_key(key)} = {toml_value(value)}\n"
+    short = len(line := f"{toml_key(key)} = {toml_value(value)}\n") <= WIDTH
+    several = isinstance(value, list) and len(cast("list[Any]", value)) > 1 and _is_section(value)
+    return line if short and not several else f"{toml_key(key)} = {_spread(value, '')}\n"
+
+
+def _spread(value: Any, indent: str) -> str:
+    """Return a value as TOML, an array of tables with a line for each; so in a table whose line would be too long."""
+    deeper = f"{indent}    "
+    if isinstance(value, list) and _is_section(value):
+        entries = [f"{deeper}{_spread(entry, deeper)},\n" for entry in cast("list[Any]", value)]
+        return f"[\n{''.join(entries)}{indent}]"
+    if isinstance(value, Mapping) and len(indent) + len(toml_value(value)) > WIDTH:
+        pairs = cast("Mapping[str, Any]", value).items()
+        return f"{{ {', '.join(f'{toml_key(key)} = {_spread(entry, indent)}' for key, entry in pairs)} }}"
+    return toml_value(value)
 
 
 def toml_key(key: str) -> str:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from nacre import Identity as Identity
 
     from .constraints import L2Norm as L2Norm
+    from .containers.repeat import RepeatLayer as RepeatLayer
+    from .containers.residual import ResidualLayer as ResidualLayer
+    from .containers.sequential import SequentialLayer as SequentialLayer
     from .convolution.convolution import ConvolutionLayer as ConvolutionLayer
     from .convolution.deconvolution import DeconvolutionLayer as DeconvolutionLayer
     from .convolution.im2col import Im2colLayer as Im2colLayer
@@ -143,9 +146,12 @@ LAYERS = {
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
     "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
+    "Repeat": "nacre_layers.containers.repeat:RepeatLayer",
     "Reshape": "nacre_layers.shapes.reshape:ReshapeLayer",
+    "Residual": "nacre_layers.containers.residual:ResidualLayer",
     "SPP": "nacre_layers.pooling.spp:SPPLayer",
     "Scale": "nacre_layers.linear.scale:ScaleLayer",
+    "Sequential": "nacre_layers.containers.sequential:SequentialLayer",
     "SigmoidCrossEntropyLoss": "nacre_layers.losses.sigmoid_cross_entropy_loss:SigmoidCrossEntropyLossLayer",
     "Silence": "nacre_layers.shapes.silence:SilenceLayer",
     "Slice": "nacre_layers.shapes.slice:SliceLayer",
