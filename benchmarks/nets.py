@@ -61,12 +61,14 @@ def describe(name: str, folder: Path) -> int:
     from nacre.fields.tables import plain, type_name
 
     net = load(name).net("train", backend="numpy")
-    layers = [node.layer for node in net.wiring.nodes]
+    nodes = net.wiring.nodes
     shapes = {blob: value.shape for blob, value in net.memory.final.items()}
-    scores = next(layer.bottoms[0] for layer in layers if layer.has_loss)
+    scores = next(node.bottoms[0] for node in nodes if node.layer.has_loss)
     told = {
         "name": name,
-        "layers": [{"type": type_name(type(one)), **_fields(one, plain)} for one in layers if not _ends(one)],
+        "layers": [
+            {"type": type_name(type(node.layer)), **_layer(node, plain)} for node in nodes if not _ends(node.layer)
+        ],
         "blobs": shapes,
         "parameters": {name: parameter.shape for name, parameter in net.parameters.items()},
         "scores": scores,
@@ -81,8 +83,10 @@ def describe(name: str, folder: Path) -> int:
     return int(shapes["data"][0])
 
 
-def _fields(layer: Any, plain: Any) -> dict[str, Any]:
-    return {field.name: plain(getattr(layer, field.name)) for field in type(layer).fields()}
+def _layer(node: Any, plain: Any) -> dict[str, Any]:
+    fields = {field.name: plain(getattr(node.layer, field.name)) for field in type(node.layer).fields()}
+    names = {"name": node.name, "bottoms": list(node.bottoms), "tops": list(node.tops)}
+    return fields | {name: value for name, value in names.items() if name in fields}
 
 
 def _ends(layer: Any) -> bool:

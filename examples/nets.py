@@ -232,41 +232,52 @@ The weights begin as Glorot's, which the authors found later to make pre-trainin
 HE = {"type": "He", "fan": "out"}
 
 
-class Residual(Stack):
-    """A stack of blocks whose tops are added to what they read; convolutions have no bias, but are normalised."""
+def convolve(n_filter: int, kernel: int, stride: int = 1, neuron: str = "", **named: str) -> list[Table]:
+    """Return a convolution that keeps the image's size but for the stride, has no bias, and is normalised."""
+    sizes = {"kernel": kernel} | ({"stride": stride} if stride > 1 else {})
+    sizes |= {"pad": kernel // 2} if kernel > 1 else {}
+    normalised = {"neuron": neuron} if neuron else {}
+    return [
+        {"type": "Convolution", **named, "n_filter": n_filter, **sizes, "bias": False, "weight_init": HE},
+        {"type": "BatchNorm", **normalised},
+    ]
 
-    def convolve(self, name: str, n_filter: int, kernel: int, stride: int = 1, neuron: str = "ReLU", **at: Any) -> str:
-        """Lay a convolution that keeps the image's size but for the stride, and its normalisation."""
-        sizes = {"kernel": kernel, "stride": stride, "pad": kernel // 2}
-        self.lay("Convolution", name, **at, n_filter=n_filter, **sizes, bias=False)
-        return self.lay("BatchNorm", f"{name}_bn", neuron=neuron)
 
-    def block(self, name: str, convolutions: Sequence[tuple[int, int]], stride: int, *, project: bool) -> None:
-        """Lay a block of convolutions, each (filters, kernel); `project` when its shape is not that of its bottom."""
-        bottom, last = self.top, len(convolutions) - 1
-        for number, (n_filter, kernel) in enumerate(convolutions):
-            own = (stride if number == 0 else 1, "ReLU" if number < last else "Identity")
-            self.convolve(f"{name}{'abc'[number]}", n_filter, kernel, *own)
-        top = self.top
-        if project:
-            bottom = self.convolve(f"{name}p", convolutions[-1][0], 1, stride, "Identity", bottoms=[bottom])
-        self.lay("ElementWise", f"{name}", bottoms=[top, bottom], operation="Add", neuron="ReLU")
+def block(convolutions: Sequence[tuple[int, int]], stride: int = 1, *, project: bool = False, **named: str) -> Table:
+    """Return convolutions, each (filters, kernel), added to what they read; `project` where they change its shape."""
+    layers: list[Table] = []
+    for number, (n_filter, kernel) in enumerate(convolutions, start=1):
+        own = stride if number == 1 else 1, "ReLU" if number < len(convolutions) else ""
+        layers += convolve(n_filter, kernel, *own)
+    made: Table = {"type": "Residual", **named, "neuron": "ReLU", "layer": layers}
+    return {**made, "projection": convolve(convolutions[-1][0], 1, stride)} if project else made
 
-    def score(self, classes: int) -> list[Table]:
-        """Lay the mean of each channel, the scores and the last layers on top."""
-        self.lay("Pooling", "mean", whole=True, pooling="Mean")
-        self.lay("InnerProduct", "scores", output_dim=classes, weight_init="Xavier")
-        return self.end()
+
+def stage(
+    number: int, count: int, convolutions: Sequence[tuple[int, int]], stride: int, *, project: bool
+) -> list[Table]:
+    """Return so many blocks one after the other, of which the first may change the shape."""
+    first = [block(convolutions, stride, project=True, name=f"stage{number}_1")] if project else []
+    others = {"type": "Repeat", "name": f"stage{number}", "times": count - len(first), "layer": [block(convolutions)]}
+    return [*first, others]
+
+
+def _residual(sources: Sequence[Table], layers: Sequence[Table], classes: int) -> list[Table]:
+    """Return a net whose scores are computed by one container: these layers, and the mean of each channel."""
+    scores = {"type": "InnerProduct", "name": "scores", "output_dim": classes, "weight_init": "Xavier"}
+    body = [*layers, {"type": "Pooling", "whole": True, "pooling": "Mean"}, scores]
+    head = {"type": "Sequential", "name": "net", "bottoms": ["data"], "tops": ["scores"]}
+    net = Stack([*sources, {**head, "layer": body}])
+    net.top = "scores"
+    return net.end()
 
 
 def _resnet20(sources: Sequence[Table]) -> list[Table]:
-    net = Residual(sources, weight_init=HE)
-    net.convolve("conv1", 16, 3)
-    for stage, n_filter in enumerate((16, 32, 64), start=2):
-        for number in (1, 2, 3):
-            changes = stage > 2 and number == 1
-            net.block(f"res{stage}_{number}", [(n_filter, 3)] * 2, 2 if changes else 1, project=changes)
-    return net.score(10)
+    layers = convolve(16, 3, neuron="ReLU", name="conv1")
+    for number, n_filter in enumerate((16, 32, 64), start=2):
+        changes = number > 2
+        layers += stage(number, 3, [(n_filter, 3)] * 2, 2 if changes else 1, project=changes)
+    return _residual(sources, layers, 10)
 
 
 def resnet20() -> Example:
@@ -280,7 +291,7 @@ for the new channels (option A, 2,752 parameters less).
     layers = _resnet20(written_from_outside(128, 3, 32, 32))
     rates = {"type": "MultiStep", "base": 0.1, "gamma": 0.1, "steps": [32_000, 48_000]}
     solver = {"type": "SGD", "max_iter": 64_000, "lr_policy": rates, "momentum_policy": 0.9, "regu_coef": 1e-4}
-    return Example("resnet-20", about, layers, solver, {"insert_splits": True})
+    return Example("resnet-20", about, layers, solver)
 
 
 def resnet20_digits() -> Example:
@@ -305,7 +316,7 @@ It hits 98 % of the 360 digits held out.
         {"type": "ValidationPerformance", "every_n_iter": 250},
         {"type": "Snapshot", "every_n_iter": 500, "folder": "snapshots/resnet20"},
     ]
-    return Example("resnet-20-digits", about, _resnet20(digits(64)), solver, {"insert_splits": True}, callbacks)
+    return Example("resnet-20-digits", about, _resnet20(digits(64)), solver, callbacks=callbacks)
 
 
 def resnet50() -> Example:
@@ -316,17 +327,14 @@ Zhang, Ren and Sun, "Deep Residual Learning for Image Recognition", 2015; their 
 images (92.2 % among five guesses). As in the paper it is the first convolution of a block that makes the image smaller.
 An update is made by 256 images: the mean gradient of 32 batches of 8, each normalised by itself.
 """
-    net = Residual(written_from_outside(8, 3, 224, 224), weight_init=HE)
-    net.convolve("conv1", 64, 7, 2)
-    net.lay("Pooling", "pool1", kernel=3, stride=2)
-    for stage, count in enumerate((3, 4, 6, 3), start=2):
-        n_filter = 64 * 2 ** (stage - 2)
-        for number in range(1, count + 1):
-            first = number == 1
-            convolutions = [(n_filter, 1), (n_filter, 3), (4 * n_filter, 1)]
-            net.block(f"res{stage}_{number}", convolutions, 2 if first and stage > 2 else 1, project=first)
+    layers = convolve(64, 7, 2, "ReLU", name="conv1")
+    layers.append({"type": "Pooling", "kernel": 3, "stride": 2})
+    for number, count in enumerate((3, 4, 6, 3), start=2):
+        n_filter = 64 * 2 ** (number - 2)
+        convolutions = [(n_filter, 1), (n_filter, 3), (4 * n_filter, 1)]
+        layers += stage(number, count, convolutions, 2 if number > 2 else 1, project=True)
     solver = _imagenet_solver(0.1, 32, 600_000, 150_000, 1e-4)
-    return Example("resnet-50", about, net.score(1000), solver, {"insert_splits": True})
+    return Example("resnet-50", about, _residual(written_from_outside(8, 3, 224, 224), layers, 1000), solver)
 
 
 EXAMPLES: dict[str, Callable[[], Example]] = {
