@@ -13,6 +13,7 @@ from command_line import run
 from nacre import Drawing, InputLayer, Layer, Net, NetSummary
 from nacre.config import load
 from nacre_commands.drawing import dot, svg
+from nacre_layers.containers.repeat import RepeatLayer
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
@@ -161,3 +162,80 @@ def test_a_name_cannot_break_out() -> None:
     net = Net('<b>"x', [InputLayer(name="in", tops=["x"], shape=[2])], backend="numpy", allocate=False)
     assert ET.fromstring(svg(net.summary())).find(f"{SVG}title") is not None
     assert dot(net.summary()).startswith('digraph "<b>\\"x" {')
+
+
+# Containers
+
+
+def stages() -> Net:
+    conv = {"type": "Convolution", "n_filter": 4, "kernel": 3, "pad": 1}
+    block = {"type": "Residual", "layer": [conv, "ReLU"], "projection": [{"type": "Convolution", "n_filter": 4}]}
+    repeat = RepeatLayer(name="stage", bottoms="x", tops="y", times=2, layer=[block])
+    layers: list[Layer] = [InputLayer(tops="x", shape=(3, 8, 8), batch_size=2), repeat]
+    return Net("n", [*layers, PoolingLayer(name="pool", bottoms="y", tops="p")], backend="numpy", allocate=False)
+
+
+CONTAINERS = {
+    "stage: Repeat": 8,
+    "1: Sequential": 4,
+    "2: Sequential": 4,
+    "Residual1: Residual": 4,
+    "projection: Sequential": 1,
+}
+"""How many layers are in each container of this title."""
+
+
+def test_dot_has_a_box_around_the_layers_of_a_container() -> None:
+    text = dot(stages().summary())
+    assert text.count("subgraph") == 7 == text.count("labeljust")
+    assert text.count("{") == text.count("}")
+    assert 'subgraph "cluster stage/2/Residual1/projection"' in text
+    assert '"stage/1/Residual1/Convolution1" [label="Convolution1\\nConvolution"' in text
+    assert '"stage/1/Residual1/Convolution1" -> "stage/1/Residual1/Activation1"' in text
+
+
+def rectangles(text: str) -> tuple[list[tuple[str, list[float]]], list[tuple[str, list[float]]]]:
+    """Return the containers and the layers of a drawing, each with its title, and its left, top, right and bottom."""
+    found: tuple[list[tuple[str, list[float]]], list[tuple[str, list[float]]]] = ([], [])
+    for group in ET.fromstring(text).findall(f"{SVG}g"):
+        box, title = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
+        assert box is not None and title is not None
+        x, y, width, height = (float(box.get(name, "")) for name in ("x", "y", "width", "height"))
+        found[box.get("stroke-dasharray") is None].append((title.text or "", [x, y, x + width, y + height]))
+    return found
+
+
+def holds(outer: list[float], inner: list[float]) -> bool:
+    return outer[0] < inner[0] and outer[1] < inner[1] and outer[2] > inner[2] and outer[3] > inner[3]
+
+
+def apart(one: list[float], other: list[float]) -> bool:
+    return one[2] < other[0] or other[2] < one[0] or one[3] < other[1] or other[3] < one[1]
+
+
+def test_svg_has_a_box_around_the_layers_of_a_container() -> None:
+    text = svg(stages().summary())
+    containers, layers = rectangles(text)
+    assert sorted(title for title, _ in containers) == sorted(
+        [*CONTAINERS, "Residual1: Residual", "projection: Sequential"]
+    )
+    for title, sides in containers:
+        assert sum(holds(sides, layer) for _, layer in layers) == CONTAINERS[title], title
+        assert all(holds(sides, layer) or apart(sides, layer) for _, layer in layers), title
+    for (_, one), (_, other) in itertools.combinations(containers, 2):
+        assert holds(one, other) or holds(other, one) or apart(one, other)
+    width, height = (float(ET.fromstring(text).get(name, "")) for name in ("width", "height"))
+    assert all(holds([0, 0, width, height], sides) for _, sides in containers)
+
+
+def test_a_drawing_at_a_depth_shows_containers_as_layers(tmp_path: Path) -> None:
+    summary = stages().summary().at_depth(1)
+    assert dot(summary).count("subgraph") == 0
+    assert re.findall(r'^  ("\w+") ->', dot(summary), re.M) == ['"x"', '"stage"', '"pool"']
+    containers, layers = rectangles(svg(stages().summary().at_depth(2)))
+    assert [title for title, _ in containers] == ["stage: Repeat"]
+    assert [title for title, _ in layers] == ["x", "1", "2", "pool"]
+    net = LENET.parent / "resnet20.toml"
+    out = tmp_path / "net.dot"
+    run("graph", str(net), "--depth", "1", "--out", str(out))
+    assert out.read_text(encoding="utf-8").count("label=") == 3 + 3

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from ..discovery.kernels import Choice
@@ -15,14 +15,15 @@ from ..fields.tables import type_name
 from ..graph.wiring import Wiring
 from ..protocols.graph import Node
 from ..protocols.layer import is_identity
-from ..text import align, listed, size
+from ..text import align, listed, size, with_containers
 
 
 @dataclass(frozen=True)
 class LayerSummary:
     """One layer of a net; `shapes` are those of its tops, `shared` the layers whose parameters it uses.
 
-    `kernel` is the class of its kernel, or None if its own state runs. `role` is source, loss or "", for drawings.
+    `kernel` is the class of its kernel, or None if its own state runs. For drawings, `role` is source, loss or "", and
+    `containers` has the types of the containers around it, the outermost first; its name has theirs in front.
     """
 
     name: str
@@ -35,6 +36,11 @@ class LayerSummary:
     shared: list[str]
     kernel: str | None
     role: str = ""
+    containers: tuple[str, ...] = ()
+
+    def group(self, depth: int) -> str:
+        """Return the name of the container around it at a depth, or its own if there is none."""
+        return "/".join(self.name.split("/")[:depth])
 
 
 @dataclass(frozen=True)
@@ -77,9 +83,51 @@ class NetSummary:
         for key in ("blobs", "copied_for"):
             del described[key]
         described["layers"] = [
-            {key: value for key, value in one.items() if key != "role"} for one in described["layers"]
+            {key: value for key, value in one.items() if key not in ("role", "containers")}
+            for one in described["layers"]
         ]
         return described
+
+    def at_depth(self, depth: int) -> NetSummary:
+        """Return a summary in which containers deeper than `depth` are one layer each; 1 shows the net's own layers."""
+        groups: dict[str, list[int]] = {}
+        for index, layer in enumerate(self.layers):
+            groups.setdefault(layer.group(depth), []).append(index)
+        place = {index: number for number, members in enumerate(groups.values()) for index in members}
+        blobs: list[BlobSummary] = []
+        for blob in self.blobs:
+            producer = place[blob.producer]
+            consumers = tuple(dict.fromkeys(place[index] for index in blob.consumers if place[index] != producer))
+            if consumers or not blob.consumers:
+                blobs.append(replace(blob, producer=producer, consumers=consumers))
+        layers = tuple(
+            self.layers[members[0]] if len(self.layers[members[0]].containers) < depth else self._joined(name, members)
+            for name, members in groups.items()
+        )
+        return replace(self, layers=layers, blobs=tuple(blobs))
+
+    def _joined(self, name: str, members: Sequence[int]) -> LayerSummary:
+        """Return the summary of a container from those of the layers that it is made of."""
+        own, depth = [self.layers[index] for index in members], name.count("/")
+
+        def outside(blobs: Iterable[str]) -> list[str]:
+            return [blob for blob in dict.fromkeys(blobs) if name not in with_containers(blob)[1:]]
+
+        shapes = {top: shape for one in own for top, shape in zip(one.tops, one.shapes, strict=True)}
+        tops, served = outside(shapes), sum(one.kernel is not None for one in own)
+        return LayerSummary(
+            name,
+            own[0].containers[depth],
+            None,
+            [blob for blob in outside(blob for one in own for blob in one.bottoms) if blob not in tops],
+            tops,
+            [shapes[top] for top in tops],
+            sum(one.parameters for one in own),
+            sorted({other for one in own for other in one.shared if name not in with_containers(other)}),
+            f"{served} of {len(own)}",
+            "loss" if any(one.role == "loss" for one in own) else "",
+            own[0].containers[:depth],
+        )
 
     def first_line(self) -> str:
         """Return one line about how a net runs: its backend, the layers without kernels, and the copies."""
@@ -197,6 +245,7 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
         sorted({slot.layer for slot in used if slot.uses[0].op is not op}),
         type(op.state).__name__ if op.kernel else None,
         "source" if node.layer.is_source else "loss" if node.layer.has_loss else "",
+        () if node.inside is None else tuple(type_name(type(one)) for one in node.inside.containers),
     )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from nacre import BlobSummary, Drawing, LayerSummary, NetSummary
@@ -20,6 +20,8 @@ SWEEPS = 12
 CHARACTER = 6.7  # mean width of a character of 12 pixels, in pixels
 MARGIN, BETWEEN, BOX_HEIGHT, RANK_HEIGHT = 24.0, 28.0, 44.0, 96.0
 LABEL_HEIGHT = 13.0
+AROUND = 16.0  # from the layers in a container to the box around them
+EDGE = "#999999"
 LINE_WIDTH = 14.0  # free space for a passing line
 COLOURS = {
     "source": ("#e8f1fb", "#3b6ea5"),
@@ -33,7 +35,8 @@ COLOURS = {
 class Box:
     """A place in a rank: a layer's box, or the point where a line passes (no `title`) or ends (no `subtitle`).
 
-    `x`, `y` is its middle; `left` and `right` are the free space that it needs on both sides of the middle.
+    `x`, `y` is its middle; `left` and `right` are the free space that it needs on both sides of the middle. `storey` is
+    the height of a rank, and `top` that above the first. `containers` are those around it: (name, title).
     """
 
     rank: int
@@ -44,12 +47,15 @@ class Box:
     right: float = LINE_WIDTH / 2
     width: float = 0.0
     x: float = 0.0
+    top: float = MARGIN
+    storey: float = RANK_HEIGHT
+    containers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     above: list[Box] = field(default_factory=list["Box"])
     below: list[Box] = field(default_factory=list["Box"])
 
     @property
     def y(self) -> float:
-        return MARGIN + BOX_HEIGHT / 2 + self.rank * RANK_HEIGHT
+        return self.top + BOX_HEIGHT / 2 + self.rank * self.storey
 
 
 @dataclass(eq=False)
@@ -79,10 +85,7 @@ def dot(net: NetSummary) -> str:
     """Return a net as text for GraphViz."""
     lines = [f"digraph {json.dumps(net.name)} {{", '  node [shape=box, style="rounded,filled", fontname="sans-serif"]']
     lines.append('  edge [fontname="sans-serif", fontsize=10]')
-    for layer in net.layers:
-        fill, edge = COLOURS[_colour(layer)]
-        label = json.dumps(f"{layer.name}\n{_subtitle(layer)}", ensure_ascii=False)
-        lines.append(f'  {json.dumps(layer.name)} [label={label}, fillcolor="{fill}", color="{edge}"]')
+    lines += _dot_boxes(net.layers, 0)
     for blob in net.blobs:
         label = json.dumps(f"{blob.name}\n{_shape(blob)}", ensure_ascii=False)
         producer = json.dumps(net.layers[blob.producer].name)
@@ -94,6 +97,26 @@ def dot(net: NetSummary) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def _dot_boxes(layers: Sequence[LayerSummary], depth: int) -> list[str]:
+    """Return the boxes of layers, and around those of each container at this depth a box."""
+    groups: dict[str, list[LayerSummary]] = {}
+    for layer in layers:
+        groups.setdefault(layer.group(depth + 1), []).append(layer)
+    indent, lines = "  " * (depth + 1), list[str]()
+    for name, members in groups.items():
+        layer = members[0]
+        if len(layer.containers) > depth:
+            label = json.dumps(_container_title(name, layer.containers[depth]), ensure_ascii=False)
+            lines.append(f"{indent}subgraph {json.dumps(f'cluster {name}')} {{")
+            lines.append(f'{indent}  label={label}; labeljust=l; style=rounded; color="{EDGE}"; fontname="sans-serif"')
+            lines += [*_dot_boxes(members, depth + 1), f"{indent}}}"]
+        else:
+            fill, edge = COLOURS[_colour(layer)]
+            label = json.dumps(f"{_own_name(layer)}\n{_subtitle(layer)}", ensure_ascii=False)
+            lines.append(f'{indent}{json.dumps(layer.name)} [label={label}, fillcolor="{fill}", color="{edge}"]')
+    return lines
+
+
 def svg(net: NetSummary) -> str:
     """Return a net as SVG, for browsers and notebooks."""
     boxes, lines = _places(net)
@@ -103,7 +126,8 @@ def svg(net: NetSummary) -> str:
     _order(ranks)
     _pull(ranks)
     width = max((box.x + box.right for box in boxes), default=0.0) + MARGIN
-    height = MARGIN * 2 + BOX_HEIGHT + (len(ranks) - 1) * RANK_HEIGHT
+    last = Box(len(ranks) - 1) if not boxes else replace(boxes[0], rank=len(ranks) - 1)
+    height = last.y + BOX_HEIGHT / 2 + last.top
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">',
@@ -112,6 +136,7 @@ def svg(net: NetSummary) -> str:
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0.5 L8 4 L0 7.5 z" fill="#555"/></marker></defs>',
     ]
+    parts += _draw_containers(boxes)
     parts += _draw_lines(lines)
     parts += [_draw_box(box) for box in boxes if box.title and box.subtitle]
     return "\n".join([*parts, "</svg>", ""])
@@ -131,9 +156,13 @@ def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
             producers[consumer].append(blob.producer)
     for index, layer in enumerate(net.layers):
         rank = max((boxes[producer].rank + 1 for producer in producers[index]), default=0)
-        box = Box(rank, layer.name, _subtitle(layer), _colour(layer))
+        box = Box(rank, _own_name(layer), _subtitle(layer), _colour(layer))
+        box.containers = [
+            (layer.group(depth), _container_title(layer.group(depth), kind))
+            for depth, kind in enumerate(layer.containers, start=1)
+        ]
         box.width = max(len(box.title), len(box.subtitle)) * CHARACTER + 24
-        box.left = box.right = box.width / 2
+        box.left = box.right = box.width / 2 + AROUND * len(layer.containers)
         boxes.append(box)
     for index, box in enumerate(boxes):
         if not producers[index] and readers[index]:
@@ -159,6 +188,9 @@ def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
                     other.above.append(one)
             lines.append(line)
     _make_room(lines)
+    deepest = max((len(layer.containers) for layer in net.layers), default=0)
+    for box in boxes + passing:
+        box.top, box.storey = MARGIN + AROUND * deepest, RANK_HEIGHT + 2 * AROUND * deepest
     return boxes + passing, lines
 
 
@@ -181,6 +213,14 @@ def _together(lines: Sequence[Line], end: int) -> list[list[Line]]:
 
 def _subtitle(layer: LayerSummary) -> str:
     return f"{layer.type} + {layer.neuron}" if layer.neuron else layer.type
+
+
+def _own_name(layer: LayerSummary) -> str:
+    return layer.name.rpartition("/")[2]
+
+
+def _container_title(name: str, kind: str) -> str:
+    return f"{name.rpartition('/')[2]}: {kind}"
 
 
 def _colour(layer: LayerSummary) -> str:
@@ -206,8 +246,18 @@ def _order(ranks: list[list[Box]]) -> None:
                 )
                 for box in rank
             }
-            rank.sort(key=lambda box, means=means: means[id(box)])
+            _sort_rank(rank, means)
             positions |= {id(box): float(index) for index, box in enumerate(rank)}
+
+
+def _sort_rank(rank: list[Box], means: Mapping[int, float]) -> None:
+    """Sort the places of a rank by their means; those in one container stay side by side."""
+    inside: dict[str, list[float]] = {}
+    for box in rank:
+        for name, _ in box.containers:
+            inside.setdefault(name, []).append(means[id(box)])
+    middle = {name: sum(some) / len(some) for name, some in inside.items()}
+    rank.sort(key=lambda box: [*((middle[name], name) for name, _ in box.containers), (means[id(box)], "")])
 
 
 def _pull(ranks: list[list[Box]]) -> None:
@@ -261,6 +311,28 @@ def _draw_box(box: Box) -> str:
         f'</text><text x="{box.x:.1f}" y="{box.y + 13:.1f}" text-anchor="middle" fill="#444">'
         f"{html.escape(box.subtitle)}</text></g>"
     )
+
+
+def _draw_containers(boxes: Sequence[Box]) -> list[str]:
+    """Draw a box around the layers of each container, the outermost first."""
+    members: dict[tuple[str, str], list[Box]] = {}
+    heights: dict[str, int] = {}
+    for box in boxes:
+        for depth, container in enumerate(box.containers, start=1):
+            members.setdefault(container, []).append(box)
+            heights[container[0]] = max(heights.get(container[0], 0), len(box.containers) - depth + 1)
+    parts: list[str] = []
+    for (name, title), some in members.items():
+        around = AROUND * heights[name]
+        x, y = min(box.x - box.width / 2 for box in some) - around, min(box.y for box in some) - BOX_HEIGHT / 2 - around
+        width = max(box.x + box.width / 2 for box in some) + around - x
+        height = max(box.y for box in some) + BOX_HEIGHT / 2 + around - y
+        parts.append(
+            f'<g><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="8" fill="none" '
+            f'stroke="{EDGE}" stroke-dasharray="4 3"/><text x="{x + 6:.1f}" y="{y + 11:.1f}" font-size="10" '
+            f'fill="{EDGE}">{html.escape(title)}</text></g>'
+        )
+    return parts
 
 
 def _draw_lines(lines: Sequence[Line]) -> list[str]:

@@ -20,13 +20,24 @@ if TYPE_CHECKING:
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; by default the drawing is printed."
 )
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    help="Show containers as one layer from so deep on: with 1 all of them. By default every layer is shown.",
+)
 @backend_option
 @set_option
 @common
 def command(
-    net: Path, phase: Phase, kind: str | None, out: Path | None, backend: str | None, sets: tuple[str, ...]
+    net: Path,
+    phase: Phase,
+    kind: str | None,
+    out: Path | None,
+    depth: int | None,
+    backend: str | None,
+    sets: tuple[str, ...],
 ) -> None:
-    """Draw a net: layers are boxes, blobs are lines."""
+    """Draw a net: layers are boxes, blobs are lines; containers are boxes around their layers."""
     from nacre import ConfigError, DataError, registry
     from nacre.cli import fed
     from nacre.files import atomic_write
@@ -38,7 +49,8 @@ def command(
             raise ConfigError(f"{out}: the ending of a drawing must be {endings}", "use another name, or --format")
     file = fed(read_net(net, sets, None), phase)
     made = file.net(phase, backend=backend, allocate=False, fallback="warn")
-    drawing = registry().open("drawing", kind, file.pins)().draw(made.summary())
+    summary = made.summary() if depth is None else made.summary().at_depth(depth)
+    drawing = registry().open("drawing", kind, file.pins)().draw(summary)
     if out is None:
         click.echo(drawing, nl=False)
     else:

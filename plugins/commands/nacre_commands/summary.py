@@ -16,9 +16,20 @@ if TYPE_CHECKING:
 @click.command()
 @net_argument
 @phase_option
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    help="Show containers as one layer from so deep on: with 1 all of them. By default every layer is shown.",
+)
 @net_options
 def command(
-    net: Path, phase: Phase, backend: str | None, seed: int | None, sets: tuple[str, ...], as_json: bool
+    net: Path,
+    phase: Phase,
+    depth: int | None,
+    backend: str | None,
+    seed: int | None,
+    sets: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Show a net's layers, shapes, parameters and bytes.
 
@@ -27,7 +38,7 @@ def command(
     from nacre.cli import fed, print_json, print_table
 
     made = fed(read_net(net, sets, seed), phase).net(phase, backend=backend, allocate=False, fallback="warn")
-    summary = made.summary()
+    summary = made.summary() if depth is None else made.summary().at_depth(depth)
     if as_json:
         print_json(summary.describe())
         return

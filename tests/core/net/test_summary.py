@@ -10,6 +10,7 @@ import pytest
 from nacre import InputLayer, Net
 from nacre.config import load
 from nacre.text import align, size
+from nacre_layers.containers.repeat import RepeatLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
@@ -144,3 +145,37 @@ def test_columns_stand_below_each_other() -> None:
         "xyz    1",
         "     100",
     ]
+
+
+def test_a_summary_at_a_depth_shows_containers_as_one_layer() -> None:
+    summary = load(LENET.parent / "resnet20.toml").net(backend="numpy", allocate=False).summary()
+    one, two = summary.at_depth(1), summary.at_depth(2)
+    assert [(layer.name, layer.type) for layer in one.layers] == [
+        ("train", "HDF5Data"),
+        ("net", "Sequential"),
+        ("loss", "SoftmaxLoss"),
+    ]
+    whole = one.layers[1]
+    assert (whole.bottoms, whole.tops, whole.shapes) == (["data"], ["scores"], [[64, 10]])
+    assert whole.parameters == sum(layer.parameters for layer in summary.layers)
+    assert [(blob.name, blob.producer, blob.consumers) for blob in one.blobs] == [
+        ("data", 0, (1,)),
+        ("label", 0, (2,)),
+        ("scores", 1, (2,)),
+    ]
+    stage = next(layer for layer in two.layers if layer.name == "net/stage3")
+    assert (stage.type, stage.bottoms, stage.tops) == ("Repeat", ["net/stage3_1"], ["net/stage3"])
+    assert next(layer for layer in two.layers if layer.name == "net/conv1") in summary.layers
+    assert summary.at_depth(9) == summary
+    assert two.totals() == summary.totals()
+
+
+def test_parameters_shared_within_a_container_belong_to_it() -> None:
+    layer = RepeatLayer(
+        name="r", bottoms="x", tops="y", times=3, shared=True, layer=[{"type": "InnerProduct", "output_dim": 4}]
+    )
+    summary = Net("n", [InputLayer(tops="x", shape=4), layer], backend="numpy").summary()
+    assert [one.parameters for one in summary.layers] == [0, 20, 0, 0]
+    assert [one.shared for one in summary.layers][1:] == [[], ["r/InnerProduct1"], ["r/InnerProduct1"]]
+    whole = summary.at_depth(1).layers[1]
+    assert (whole.parameters, whole.shared) == (20, [])
