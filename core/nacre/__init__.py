@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .fields.whole import misfit as misfit
     from .fields.whole import number_text as number_text
     from .hooks import hookimpl as hookimpl
+    from .net.at_work import AtWork as AtWork
     from .net.input import InputLayer as InputLayer
     from .net.net import Net as Net
     from .net.parameters import load_parameters as load_parameters
@@ -147,6 +148,7 @@ _PLACES = {
     "fields.types": "Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",
     "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
+    "net.at_work": "AtWork",
     "net.input": "InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",

@@ -44,6 +44,11 @@ def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitSt
     return ops
 
 
+def ready(op: Op) -> None:
+    """Tell a state that its arrays have memory."""
+    call_named(op.node, op.state.ready)
+
+
 def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack) -> Op:
     layer = node.layer
     blobs: list[Any] = [Blob(value.shape, value.dtype) for value in inputs]

@@ -187,8 +187,13 @@ class NetAccess:
                 "do it before the training starts",
             )
         self.frozen = frozen
+        self.withhold([slot for slot in self.slots if slot.layer in frozen])
+
+    def withhold(self, slots: Sequence[Slot]) -> None:
+        """Compute no gradients for these parameters, and those for all others."""
+        chosen = {id(slot) for slot in slots}
         for slot in self.slots:
-            slot.freeze(slot.layer in frozen)
+            slot.freeze(id(slot) in chosen)
         if self.allocated:
             for op in self.ops:
                 if op.state.parameters:

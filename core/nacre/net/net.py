@@ -12,10 +12,10 @@ from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.memory import Memory, enough_memory
-from ..engine.ops import call_named, working
+from ..engine.ops import working
 from ..engine.parameters import names_of, place_parameters
 from ..engine.schedule import Schedule
-from ..engine.setup import set_up
+from ..engine.setup import ready, set_up
 from ..errors import ConfigError, TopologyError
 from ..fields.outputs import check_places
 from ..graph.containers import expand
@@ -163,7 +163,7 @@ class Net(NetAccess):
                 self.allocated = True
                 for op in self.ops:
                     check_places(op.layer)
-                    call_named(op.node, op.state.ready)
+                    ready(op)
                 self._passes.compile_all()
             stack.pop_all()  # no error: from here on `shutdown` closes the states
 

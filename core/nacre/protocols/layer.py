@@ -14,8 +14,10 @@ from ..fields.types import NAME, Converted, Names, Paths, Place, default
 from .components import Neuron
 
 if TYPE_CHECKING:
+    from ..net.at_work import AtWork
     from ..random import RecordRandom
-    from .array import Array
+    from .array import Array, Dtype
+    from .backend import Backend
     from .blob import Blob
     from .state import LayerState
     from .view import View
@@ -136,6 +138,19 @@ class Layer(Configured):
         Called once for an object, which keeps its layers.
         """
         return ()
+
+    def at_work(
+        self,
+        backend: str | Backend | None = None,
+        *inputs: Any,
+        phase: Phase = "train",
+        seed: int = 0,
+        dtype: Dtype = "float32",
+    ) -> AtWork:
+        """Return this layer at work alone, for inputs like these arrays: `work.forward(x)`, `work.backward(dy)`."""
+        from ..net.at_work import AtWork
+
+        return AtWork(self, backend, inputs, phase=phase, seed=seed, dtype=dtype)
 
     def tops_without_gradient(self) -> tuple[str, ...]:
         """Return the names of the tops that have no gradient, such as indices: their entries of `blobs_diff` are None.
