@@ -56,12 +56,13 @@ def command(
     """
     import numpy as np
 
+    from nacre import fresh
     from nacre.cli import print_json, print_table, working
     from nacre.testing import check_net_gradients
 
     file = read_net(net, sets, seed).without_outputs()
-    fresh = dataclasses.replace(file, layers=tuple(dataclasses.replace(layer) for layer in file.layers))
-    with fresh.net("train", backend=backend, dtype="float64", compute=None) as made:
+    copied = dataclasses.replace(file, layers=tuple(fresh(layer) for layer in file.layers))
+    with copied.net("train", backend=backend, dtype="float64", compute=None) as made:
         _move(made)
         errors: dict[str, float] = {}
         wrong: list[str] = []

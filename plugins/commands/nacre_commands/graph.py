@@ -37,7 +37,10 @@ def command(
     backend: str | None,
     sets: tuple[str, ...],
 ) -> None:
-    """Draw a net: layers are boxes, blobs are lines; containers are boxes around their layers."""
+    """Draw a net: layers are boxes, blobs are lines.
+
+    A container is a box around its layers.
+    """
     from nacre import ConfigError, DataError, registry
     from nacre.cli import fed
     from nacre.files import atomic_write
