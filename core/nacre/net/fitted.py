@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import ConfigError, SnapshotError, brief
-from ..protocols.layer import Layer, bottoms_of, tops_of
+from ..graph.containers import expand
+from ..protocols.graph import Graph
+from ..protocols.layer import PHASES, Layer
 from ..protocols.view import Fitted
 
 CLASSES = "classes"
@@ -84,19 +86,20 @@ def class_names(
     parameters, such as a softmax. `count` returns how many numbers a blob has in a record, or None if the net does not
     have it; an output has names only if it has as many numbers as there are classes.
     """
-    every = [layer for layer in layers if not layer.is_source]
+    graph = Graph.of(layer for layer in layers if not layer.is_source)
+    every = [*dict.fromkeys(node for phase in PHASES for node in expand(graph, phase).nodes)]
     labels = {top: tuple(values[CLASSES]) for top, values in fitted.items() if values.get(CLASSES)}
     found: dict[str, set[tuple[str, ...]]] = {}
-    for layer in every:
-        read = {*bottoms_of(layer)}
-        if layer.has_loss or layer.has_stats:
+    for node in every:
+        read = {*node.bottoms}
+        if node.layer.has_loss or node.layer.has_stats:
             for blob in read - labels.keys():
                 found.setdefault(blob, set()).update(labels[label] for label in labels.keys() & read)
     size = -1
     while size != (size := sum(map(len, found.values()))):  # until nothing is handed on any more
-        for layer in every:
-            if not layer.has_param and len(bottoms_of(layer)) == 1:
-                for top in tops_of(layer):
-                    found.setdefault(top, set()).update(found.get(bottoms_of(layer)[0], ()))
+        for node in every:
+            if not node.layer.has_param and len(node.bottoms) == 1:
+                for top in node.tops:
+                    found.setdefault(top, set()).update(found.get(node.bottoms[0], ()))
     sure = {blob: min(lists) for blob, lists in found.items() if len(lists) == 1}
     return labels | {blob: names for blob, names in sure.items() if count(blob) == len(names)}

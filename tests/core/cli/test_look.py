@@ -207,6 +207,7 @@ def test_the_page_of_a_layer() -> None:
     (page,) = run("layers", "nacre:Convolution", "--json").json
     assert page["kernels"][0]["backend"] == "numpy"
     assert "kernels: none, its own code runs on every backend" in run("layers", "Flatten").out
+    assert "kernels: those of the layers that it is made of" in run("layers", "Residual").out
 
 
 def test_a_page_has_an_example_for_the_net_file() -> None:

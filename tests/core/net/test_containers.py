@@ -391,3 +391,25 @@ def test_a_rewrite_sees_the_layers_and_connects_them_inside() -> None:
 
     net = net_of(TwiceLayer(name="two", bottoms="x", tops="y"), backend=Rewriting())
     assert net.wiring.nodes[2].bottoms == ("x",)
+
+
+def test_an_algorithm_runs_the_layers_inside_in_a_phase_of_its_own() -> None:
+    seen: list[tuple[str, str]] = []
+
+    class TellingLayer(NoiseLayer): ...
+
+    class TellingState(State, of=TellingLayer):
+        def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+            super().__init__(layer, backend, inputs, diffs)
+            self.blobs = [backend.blob(inputs[0].shape)]
+
+        def forward(self, inputs: list[Any]) -> None:
+            seen.append((self.backend.full_name(self.layer.name), self.phase))
+
+        def backward(self, inputs: list[Any], diffs: list[Any]) -> None: ...
+
+    inside = TellingLayer(name="t", bottoms="x", tops="y")
+    net = net_of(BoxLayer(name="box", bottoms="x", tops="y", layer=[inside]), TellingLayer(bottoms="y", tops="z"))
+    net.compile(net.in_phase("positive", net.steps("forward")))()
+    net.forward()
+    assert seen == [("box/t", "positive"), ("z", "positive"), ("box/t", "train"), ("z", "train")]

@@ -11,6 +11,7 @@ import pytest
 from nacre import Layer, Names, Net, Snapshot, SnapshotError, SourceState, Transformer, default
 from nacre.net.fitted import check_alike, class_names
 from nacre_data import MemoryDataLayer
+from nacre_layers.containers.sequential import SequentialLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -51,6 +52,20 @@ def test_layers_without_parameters_hand_names_on() -> None:
     ]
     assert set(names(layers, dict.fromkeys("abcde", 2))) == {"label", "a", "b", "c"}
     assert set(names(layers[::-1], dict.fromkeys("abcde", 2))) == {"label", "a", "b", "c"}
+
+
+def test_containers_hand_names_on_as_their_layers_do() -> None:
+    def box(name: str, layer: Any, bottoms: Any = "a", tops: Any = ()) -> Layer:
+        return SequentialLayer(name=name, bottoms=bottoms, tops=tops, layer=[layer])
+
+    product = {"type": "InnerProduct", "output_dim": 2}
+    layers = [
+        box("body", product, "data", "a"),
+        box("head", "SoftmaxLoss", ["a", "label"]),
+        box("other", product, "a", "b"),
+        box("prob", "Softmax", "a", "c"),
+    ]
+    assert set(names(layers, dict.fromkeys("abc", 2))) == {"label", "a", "c"}
 
 
 def test_two_lists_for_one_blob_are_none() -> None:

@@ -103,6 +103,7 @@ def _describe(offer: Offer, *, page: bool = False) -> dict[str, Any]:
         "module": offer.target.partition(":")[0],
         "summary": "",
         "traits": dict.fromkeys(TRAITS),
+        "container": None,
         "fields": [],
         "problem": None,
     }
@@ -120,7 +121,7 @@ def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
     """Return the facts that need the class itself."""
     from ...discovery.registry import registry
     from ...fields.configured import Configured
-    from ...protocols.layer import TRAITS
+    from ...protocols.layer import TRAITS, is_container
 
     cls = registry().open_offer(offer)
     doc = inspect.cleandoc(cls.__doc__ or "")
@@ -130,6 +131,7 @@ def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"summary": " ".join(doc.partition("\n\n")[0].split())}
     if offer.kind == "layer":
         found["traits"] = {trait: bool(getattr(cls, trait)) for trait in TRAITS}
+        found["container"] = is_container(cls)
     found["fields"] = describe_fields(cls) if issubclass(cls, Configured) else []
     return found | ({"doc": doc, "kernels": _kernels(offer, cls)} if page else {})
 
@@ -219,6 +221,8 @@ def _page(page: dict[str, Any]) -> str:
     ]
     if kernels:
         lines += ["", "kernels, if none declines (elsewhere its own code runs):", *kernels]
+    elif page["container"]:
+        lines += ["", "kernels: those of the layers that it is made of"]
     elif page["kind"] == "layer":
         neurons = "; its neuron may have some: nacre layers neuron/NAME" if page["traits"]["has_neuron"] else ""
         lines += ["", f"kernels: none, its own code runs on every backend{neurons}"]
