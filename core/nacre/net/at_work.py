@@ -77,7 +77,7 @@ class AtWork:
         """
         if inputs:
             arrays = self._checked(inputs)
-            if [one.shape for one in arrays] != [one.shape for one in self._inputs]:
+            if [(one.shape, one.dtype.kind) for one in arrays] != [(one.shape, one.dtype.kind) for one in self._inputs]:
                 self.shutdown()
             self._inputs = arrays
         self.net = self._net(self._half)
@@ -144,7 +144,7 @@ class AtWork:
     def _net(self, half: Half) -> Net:
         """Return the net that computes one half of the gradients, or both."""
         if half not in self._nets:
-            step = self.net.step if self._nets else 0
+            step = self.net.step if hasattr(self, "net") else 0
             layers: list[Layer] = []
             for name, one in dict(zip(bottoms_of(self.layer), self._inputs, strict=True)).items():
                 kind = "" if one.dtype.kind == "f" else str(one.dtype)

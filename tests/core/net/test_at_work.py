@@ -124,6 +124,9 @@ def test_another_batch_size_sets_up_anew_with_the_same_parameters(backend: str) 
     np.testing.assert_allclose(first, doubled[:1], rtol=1e-5, atol=1e-6)
     assert work.backward(DY[:1]).shape == (1, 3)
     assert not np.allclose(doubled, whole)
+    work.net.step = 7
+    work.forward(X)
+    assert work.net.step == 7
 
 
 def test_parameters_are_those_of_the_layer_in_every_net() -> None:
