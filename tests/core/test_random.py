@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nacre import InputLayer, Net, open_backend
 from nacre.protocols.view import Scalars, View
-from nacre.random import Random, name_key
+from nacre.random import Random, RecordRandom, name_key
 from nacre_layers.elementwise.dropout import DropoutLayer
 
 WORD = 2**64 - 1
@@ -130,3 +130,18 @@ def test_the_mask_of_dropout(ratio, dtype):
         net.forward()
         kept = (net.blob("x") != 0).ravel().tolist()
         assert kept == [uniform >= ratio for uniform in uniforms32(60, 11, "drop", step, 0)]
+
+
+def test_random_numbers_of_records_are_numpys():
+    for seed in (0, -1, 2**63 + 9):
+        random = RecordRandom(seed, "n", lambda: 0)
+        records, epochs = [0, 5, 2**40, 5], [0, 3, 2, 2**33]
+        random.at(records, epochs)
+        for count in (1, 3, 4, 5, 9):
+            for record, epoch, numbers in zip(records, epochs, random.each(count), strict=True):
+                expected = Random(seed, "n", lambda epoch=epoch: epoch).generator(record).random(count)
+                np.testing.assert_array_equal(numbers, expected)
+
+
+def test_no_records_have_no_random_numbers():
+    assert RecordRandom(0, "n", lambda: 0).each(3).shape == (0, 3)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import ConfigError, DataError, Layer, Net, Transformer
-from nacre.random import Random, RecordRandom
+from nacre.random import Random
 from nacre_data import Crop, HDF5DataLayer, MemoryDataLayer, Mirror, RandomShift, Scale, Standardize, SubMean
 from ranks import state_at
 
@@ -183,9 +183,9 @@ def test_all_windows_are_cut_and_half_of_the_pictures_are_turned() -> None:
     ("transformer", "data", "words"),
     [
         (Crop(size=(8, 3)), PICTURES, r"Crop: size=\(8, 3\) is larger than the pictures, which have \(7, 9\) pixels"),
-        (Crop(size=3), PICTURES[:, 0, 0], r"Crop: records must be pictures .*\(9,\)"),
-        (Mirror(), PICTURES[:, 0], r"Mirror: records must be pictures .*\(7, 9\)"),
-        (RandomShift(), PICTURES[:, 0], r"RandomShift: records must be pictures .*\(7, 9\)"),
+        (Crop(size=3), PICTURES[:, 0, 0], r"Crop: records must be .*\(9,\)"),
+        (Mirror(), PICTURES[:, 0], r"Mirror: records must be .*\(7, 9\)"),
+        (RandomShift(), PICTURES[:, 0], r"RandomShift: records must be .*\(7, 9\)"),
         (RandomShift(pixels=73), PICTURES, "RandomShift: pixels=73, but the pictures have only 9 rows or columns"),
     ],
 )
@@ -266,18 +266,3 @@ def test_a_record_looks_different_in_the_next_pass_and_with_another_seed() -> No
             state.forward([])
             looks.add(state.blobs[0].tobytes())
     assert len(looks) == 9
-
-
-def test_random_numbers_of_records_are_numpys() -> None:
-    for seed in (0, -1, 2**63 + 9):
-        random = RecordRandom(seed, "n", lambda: 0)
-        records, epochs = [0, 5, 2**40, 5], [0, 3, 2, 2**33]
-        random.at(records, epochs)
-        for count in (1, 3, 4, 5, 9):
-            for record, epoch, numbers in zip(records, epochs, random.each(count), strict=True):
-                expected = Random(seed, "n", lambda epoch=epoch: epoch).generator(record).random(count)
-                np.testing.assert_array_equal(numbers, expected)
-
-
-def test_no_records_have_no_random_numbers() -> None:
-    assert RecordRandom(0, "n", lambda: 0).each(3).shape == (0, 3)

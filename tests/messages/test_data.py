@@ -173,7 +173,7 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: transformed(RandomShift(), 5),
-        "train: transformers: data: RandomShift: images must be (images, channels, height, width), not (2, 5)",
+        "train: transformers: data: RandomShift: records must be (channels, rows, columns), not (5,)",
     ),
     (
         written,

@@ -37,10 +37,11 @@ class Batch:
 class Inputs:
     """The records of files, one file after the other, for one blob of a net.
 
-    `shape` is that of a record in the net, None if it is not known; `from_option` is true if it comes from --shape.
+    `shape` is that of a record in the net, None if it is not known; `from_option` is true if it comes from --shape, and
+    is that of a record before the source's transformers.
 
     Attributes:
-        shape: of the records.
+        shape: of the records, before the source's transformers.
         count: their number, None if it is known only at the end.
         named: whether some have names.
         classes: names that the records count, if they have names, of all files together.
@@ -68,6 +69,8 @@ class Inputs:
         self.divide = divide
         self.wanted = shape
         self.from_option = from_option
+        sources = [layer for layer in file.layers if layer.is_source and blob in layer.tops]
+        self.replaced = sources[0] if sources else None  # the first, if several phases have one
         self.opened: dict[int, Reader] = {}
         try:
             self.shape, self.count = self._look_into_all()
@@ -96,14 +99,13 @@ class Inputs:
 
     def _open(self, path: Path) -> Reader:
         shapes = {self.blob: self.wanted} if self.wanted else {}
-        sources = [layer for layer in self.file.layers if layer.is_source and self.blob in layer.tops]
-        options = dict(sources[0].reading()) if sources else {}  # the first, if several phases have one
+        options = dict(self.replaced.reading()) if self.replaced else {}
         if not (options.get("store") and options["store"].fits(path)):
             options.pop("store", None)
         return open_records([path], [self.blob], shapes=shapes, pins=self.file.pins, **options)
 
     def _shape(self, path: Path, reader: Reader) -> tuple[int, ...]:
-        """Return the shape in the net of a file's records."""
+        """Return the shape of a file's records, which may have other axes than the net's, or be cut by its source."""
         import numpy as np
 
         if reader.count == 0:
@@ -116,13 +118,20 @@ class Inputs:
             raise DataError(message, "add the shape of a record, for example --shape 1,8,8")
         if wanted is None or field.shape == wanted:
             return field.shape
-        if prod(field.shape) != prod(wanted):
-            who = "--shape is" if self.from_option else "the net needs"
-            remedy = (
-                "correct --shape, or leave it out" if self.from_option else "scale or cut the records to this shape"
-            )
-            raise DataError(f"{path}: its records have the shape {field.shape}, but {who} {wanted}", remedy)
-        return wanted
+        if prod(field.shape) == prod(wanted):
+            return wanted
+        if not self.from_option and self._cut(path, field.shape) == wanted:
+            return field.shape
+        who = "--shape is" if self.from_option else "the net needs"
+        remedy = "correct --shape, or leave it out" if self.from_option else "scale or cut the records to this shape"
+        raise DataError(f"{path}: its records have the shape {field.shape}, but {who} {wanted}", remedy)
+
+    def _cut(self, path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape that the source's transformers give to records of a file."""
+        try:
+            return self.replaced.prepared_shape(self.blob, shape) if self.replaced else shape
+        except NacreError as error:
+            raise type(error)(f"{path}: {error.args[0]}", error.remedy) from error
 
     def batches(self, size: int) -> Iterator[Batch]:
         """Yield the records, `size` at a time. Those with numbers that are not finite are a warning.

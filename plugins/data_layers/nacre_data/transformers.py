@@ -154,9 +154,7 @@ class OfPictures(Transformer):
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) != 3:
             name = type(self).__name__
-            raise ConfigError(
-                f"{name}: records must be pictures (channels, rows, columns), but they have shape {shape}"
-            )
+            raise ConfigError(f"{name}: records must be (channels, rows, columns), not {shape}")
         return shape
 
 

@@ -194,7 +194,8 @@ def _net_for(
     from ...net.predict import layers_for
 
     batch_size = batch_size or min(100, records.count or 100)
-    layers = layers_for(want, {records.blob: records.shape}, batch_size)
+    shape = want.source_of(records.blob).prepared_shape(records.blob, records.shape)
+    layers = layers_for(want, {records.blob: shape}, batch_size)
     present = dataclasses.replace(file, layers=tuple(layers))
     options: dict[str, Any] = {"fallback": "warn", "keep": want.outputs, "initialise": False, "fitted": saved.fitted()}
     with present.net("predict", backend=backend, **options) as made:
