@@ -101,7 +101,7 @@ def test_large_batches_are_changed_in_parts() -> None:
         def transform(self, batch: Any, random: Any, phase: str) -> None:
             sizes.append(len(batch))
 
-    data = np.random.default_rng(0).integers(0, 256, (5, 3, 100, 100), np.uint8)
+    data = np.random.default_rng(0).integers(0, 256, (5, 3, 200, 200), np.uint8)
     layer = layer_of([SubMean(mean=MEAN), Sizes(), Scale(scale=0.5), Mirror(), Scale(scale=4)], data, batch_size=5)
     expected = (data - np.array(MEAN, np.float32).reshape(3, 1, 1)) * 2
     np.testing.assert_array_equal(fed(layer, "test"), expected)

@@ -13,7 +13,7 @@ import numpy as np
 from nacre import NacreError, Transformer
 from nacre.random import RecordRandom
 
-IN_CACHE = 1 << 17
+IN_CACHE = 1 << 18
 """Bytes of the part of a batch that several transformers change one after the other: they stay in a core's cache."""
 
 Change = tuple[Transformer, RecordRandom | None]
@@ -45,11 +45,14 @@ class Step:
         if self.transformer is None:
             np.copyto(out, given)
             return out
-        with told(*self.where):
+        try:
             if self.out is None:
                 self.transformer.transform(given, self.random, phase)
             else:
                 self.transformer.transform_into(given, out, self.random, phase)
+        except NacreError:
+            with told(*self.where):  # only here: to enter it takes as long as to change a record
+                raise
         return out
 
 
