@@ -445,3 +445,18 @@ def test_files_are_shuffled_anew_in_each_pass(tmp_path: Path, cache_bytes: int) 
         net.feed()
         orders.add(tuple(dict.fromkeys(label // 4 for label in net.blob("label").tolist())))
     assert len(orders) > 1
+
+
+@CACHES
+@pytest.mark.parametrize("chunks", [None, (4, 1, 2, 3)])
+def test_a_shuffled_pass_has_every_record_once(tmp_path: Path, chunks: Any, cache_bytes: int) -> None:
+    data, label = digits(40)
+    path = write(tmp_path / "a.h5", data, label, chunks=chunks)
+    net = make(path, batch_size=8, shuffle=True, cache_bytes=cache_bytes)
+    used: list[int] = []
+    for _ in range(5):
+        net.feed()
+        used += net.blob("label").tolist()
+        assert (net.blob("data")[:, 0, 0, 0] == net.blob("label")).all()
+    assert used != sorted(used) == [*range(40)]
+    net.shutdown()

@@ -14,7 +14,7 @@ from nacre import DataError, Paths, at_least, class_numbers, non_negative
 
 from .checks import check_counts, check_entries
 from .files import listed, named
-from .records import ArrayRecords, Records, check_one_number
+from .records import ArrayRecords, Records, check_one_number, in_a_row
 from .source import RecordSourceLayer, RecordSourceState
 from .tables import Labels
 
@@ -62,7 +62,7 @@ class HDF5Records(Records):
     def __init__(self, where: str, tops: Sequence[str], source: Sequence[str], cache_bytes: int) -> None:
         self.where = where
         self.tops = tops
-        self.opened: dict[int, tuple[Any, list[Any]]] = {}
+        self.opened: dict[int, tuple[Any, list[Any], list[Any]]] = {}
         self.window: ArrayRecords | None = None
         self.whole: ArrayRecords | None = None
         self.numbers: list[dict[str, Labels]] = []
@@ -120,8 +120,10 @@ class HDF5Records(Records):
             self.whole = self.whole or self._read_all()
             self.whole.read(records, arrays)
             return
-        # HDF5 needs increasing numbers; a batch that is filled up, or that begins a new pass, has a record twice.
-        numbers, inverse = np.unique(records, return_inverse=True)
+        if in_a_row(records):
+            numbers, inverse = records, np.arange(len(records))
+        else:  # HDF5 needs increasing numbers; a batch that is filled up, or begins a new pass, has a record twice
+            numbers, inverse = np.unique(records, return_inverse=True)
         if self.window is None or len(self.window.arrays[0]) < len(numbers):
             self.window = ArrayRecords(self.where, self.tops, self._empty(len(records)))
         for file, (first, last) in enumerate(pairwise(np.searchsorted(numbers, self.starts).tolist())):
@@ -143,13 +145,19 @@ class HDF5Records(Records):
     def _read_part(self, file: int, records: np.ndarray, arrays: Sequence[np.ndarray], into: slice) -> None:
         """Read records of one file, with increasing numbers, into a slice of one array for each top."""
         first, last = int(records[0]), int(records[-1]) + 1
-        chosen = slice(first, last) if last - first == len(records) else records  # a slice is much faster
+        together = last - first == len(records)
         with named(self.where):
-            checked, datasets = self._open(file)
+            checked, datasets, rows = self._open(file)
             what = f"record {first}" if len(records) == 1 else f"one of the records {first} to {last - 1}"
-            for top, dataset, array in zip(self.tops, datasets, arrays, strict=True):
+            for top, dataset, its_rows, array in zip(self.tops, datasets, rows, arrays, strict=True):
                 with checked.reading(f"{self.files[file]}: dataset '{top}'", what):
-                    dataset.read_direct(array, chosen, into)
+                    if together:  # much faster
+                        its_rows.read(first, array[into])
+                    elif dataset.chunks is None:
+                        dataset.read_direct(array, records, into)
+                    else:  # for parts, a list of numbers takes several times as long
+                        for place, record in enumerate(records.tolist(), into.start):
+                            its_rows.read(record, array[place : place + 1])
                 if top in self.numbers[file]:
                     self.numbers[file][top].transform(array[into])
 
@@ -170,9 +178,9 @@ class HDF5Records(Records):
                     numbers[name].transform(columns[-1])
         return np.concatenate([column.reshape(-1) for column in columns])
 
-    def _open(self, number: int) -> tuple[Any, list[Any]]:
-        """Return a file and its datasets; open it if needed, and close another if too many are open."""
-        from .hdf5_checks import open_hdf5
+    def _open(self, number: int) -> tuple[Any, list[Any], list[Any]]:
+        """Return a file, its datasets, and their rows; open it if needed, and close another if too many are open."""
+        from .hdf5_checks import DatasetRows, open_hdf5
 
         if number not in self.opened:
             if len(self.opened) == OPEN_FILES:
@@ -189,7 +197,7 @@ class HDF5Records(Records):
             except DataError:
                 file.close()
                 raise
-            self.opened[number] = file, datasets
+            self.opened[number] = file, datasets, [*map(DatasetRows, datasets)]
         return self.opened[number]
 
     def close(self) -> None:

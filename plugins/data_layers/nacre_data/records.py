@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,8 @@ from nacre import DataError, Reader, misfit, nearest, number_text
 from .checks import NUMBERS
 
 ONE_NUMBER = ((), (1,))
+STAGED = 1 << 17
+"""Bytes of records that are converted at a time."""
 
 
 class Records:
@@ -77,16 +80,25 @@ class ArrayRecords(Records):
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         """Copy records into arrays; raise DataError for a whole number that the array's type cannot hold."""
+        together = in_a_row(records)
         for top, (array, out) in enumerate(zip(self.arrays, arrays, strict=True)):
-            given = out if array.dtype == out.dtype else self._staged(top, out.shape)
-            if array.flags.c_contiguous and array.flags.aligned:  # `take` would copy any other array as a whole
-                array.take(records, axis=0, out=given, mode="clip")  # "raise" would buffer
+            kept = array.dtype == out.dtype
+            if together and (kept or out.dtype.kind == "f"):
+                np.copyto(out, array[records[0] : records[-1] + 1], casting="unsafe")
+            elif kept:
+                take(array, records, out)
             else:
-                for index, record in enumerate(records.tolist()):
-                    given[index] = array[record]
-            if given is not out:
-                self._check(top, given, out.dtype)
-                np.copyto(out, given, casting="unsafe")
+                self._convert(top, records, out)
+
+    def _convert(self, top: int, records: np.ndarray, out: np.ndarray) -> None:
+        """Copy records into an array of another type: some at a time, which stay in the processor's cache."""
+        staged = self._staged(top, out)
+        for first in range(0, len(out), len(staged)):
+            part = out[first : first + len(staged)]
+            given = staged[: len(part)]
+            take(self.arrays[top], records[first : first + len(part)], given)
+            self._check(top, given, out.dtype, first)
+            np.copyto(part, given, casting="unsafe")
 
     def column(self, name: str) -> np.ndarray:
         if name not in self.columns:
@@ -95,20 +107,38 @@ class ArrayRecords(Records):
         check_one_number(self.where, name, array.shape[1:])
         return array.reshape(-1)
 
-    def _staged(self, top: int, shape: tuple[int, ...]) -> np.ndarray:
+    def _staged(self, top: int, out: np.ndarray) -> np.ndarray:
+        kind, shape = self.dtypes[top], self.shapes[top]
+        count = max(1, min(len(out), STAGED // (kind.itemsize * prod(shape))))
         staged = self.staged[top]
-        if staged is None or staged.shape != shape:
-            staged = self.staged[top] = np.empty(shape, self.arrays[top].dtype)
+        if staged is None or len(staged) != count:
+            staged = self.staged[top] = np.empty((count, *shape), kind)
         return staged
 
-    def _check(self, top: int, given: np.ndarray, dtype: np.dtype[Any]) -> None:
+    def _check(self, top: int, given: np.ndarray, dtype: np.dtype[Any], first: int) -> None:
         index = misfit(given, dtype)
         if index is not None:
-            number, record = number_text(given.reshape(-1)[index]), index // (given.size // len(given))
+            number = number_text(given.reshape(-1)[index])
+            record = first + index // (given.size // len(given))
             raise DataError(
                 f"{self.where}: '{self.tops[top]}' is {number} in record {record} of the batch, too large for {dtype}",
                 "write the file again, with labels that count the classes from 0",
             )
+
+
+def in_a_row(numbers: np.ndarray) -> bool:
+    """Return whether each number is one more than the number before it."""
+    ends_fit = len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
+    return bool(ends_fit and (numbers[1:] > numbers[:-1]).all())
+
+
+def take(array: np.ndarray, numbers: np.ndarray, out: np.ndarray) -> None:
+    """Copy the rows of these numbers into `out`, which has the same type."""
+    if array.flags.c_contiguous and array.flags.aligned:  # `take` would copy any other array as a whole
+        array.take(numbers, axis=0, out=out, mode="clip")  # "raise" would buffer
+        return
+    for index, number in enumerate(numbers.tolist()):
+        out[index] = array[number]
 
 
 def entries_of(where: str, tops: Sequence[str], reader: Reader) -> tuple[list[tuple[int, ...]], list[np.dtype[Any]]]:

@@ -10,6 +10,7 @@ import pytest
 
 from nacre import Field
 from nacre.testing import StoreTests
+from nacre_data.stores import hdf5
 from nacre_data.stores.hdf5 import HDF5
 
 
@@ -69,3 +70,33 @@ def test_a_full_disk_is_told_and_nothing_crashes(rows: int, tmp_path: Path) -> N
     assert done.returncode == 1
     assert done.stderr.startswith(f"{path}: cannot be written: File too large\n  free some space")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("chunks", [None, (4, 3)])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_records_far_from_each_other(
+    sparse: bool, chunks: tuple[int, ...] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sparse:
+        monkeypatch.setattr(hdf5, "SPARSE", 0)
+        monkeypatch.setattr(hdf5, "CALL", 0)
+    array = np.arange(300, dtype=np.int16).reshape(100, 3)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("data", data=array, chunks=chunks)
+    numbers = np.array([90, 3, 3, 57, 0, 99])
+    out = np.zeros((6, 3), np.int16)
+    with HDF5().open(tmp_path / "a.h5") as reader:
+        reader.read(numbers, {"data": out})
+        wide = np.zeros((6, 3), np.float64)
+        reader.read(np.arange(50, 56), {"data": wide})
+    assert (out == array[numbers]).all()
+    assert (wide == array[50:56]).all()
+
+
+def test_datasets_grow_by_whole_records(tmp_path: Path) -> None:
+    fields = {"data": Field((3, 32, 32), "uint8"), "large": Field((100, 100), "float64"), "label": Field((), "int64")}
+    with HDF5().create(tmp_path / "a.h5", fields) as writer:
+        writer.append({name: np.zeros((2, *(field.shape or ())), field.dtype) for name, field in fields.items()})
+    with h5py.File(tmp_path / "a.h5") as file:
+        found: dict[str, object] = {name: file[name].chunks for name in fields}  # type: ignore[union-attr]
+    assert found == {"data": (5, 3, 32, 32), "large": (1, 100, 100), "label": (256,)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -15,14 +16,17 @@ from nacre import DataError, Field, Reader, Store, Writer, blocks
 from nacre.files import NewFile, os_errors
 
 from ..checks import check_counts, check_entries
-from ..hdf5_checks import CheckedFile, open_hdf5
+from ..hdf5_checks import CheckedFile, DatasetRows, open_hdf5
+from ..records import in_a_row
 
 CLASSES = "classes"
 """The attribute of a dataset that names its classes."""
 MARK = "written by"
 """The attribute of a file that says who wrote it."""
-SPARSE = 4
-"""Records of a span that are read for each one that is wanted, at most: HDF5 reads a span much faster than a list."""
+CHUNK, MOST = 1 << 14, 1 << 8
+"""Bytes, and records, of the parts in which datasets grow: HDF5 reads a part as a whole, for each record of it."""
+SPARSE, CALL = 4, 1 << 14
+"""A span is read as a whole if it has at most so many times the bytes that are wanted, and so many more per record."""
 
 
 class HDF5(Store):
@@ -73,6 +77,7 @@ class HDF5Reader(Reader):
         for name, dataset in self.datasets.items():
             check_entries(f"{where}: dataset '{name}'", dataset.shape, dataset.dtype)
         check_counts(where, names, [len(dataset) for dataset in self.datasets.values()])
+        self.rows_of = {name: DatasetRows(dataset) for name, dataset in self.datasets.items()}
         self.count: int | None = len(next(iter(self.datasets.values())))
         self.fields: Mapping[str, Field] = {
             name: Field(dataset.shape[1:], dataset.dtype.newbyteorder("=").name, file.texts(dataset, CLASSES))
@@ -83,17 +88,31 @@ class HDF5Reader(Reader):
         if not len(numbers):
             return
         first, last = int(numbers.min()), int(numbers.max()) + 1
-        in_order = last - first == len(numbers) and bool((np.diff(numbers) == 1).all())
-        dense = last - first <= SPARSE * len(numbers)
-        chosen, back = (slice(first, last), numbers - first) if dense else np.unique(numbers, return_inverse=True)
+        together = in_a_row(numbers)
         what = f"record {first}" if last - first == 1 else f"one of the records {first} to {last - 1}"
         for name, rows in out.items():
-            dataset = self.datasets[name]
             with self.file.reading(f"{self.where}: dataset '{name}'", what):
-                if in_order and rows.flags.c_contiguous:
-                    dataset.read_direct(rows, chosen)
+                if together and rows.flags.c_contiguous:
+                    self.rows_of[name].read(first, rows)
                 else:
-                    rows[...] = dataset[chosen][back]
+                    some, back = self._some(name, numbers, first, last)
+                    rows[...] = some[back]
+
+    def _some(self, name: str, numbers: np.ndarray, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return records among which are those from `first` to `last` that are wanted, and their places."""
+        dataset, field = self.datasets[name], self.fields[name]
+        size = np.dtype(field.dtype).itemsize * prod(field.shape or ())
+        if (last - first) * size <= len(numbers) * (SPARSE * size + CALL):
+            span = np.empty((last - first, *dataset.shape[1:]), field.dtype)
+            self.rows_of[name].read(first, span)
+            return span, numbers - first
+        wanted, back = np.unique(numbers, return_inverse=True)
+        if dataset.chunks is None:
+            return dataset[wanted], back
+        some = np.empty((len(wanted), *dataset.shape[1:]), field.dtype)
+        for place, number in enumerate(wanted.tolist()):  # for parts, a list of numbers takes several times as long
+            self.rows_of[name].read(number, some[place : place + 1])
+        return some, back
 
     def close(self) -> None:
         self.file.close()
@@ -132,8 +151,10 @@ class HDF5Writer(Writer):
 
     def _make(self, name: str, field: Field) -> h5py.Dataset:
         assert self.file is not None and field.shape is not None
-        shape = (0, *field.shape)
-        dataset = self.file.create_dataset(name, shape, field.dtype, maxshape=(None, *field.shape), chunks=True)
+        shape, most = (0, *field.shape), (None, *field.shape)
+        size = np.dtype(field.dtype).itemsize * prod(field.shape)
+        chunks = (min(max(1, CHUNK // max(1, size)), MOST), *(max(1, side) for side in field.shape))
+        dataset = self.file.create_dataset(name, shape, field.dtype, maxshape=most, chunks=chunks)
         if field.classes:
             dataset.attrs[CLASSES] = list(field.classes)
         return dataset

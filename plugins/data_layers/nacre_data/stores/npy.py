@@ -25,6 +25,7 @@ from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, os_errors, unchanged
 
 from ..checks import check_counts, check_entries
+from ..records import in_a_row, take
 from .raw import RawRows
 
 HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
@@ -105,8 +106,15 @@ class ArrayReader(Reader):
         }
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        together = in_a_row(numbers)
         for name, rows in out.items():
-            rows[...] = self.arrays[name][numbers]
+            array = self.arrays[name]
+            if together:
+                rows[...] = array[numbers[0] : numbers[-1] + 1]
+            elif array.dtype == rows.dtype and rows.flags.c_contiguous:
+                take(array, numbers, rows)
+            else:
+                rows[...] = array[numbers]
 
 
 class NPYReader(Reader):

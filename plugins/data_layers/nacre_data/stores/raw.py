@@ -6,19 +6,31 @@ from io import RawIOBase
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+from typing import ClassVar
+from weakref import WeakSet
 
 import numpy as np
 
 from nacre import DataError
 from nacre.files import Watched
 
+from ..records import in_a_row
+
+KEPT = 1 << 26
+"""Bytes of files that stay in memory, for all readers together."""
+CALL = 1 << 13
+"""Bytes that are copied in the time that a call takes."""
+
 
 class RawRows:
     """Rows of one type and shape, one after the other from `offset` on in a file; nothing is mapped into memory.
 
-    A file that is cut while it is mapped would end the process. `file` is what was unpacked from `path`, if it is
-    packed. `close` closes the file.
+    A file that is cut while it is mapped would end the process. Instead, rows that have few bytes stay in memory, once
+    reading has taken as long as reading all of them. `file` is what was unpacked from `path`, if it is packed. `close`
+    closes the file.
     """
+
+    keeping: ClassVar[WeakSet[RawRows]] = WeakSet()
 
     def __init__(
         self,
@@ -37,15 +49,33 @@ class RawRows:
         self.size = prod(shape) * dtype.itemsize
         self.file = file or path.open("rb", buffering=0)
         self.watched = Watched(self.file.fileno(), str(path))
+        self.kept: np.ndarray | None = None
+        self.read_bytes = 0
 
     def read(self, numbers: np.ndarray, out: np.ndarray) -> None:
         """Write the rows of these numbers into `out`, whose type may be another."""
         direct = out.dtype == self.dtype and out.flags.c_contiguous
         rows = out if direct else np.empty((len(numbers), *self.shape), self.dtype)
-        if rows.size:
+        if rows.size and not self._read_kept(numbers, rows):
             self._fill(numbers, rows.view(np.uint8).reshape(len(numbers), self.size))
         if not direct:
             out[...] = rows
+
+    def _read_kept(self, numbers: np.ndarray, rows: np.ndarray) -> bool:
+        """Read rows from memory, if they are to be there."""
+        size = self.count * self.size
+        if self.kept is None:
+            if self.read_bytes < size or size + sum(one.count * one.size for one in self.keeping) > KEPT:
+                return False
+            self.kept = np.empty((self.count, *self.shape), self.dtype)
+            self._fill(np.arange(self.count), self.kept.view(np.uint8).reshape(self.count, self.size))
+            self.keeping.add(self)
+        with self.watched.reading():
+            if in_a_row(numbers):
+                rows[...] = self.kept[numbers[0] : numbers[-1] + 1]
+            else:
+                self.kept.take(numbers, axis=0, out=rows, mode="clip")
+        return True
 
     def _fill(self, numbers: np.ndarray, rows: np.ndarray) -> None:
         """Read runs of consecutive rows in one call each."""
@@ -58,6 +88,9 @@ class RawRows:
                     if not (got := self.file.readinto(run)):
                         raise DataError(f"{self.path}: truncated: record {numbers[first]} or a later one is missing")
                     run = run[got:]
+        self.read_bytes += rows.size + CALL * len(starts)
 
     def close(self) -> None:
+        self.keeping.discard(self)
+        self.kept = None
         self.file.close()
