@@ -71,3 +71,35 @@ def test_they_run(options: list[str]) -> None:
     assert ran.returncode == 0, ran.stderr
     sides = [line.split(" | ")[0] for line in ran.stdout.splitlines() if line.startswith(("| nacre", "| PyTorch"))]
     assert sides == ["| nacre numpy", "| PyTorch eager", "| PyTorch eager, malloc"]
+
+
+@pytest.fixture
+def data(monkeypatch: pytest.MonkeyPatch) -> Any:
+    pytest.importorskip("torch", reason="PyTorch is what the benchmarks compare with")
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import data
+
+    monkeypatch.setattr(data, "WORKERS", (0,))
+    monkeypatch.setattr(data, "PICTURES_WORKERS", (0,))
+    return data
+
+
+def test_all_sides_read_the_same_records(data: Any, tmp_path: Path) -> None:
+    for case in (*data.stores(tmp_path, 3), *data.sources(tmp_path, 3)):
+        assert case.ours and case.peers, case.name
+        data.check(case)
+
+
+def test_pictures_are_within_2_of_scaling_and_then_cutting(data: Any, tmp_path: Path) -> None:
+    pytest.importorskip("PIL.Image")
+    for case in data.pictures(tmp_path, 3 * data.PICTURES_BATCH, "test"):
+        data.check(case)
+
+
+def test_a_side_with_other_records_is_found(data: Any) -> None:
+    def wrong(stack: Any) -> Any:
+        yield np.ones((data.BATCH, 2)), np.arange(data.BATCH)
+
+    case = data.Case("c", [data.Side("wrong", wrong)], [], lambda numbers: np.zeros((len(numbers), 2)))
+    with pytest.raises(ValueError, match="c, wrong: batch 0 has other data"):
+        data.check(case)
