@@ -42,6 +42,7 @@ class Pages:
             self.size = os.fstat(self.file.fileno()).st_size
             self.watched = Watched(self.file.fileno(), str(path))
             self.entries = Entries()
+            self.stored = 0  # bytes of entries that are indexed
             with self.watched.reading("its index"):
                 self._index()
         except BaseException:
@@ -150,8 +151,9 @@ class Pages:
                 raise self._damaged(f"the value of {key.decode(errors='replace')!r} is beyond its end")
         elif start + size > self.page:
             raise self._damaged(f"the value of {key.decode(errors='replace')!r} leaves its page")
-        if len(self.entries) * NODE.size + len(self.entries.keys) > self.size:
-            raise self._damaged("its pages form a loop")
+        self.stored += NODE.size + len(key) + size
+        if self.stored > self.size:
+            raise self._damaged("its pages form a loop, or values overlap")
         self.entries.add(key, where, size)
 
     def _check_page(self, data: bytes, number: int, kinds: int) -> int:

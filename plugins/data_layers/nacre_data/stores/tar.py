@@ -205,10 +205,7 @@ class TarReader(Reader):
         if column.kind == PICTURE:
             return data
         if column.kind == NUMBER:
-            value = _whole(data, name)
-            if field.classes and not 0 <= value < len(field.classes):
-                raise DataError(f"'{name}' is {value}, but there are {len(field.classes)} classes, counted from 0")
-            return value
+            return _whole(data, name)
         if column.kind != ARRAY:
             return np.frombuffer(data, np.uint8)
         array = _array(data)
