@@ -97,7 +97,8 @@ class Reader:
 
     def rows(self, start: int = 0) -> Iterator[Rows]:
         """Yield the records in the order of the file, from number `start` on, as arrays (*shape) or bytes."""
-        for _, block in blocks(self, start):
+        encoded = any(field.codec for field in self.fields.values())
+        for _, block in blocks(self, start, 1 if encoded else BLOCK):  # many large pictures would need much memory
             for row in range(len(next(iter(block.values())))):
                 yield {name: values[row] for name, values in block.items()}
 

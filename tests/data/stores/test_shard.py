@@ -224,6 +224,15 @@ def test_other_fields_are_not_appended(tmp_path):
         Shard().create(path, {"data": Field((4,), "float32"), "label": Field((), "int64")}, append=True)
 
 
+def test_another_format_is_not_appended(tmp_path):
+    path = tmp_path / "x.kvfile"
+    append(path, [0], SINGA)
+    with pytest.raises(DataError, match="in the format SingleLabelImageRecord, but Record is to be") as caught:
+        append(path, [1], Shard())
+    assert caught.value.remedy == 'give codec = "SingleLabelImageRecord"'
+    assert labels(path) == [0]
+
+
 # Damage, size, kills
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,22 @@ def test_pictures_in_records_are_decoded_scaled_and_cut(tmp_path: Path, name: st
             net.feed()
             np.testing.assert_array_equal(net.blob("data"), pixels)
             assert net.blob("label").tolist() == [0, 1] * 3
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_opening_reads_only_the_first_picture(tmp_path: Path, name: str) -> None:
+    """Hundreds of large ones would need much memory."""
+    pytest.importorskip("lmdb")
+    _, (encoded, *_) = pictures()
+    large = encoded + bytes(1 << 20)
+    with HOLDING[name].create(tmp_path / name, FIELDS) as writer:
+        for _ in range(8):
+            writer.append({"data": [large] * 8, "label": np.zeros(8)})
+    tracemalloc.start()
+    with open_records([tmp_path / name]) as reader:
+        assert reader.count == 64
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", HOLDING)

@@ -220,6 +220,10 @@ def check_continued(before: PackedReader, packing: Packing) -> None:
     """
     if before.codec is None:
         return  # nothing is known of it
+    if type(before.codec) is not type(packing.codec):
+        there = type(before.codec).__name__
+        message = f"{packing.where}: its records are in the format {there}, but {packing.name} is to be appended"
+        raise DataError(message, f'give codec = "{there}"')
     own = packing.name == OWN
     there, mine = (
         {name: _compared(field, own) for name, field in fields.items()} for fields in (before.fields, packing.fields)
