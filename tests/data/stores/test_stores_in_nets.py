@@ -1,4 +1,4 @@
-"""LMDB, shards and archives under sources: the same training as from HDF5, and pictures inside records."""
+"""Stores under sources: the same training as from HDF5, and pictures inside records."""
 
 from __future__ import annotations
 
@@ -37,9 +37,17 @@ def test_the_digits_train_alike_from_every_store(tmp_path: Path, cache_bytes: in
     pytest.importorskip("lmdb")
     wanted = losses(DIGITS / "train.h5", cache_bytes=cache_bytes)
     assert len(set(wanted)) == 3
-    for name in ("x.lmdb", "x.kvfile", "x.shard", "x.tar"):
+    for name in ("x.npz", "x.csv", "x.jsonl", "x.lmdb", "x.kvfile", "x.shard", "x.tar"):
         run("data", "convert", str(DIGITS / "train.h5"), str(tmp_path / name))
         assert losses(tmp_path / name, cache_bytes=cache_bytes) == wanted, name
+
+
+def test_the_digits_train_alike_from_folders_of_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    folder, back = tmp_path / "digits", tmp_path / "back.h5"
+    run("data", "convert", str(DIGITS / "train.h5"), str(folder), "--to-store", "Pictures")
+    run("data", "convert", str(folder), str(back), "--shape", "1,8,8")  # in the order of the folders
+    assert losses(folder, shape="[1, 8, 8]") == losses(back)
 
 
 def pictures() -> tuple[np.ndarray, list[bytes]]:
