@@ -148,7 +148,7 @@ def test_elsewhere_the_middle_is_cut_and_nothing_is_turned(phase: str) -> None:
     np.testing.assert_array_equal(fed(layer_of([Crop(size=(4, 4)), Mirror()]), phase), PICTURES[:4, :, 1:5, 2:6])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 7), st.integers(1, 9), st.integers(0, 2**63), st.booleans(), st.sampled_from(["u1", "f4"]), st.data()
 )
@@ -230,7 +230,7 @@ def file_(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_a_record_has_the_same_bits_in_a_pass_whatever_its_batch(file: Path, data: st.DataObject) -> None:
     found: dict[tuple[int, int], bytes] = {}
