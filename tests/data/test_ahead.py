@@ -1,8 +1,7 @@
 """`ahead`: what a thread reads beforehand is what would be read without it, for every source over records."""
 
-import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import h5py
@@ -42,12 +41,7 @@ def path_(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    gc.collect()
-    assert threading.active_count() == before
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 SOURCES: dict[str, Callable[..., Layer]] = {

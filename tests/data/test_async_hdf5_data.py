@@ -3,7 +3,7 @@
 import gc
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_solvers import SGD
 
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    gc.collect()  # a net that nobody holds ends its thread
-    assert threading.active_count() == before
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 def parts(folder: Path, counts: Sequence[int], **options: Any) -> list[str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +23,7 @@ COUNT, ROWS, COLUMNS = 7, 8, 10
 PIXELS = np.random.default_rng(0).integers(0, 256, (COUNT, 3, ROWS, COLUMNS), np.uint8)
 
 
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    gc.collect()  # a net that nobody holds ends its threads
-    for thread in threading.enumerate():
-        if thread.name.startswith("nacre"):
-            thread.join(10)
-    assert threading.active_count() == before
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 """Records without numbers, which are read one after the other: passes, orders, ranks and interruptions."""
 
-import gc
 import os
 import threading
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,13 +21,7 @@ from nacre_solvers import SGD, ValidationPerformance
 from ranks import state_at
 from toy_training import Reports
 
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    gc.collect()
-    assert threading.active_count() == before
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 @pytest.fixture(name="folder", scope="module")
