@@ -10,20 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, Layer, Net, Solver
+from nacre import ConfigError, DataError, Layer
 from nacre_data import (
     AsyncHDF5DataLayer,
     DataLayer,
     HDF5DataLayer,
-    HDF5Store,
     MemoryDataLayer,
     RandomShift,
     Scale,
 )
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
-from nacre_solvers import SGD
 from ranks import state_at
+from resuming import trained
 
 COUNT = 11
 RECORDS = {
@@ -103,25 +102,17 @@ def test_it_changes_nothing(
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_training_is_the_same_bit_for_bit_and_so_is_a_resumed_one(name: str, path: str) -> None:
-    def trained(ahead: int, iterations: int = 7, snapshot: Any = None) -> tuple[Any, bytes]:
-        layers = [
+    def layers(ahead: int) -> list[Layer]:
+        return [
             SOURCES[name](path, name="d", batch_size=3, shuffle=True, ahead=ahead),
             InnerProductLayer(bottoms="data", tops="ip", output_dim=3),
             SoftmaxLossLayer(bottoms=["ip", "label"]),
         ]
-        with Net("t", layers, backend="numpy") as net, Solver(SGD(), max_iter=9, lr_policy=0.1).start(net) as training:
-            if snapshot is not None:
-                training.restore(snapshot)
-            for _ in range(iterations):
-                training.step()
-            store = HDF5Store()
-            written = store.decode(store.encode(training.snapshot()), "here")
-            return written, b"".join(one.value.tobytes() for one in net.parameters.values())
 
-    expected = trained(2)[1]
-    assert trained(0)[1] == expected
-    middle, _ = trained(2, 4)
-    assert trained(2, 3, middle)[1] == expected
+    expected = trained(layers(2), 7)[1]
+    assert trained(layers(0), 7)[1] == expected
+    middle, _ = trained(layers(2), 4)
+    assert trained(layers(2), 3, middle)[1] == expected
 
 
 def test_only_some_batches_are_read_ahead(path: str) -> None:

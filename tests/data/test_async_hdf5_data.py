@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, Net, SnapshotError, Solver
-from nacre.snapshots.snapshot import Snapshot
-from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, HDF5Store, RandomShift, Scale
+from nacre import ConfigError, DataError, Layer, Net, SnapshotError
+from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, RandomShift, Scale
 from nacre_data.ahead import Batch, ReadAhead
 from nacre_data.source import RecordSourceState
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
-from nacre_solvers import SGD
+from resuming import trained
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -156,24 +155,15 @@ def test_a_training_goes_on_bit_for_bit_from_its_snapshot(tmp_path: Path) -> Non
     files = parts(tmp_path, [5, 8])
     shift = [["data", RandomShift(pixels=1)]]
 
-    def trained(iterations: int, snapshot: Snapshot | None) -> tuple[Snapshot, bytes]:
-        layers = [
+    def layers() -> list[Layer]:
+        return [
             layer_of(files, batch_size=4, shuffle=True, transformers=shift),
             InnerProductLayer(bottoms="data", tops="ip", output_dim=13),
             SoftmaxLossLayer(bottoms=["ip", "label"]),
         ]
-        with Net("t", layers, backend="numpy") as net:
-            with Solver(SGD(), max_iter=9, lr_policy=0.01).start(net) as training:
-                if snapshot is not None:
-                    training.restore(snapshot)
-                for _ in range(iterations):
-                    training.step()
-                store = HDF5Store()
-                written = store.decode(store.encode(training.snapshot()), "here")
-            return written, b"".join(one.value.tobytes() for one in net.parameters.values())
 
-    middle, _ = trained(4, None)
-    assert trained(5, middle)[1] == trained(9, None)[1]
+    middle, _ = trained(layers(), 4)
+    assert trained(layers(), 5, middle)[1] == trained(layers(), 9)[1]
 
 
 def test_what_is_only_read_is_not_remembered(tmp_path: Path) -> None:

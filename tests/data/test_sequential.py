@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from line_store import LineReader, Lines, lines
-from nacre import ConfigError, DataError, Field, NacreError, Net, Reader, Solver, open_records
+from nacre import ConfigError, DataError, Field, Layer, NacreError, Net, Reader, Solver, open_records
 from nacre.random import Random
-from nacre_data import DataLayer, HDF5Store, ImageDataLayer, MemoryDataLayer
+from nacre_data import DataLayer, ImageDataLayer, MemoryDataLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_solvers import SGD, ValidationPerformance
 from ranks import state_at
+from resuming import trained
 from toy_training import Reports
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -215,26 +216,17 @@ def test_a_resumed_training_is_the_same_bit_for_bit_and_says_how_long_it_read(
     times = iter([10.0, 12.5])
     monkeypatch.setattr("nacre_data.sequential.clock", lambda: next(times))
 
-    def trained(iterations: int, snapshot: Any = None) -> tuple[Any, bytes, Reports]:
-        layers = [
+    def layers() -> list[Layer]:
+        return [
             layer_of(lines(folder, 11), 4, tops=["x"], shuffle=window > 0, window=window),
             InnerProductLayer(bottoms="x", tops="y", output_dim=2),
             SquareLossLayer(bottoms=["y", "x"]),
         ]
-        reports = Reports()
-        with Net("t", layers, backend="numpy") as net:
-            with Solver(SGD(), max_iter=20, lr_policy=1e-4).start(net, [reports]) as training:
-                if snapshot is not None:
-                    training.restore(snapshot)
-                for _ in range(iterations):
-                    training.step()
-                store = HDF5Store()
-                written = store.decode(store.encode(training.snapshot()), "here")
-            return written, b"".join(one.value.tobytes() for one in net.parameters.values()), reports
 
-    middle, _, _ = trained(4)  # in the second pass, after 5 records
-    _, resumed, reports = trained(5, middle)
-    assert resumed == trained(9)[1]
+    reports = Reports()
+    middle, _ = trained(layers(), 4, rate=1e-4)  # in the second pass, after 5 records
+    _, resumed = trained(layers(), 5, middle, [reports], rate=1e-4)
+    assert resumed == trained(layers(), 9, rate=1e-4)[1]
     warnings = [data["message"] for data in reports["warning"]]
     assert warnings == ["d: read 5 records again, in 2.5 s"]
 

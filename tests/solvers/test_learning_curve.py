@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nacre import ConfigError, Solver
-from nacre_data import HDF5Store
 from nacre_solvers import SGD, LearningCurve, ValidationPerformance
 from nacre_solvers.learning_curve import ENDINGS, is_curve, picture, table
+from resuming import saved
 from toy_training import Reports, toy_net
 
 
@@ -94,8 +94,7 @@ def test_the_curve_goes_on_after_a_restart(tmp_path: Path) -> None:
             for state in first.callbacks:
                 if state.due(0):
                     state.run()
-        store = HDF5Store()
-        snapshot = store.decode(store.encode(first.snapshot()), "here")
+        snapshot = saved(first)
     solver(curve).solve(toy_net(), resume=snapshot)
     again = read(tmp_path / "curve.csv")
     assert whole.iteration == 250

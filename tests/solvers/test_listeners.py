@@ -9,7 +9,6 @@ import pytest
 from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver
 from nacre.snapshots.snapshot import Snapshot as Saved
 from nacre.training.training import Training
-from nacre_data import HDF5Store
 from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_solvers import (
     SGD,
@@ -20,6 +19,7 @@ from nacre_solvers import (
     TrainingSummary,
     ValidationPerformance,
 )
+from resuming import saved
 from toy_training import Reports, pulled_net, toy_layers, toy_net, weights
 
 
@@ -264,11 +264,6 @@ def test_the_validations_decide_when() -> None:
         EarlyStopping(every_n_iter=3)
     with pytest.raises(ConfigError, match="patience=0"):
         EarlyStopping(patience=0)
-
-
-def saved(training: Training) -> Saved:
-    store = HDF5Store()
-    return store.decode(store.encode(training.snapshot()), "here")
 
 
 def test_a_training_that_ended_early_ends_again_at_once_unless_it_may_wait_longer(tmp_path: Path) -> None:

@@ -15,12 +15,11 @@ from fake_backends import ForeignBackend
 from forging import trials
 from nacre import ConfigError, InputLayer, Method, Net, SnapshotError, Solver
 from nacre.snapshots.snapshot import Snapshot
-from nacre.training.training import Training
-from nacre_data import HDF5Store
 from nacre_layers.regularizers import L1
 from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp, StagedMomentum, Step
 from nacre_solvers.elementwise import CHUNK
 from registries import NewRegistry
+from resuming import saved
 from torch_training import train_both
 from toy_training import PulledLayer, Reports, pulled_net, toy_net, trace, weights
 
@@ -302,12 +301,6 @@ def test_a_step_allocates_nothing(method: Method) -> None:
 # Restarts
 
 
-def after(training: Training) -> Snapshot:
-    """Return a snapshot as it comes back from its file."""
-    store = HDF5Store()
-    return store.decode(store.encode(training.snapshot()), "here")
-
-
 @each
 def test_a_resumed_training_is_bit_for_bit_the_uninterrupted(method: Method) -> None:
     """Mocha.jl's snapshots lost SGD's velocity, and the histories of AdaGrad and AdaDelta."""
@@ -315,7 +308,7 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted(method: Method) -> 
     with solver(method, **fields).start(toy_net(dtype="float32")) as whole:
         for _ in range(5):
             whole.step()
-        snapshot = after(whole)
+        snapshot = saved(whole)
         for _ in range(7):
             whole.step()
     net = toy_net(dtype="float32")
@@ -332,7 +325,7 @@ def test_every_history_of_a_method_is_needed(method: Method) -> None:
     with solver(method, lr_policy=0.01).start(toy_net()) as whole:
         for _ in range(5):
             whole.step()
-        snapshot = after(whole)
+        snapshot = saved(whole)
         whole.step()
     histories = [name for name in snapshot.arrays if name.startswith("history/") and name.endswith("ip1/weight")]
     assert len(histories) == len(whole.method.histories) > 0
@@ -351,7 +344,7 @@ def test_another_method_is_refused_naming_both_or_begins_anew_if_wanted(method: 
     other = Adam() if not isinstance(method, Adam) else SGD()
     with solver(other).start(toy_net()) as before:
         before.step()
-        snapshot = after(before)
+        snapshot = saved(before)
     names = f"by the solver {type(other).__name__}, but this training uses {type(method).__name__}"
     with solver(method).start(toy_net()) as training, pytest.raises(SnapshotError, match=names) as caught:
         training.restore(snapshot)
@@ -370,7 +363,7 @@ def test_another_method_is_refused_naming_both_or_begins_anew_if_wanted(method: 
 def test_a_solver_that_begins_anew_forgets_also_its_own_past() -> None:
     with solver(Adam()).start(pulled_net()) as training:
         trace(training, 3)
-        snapshot = after(training)
+        snapshot = saved(training)
         value = float(training.net.parameters["pull/w"].value[0])
     again = solver(Adam(), max_iter=4).solve(pulled_net(), resume=snapshot, reset_solver=True)
     assert again.iteration == 4

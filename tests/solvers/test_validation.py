@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, DataError, Net, Solver
-from nacre_data import HDF5Store, MemoryDataLayer
+from nacre_data import MemoryDataLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_solvers import SGD, EarlyStopping, ValidationPerformance
+from resuming import saved
 from toy_training import Reports, pulled_net, records, toy_layers, toy_net, weights
 
 
@@ -58,8 +59,7 @@ def test_after_a_signal_there_is_no_time_for_it() -> None:
 def test_what_was_found_survives_a_restart() -> None:
     callback = ValidationPerformance(every_n_iter=4, best="accuracy/accuracy", higher_better=True)
     training = solver(callback, max_iter=12).solve(toy_net())
-    store = HDF5Store()
-    snapshot = store.decode(store.encode(training.snapshot()), "here")
+    snapshot = saved(training)
     reports = Reports()
     resumed = solver(callback, max_iter=12).solve(toy_net(), resume=snapshot, reports=[reports])
     assert resumed.history == training.history

@@ -37,7 +37,7 @@ from nacre.net.parameters import load_parameters
 from nacre.snapshots.snapshot import Snapshot
 from nacre.training.callback import Score
 from nacre.training.training import Training
-from nacre_data import HDF5Store, MemoryDataLayer
+from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.initializers import Constant, Gaussian
@@ -49,6 +49,7 @@ from nacre_layers.regularizers import L1
 from nacre_solvers import BP, SGD, Step, TrainingSummary, ValidationPerformance
 from nacre_solvers import Snapshot as SaveSnapshot
 from registries import NewRegistry
+from resuming import saved
 from toy_training import PulledLayer, Reports, pulled_net, records, toy_layers, toy_net, trace, weights
 
 
@@ -95,12 +96,6 @@ class Last(Recorder):
 
 def solver(**fields: Any) -> Solver:
     return Solver(SGD(), **{"lr_policy": 0.1, "momentum_policy": 0.9, "max_iter": 20, **fields})
-
-
-def after(training: Training) -> Snapshot:
-    """Return a snapshot as it comes back from its file."""
-    store = HDF5Store()
-    return store.decode(store.encode(training.snapshot()), "here")
 
 
 # Numbers
@@ -521,7 +516,7 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted(iteration: int, dty
             whole.step()
             losses.append(whole.loss)
             if whole.iteration == iteration:
-                taken.append(after(whole))
+                taken.append(saved(whole))
     net = toy_net(dtype=dtype)
     reports = Reports()
     resumed = solver(max_iter=20, regu_coef=0.01).solve(net, resume=taken[0], reports=[reports])
@@ -575,7 +570,7 @@ def test_a_policy_may_hold_a_state_that_is_restored() -> None:
 
     with solver(lr_policy=Halving(base=0.8)).start(pulled_net()) as training:
         trace(training, 2)
-        snapshot = after(training)
+        snapshot = saved(training)
     with solver(lr_policy=Halving(base=0.8)).start(pulled_net()) as resumed:
         resumed.restore(snapshot)
         resumed.step()
@@ -602,7 +597,7 @@ def test_memory_goes_by_the_callbacks_kind_not_by_its_place() -> None:
     counting = [Counting(every_n_iter=2), Counting(every_n_iter=5)]
     training = solver(callbacks=[Recorder(), *counting]).solve(pulled_net())
     with solver(callbacks=counting).start(pulled_net()) as resumed:
-        resumed.restore(after(training))
+        resumed.restore(saved(training))
         assert [state.memory()["count"] for state in resumed.callbacks] == [10, 4]
 
 
@@ -613,7 +608,7 @@ def test_another_net_is_refused_and_stays_as_it_is() -> None:
     net = Net("other", layers, dtype="float64", backend="numpy")
     before = weights(net)
     with pytest.raises(SnapshotError, match="net 'toy', not to 'other'") as caught:
-        solver().solve(net, resume=after(training))
+        solver().solve(net, resume=saved(training))
     for words in (
         "'norm/weight' is missing",
         "'ip1/weight' is not in the net",
@@ -722,7 +717,7 @@ def warnings_of(net: Net, snapshot: Snapshot, **fields: Any) -> list[str]:
 
 
 def test_the_same_training_warns_of_nothing() -> None:
-    assert warnings_of(toy_net(), after(solver().solve(toy_net()))) == []
+    assert warnings_of(toy_net(), saved(solver().solve(toy_net()))) == []
 
 
 @pytest.mark.parametrize(
@@ -766,7 +761,7 @@ def test_what_decides_no_bit_is_no_warning(key: str) -> None:
 
 
 def test_another_number_of_threads_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = after(solver().solve(toy_net()))
+    snapshot = saved(solver().solve(toy_net()))
     net = toy_net()
     count = net.backend.pool.count
     monkeypatch.setattr(net.backend.pool, "count", count + 1)
@@ -794,7 +789,7 @@ def test_fields_that_were_others_are_named() -> None:
         layers.append(Filed(name="filed", tops="more", files=paths, exclude=["test"]))
         return Net("toy", layers, dtype="float64", backend="numpy")
 
-    snapshot = after(solver(regu_coef=0.1).solve(net(10, 0.3, "/here/train.h5")))
+    snapshot = saved(solver(regu_coef=0.1).solve(net(10, 0.3, "/here/train.h5")))
     assert warnings_of(net(10, 0.3, "/there/train.h5"), snapshot, regu_coef=0.1, max_iter=99) == []
     message = warnings_of(net(5, 0.5, "/here/other.h5"), snapshot, algorithm="BP", check_finite=False)[-1]
     assert message == (
@@ -806,7 +801,7 @@ def test_fields_that_were_others_are_named() -> None:
 
 
 def test_layers_that_came_or_went_are_named() -> None:
-    snapshot = after(solver().solve(toy_net()))
+    snapshot = saved(solver().solve(toy_net()))
 
     def net(name: str) -> Net:
         layers = toy_layers()
@@ -851,7 +846,7 @@ def shared_net(phase: str = "train", first: str = "ip2") -> Net:
 
 def test_a_shared_parameter_is_found_by_any_sharers_name() -> None:
     trained = shared_net()
-    snapshot = after(solver().solve(trained))
+    snapshot = saved(solver().solve(trained))
     assert "parameters/ip2/weight" in snapshot.arrays and "parameters/ip3/weight" not in snapshot.arrays
     test = shared_net("test")
     assert list(test.parameters) == ["ip3/weight", "ip3/bias", "b/weight", "b/bias"]
@@ -864,7 +859,7 @@ def test_a_shared_parameter_is_found_by_any_sharers_name() -> None:
 def test_a_training_goes_on_whichever_sharer_comes_first() -> None:
     whole = shared_net()
     solver(max_iter=8).solve(whole)
-    snapshot = after(solver(max_iter=5).solve(shared_net()))
+    snapshot = saved(solver(max_iter=5).solve(shared_net()))
     other = shared_net(first="ip3")
     assert "ip3/weight" in list(other.parameters)
     solver(max_iter=8).solve(other, resume=snapshot)
