@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,8 @@ def test_what_cannot_be_opened_is_told_with_the_name_of_the_layer(folder: Path, 
     with pytest.raises(DataError, match=r"^pictures: 'data' must hold pictures"):
         make(Path(__file__), store=Numbers())
     (tmp_path / "a.png").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=rf"^pictures: {re.escape(str(tmp_path))}/a\.png: this is not a picture"):
+        make(tmp_path / "a.png", tops=["data"], batch_size=1)
     with pytest.raises(DataError, match=r"^pictures: .*: a\.png: this is not a picture"):
         make(tmp_path, tops=["data"], batch_size=1)
 

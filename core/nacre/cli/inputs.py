@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, NacreError
-from ..net.records import located, open_records
-from ..protocols.data_store import Reader
+from ..net.records import open_records
+from ..protocols.data_store import Reader, located
 from .screen import warn
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Inputs:
         self.from_option = from_option
         sources = [layer for layer in file.layers if layer.is_source and blob in layer.tops]
         self.replaced = sources[0] if sources else None  # the first, if several phases have one
+        self.reading = dict(self.replaced.reading()) if self.replaced else {}
         self.opened: dict[int, Reader] = {}
         try:
             self.shape, self.count = self._look_into_all()
@@ -99,9 +100,9 @@ class Inputs:
 
     def _open(self, path: Path) -> Reader:
         shapes = {self.blob: self.wanted} if self.wanted else {}
-        options = dict(self.replaced.reading()) if self.replaced else {}
+        options = self.reading
         if not (options.get("store") and options["store"].fits(path)):
-            options.pop("store", None)
+            options = {name: value for name, value in options.items() if name != "store"}
         return open_records([path], [self.blob], shapes=shapes, pins=self.file.pins, **options)
 
     def _shape(self, path: Path, reader: Reader) -> tuple[int, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, cast
@@ -13,9 +13,9 @@ import numpy as np
 
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.registry import registry
-from ..errors import DataError, NacreError, PluginError, nearest
+from ..errors import DataError, PluginError, nearest
 from ..fields.component import make_component
-from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows
+from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows, located
 
 PACKED = 32
 """Records whose bytes are in memory at a time: they may be much larger than what is made of them."""
@@ -159,17 +159,9 @@ class Decoded(Reader):
             made = codec if isinstance(codec, Codec) else make_component(Codec, codec or field.codec)
             packed = self.packed[name] = _Packed(name, made, shapes)
             if first is not None:
-                with self._named(0):
+                with self.naming(0, where):
                     fields |= packed.describe(first[name], field)
         self.fields: Mapping[str, Field] = fields
-
-    @contextmanager
-    def _named(self, number: int) -> Generator[None]:
-        try:
-            yield
-        except NacreError as error:
-            where = located(self.where, self.reader.key(number))
-            raise type(error)(f"{where}: {error.args[0]}", error.remedy) from error
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         plain = {name: out[name] for name in out if name in self.reader.fields and name not in self.packed}
@@ -185,12 +177,16 @@ class Decoded(Reader):
         self.reader.read(numbers, raw)
 
         def decode(row: int) -> None:
-            with self._named(int(numbers[row])):
-                for one in packed:
-                    one.decode(raw[one.name][row], out, first + row)
+            for one in packed:
+                one.decode(raw[one.name][row], out, first + row)
 
-        for _ in (self.pool.map if self.pool else map)(decode, range(len(numbers))):
-            pass  # an error in one of them is raised here
+        waiting = [self.pool.submit(decode, row) for row in range(len(numbers))] if self.pool else []
+        try:
+            for row, number in enumerate(numbers.tolist()):
+                with self.naming(number, self.where):
+                    waiting[row].result() if waiting else decode(row)
+        finally:
+            wait(waiting)  # after an error too: `out` is used again
 
     def rows(self, start: int = 0) -> Iterator[Rows]:
         if self.count is not None:
@@ -198,7 +194,7 @@ class Decoded(Reader):
             return
         for number, row in enumerate(self.reader.rows(start), start):
             out = empty_rows(self.fields, 1)
-            with self._named(number):
+            with self.naming(number, self.where):
                 for name, packed in self.packed.items():
                     packed.decode(row[name], out, 0)
             plain = {name: value for name, value in row.items() if name not in self.packed}
@@ -316,11 +312,6 @@ class Joined(Reader):
         with ExitStack() as all_of_them:
             for reader in self.readers:
                 all_of_them.callback(reader.close)
-
-
-def located(path: str, key: str) -> str:
-    """Return where a record is; a file that is a single record, such as a picture, is its key too."""
-    return f"{path}: {key}" if path and Path(path).name != key else path or key
 
 
 def class_numbers(where: str, field: str, there: Sequence[str], here: Sequence[str]) -> np.ndarray:

@@ -7,14 +7,15 @@ pictures, name a `Codec`, which turns them into numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..errors import DataError
+from ..errors import DataError, NacreError
 from ..fields.component import Component
 
 if TYPE_CHECKING:
@@ -106,6 +107,14 @@ class Reader:
         """Return what a person finds a record by: a file's name, a line, a key."""
         return f"record {number}"
 
+    @contextmanager
+    def naming(self, number: int, where: str) -> Generator[None]:
+        """Make errors in the block begin with `where`, such as the file, and the key of a record."""
+        try:
+            yield
+        except NacreError as error:
+            raise type(error)(f"{located(where, self.key(number))}: {error.args[0]}", error.remedy) from error
+
     def close(self) -> None:
         """Release the file; may be called twice."""
 
@@ -182,6 +191,11 @@ class Store(Component, kind="store"):
             DataError: the file cannot be written, or the format has no room for such fields.
         """
         raise DataError(f"{path}: files of this format are only read", "use another ending, such as .h5")
+
+
+def located(path: str, key: str) -> str:
+    """Return where a record is; a file that is a single record, such as a picture, is its key too."""
+    return f"{path}: {key}" if path and Path(path).name != key else path or key
 
 
 def blocks(reader: Reader, start: int = 0, size: int = BLOCK) -> Iterator[tuple[int, Rows]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,7 +112,7 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
             with named(self.name):
                 reader = open_records(paths, (*self.tops, *self.columns(backend.phase)), store=store, codec=None)
                 stack.enter_context(reader)
-                records = PictureRecords(self, backend, reader, f"{paths[0]}: " if len(paths) == 1 else "")
+                records = PictureRecords(self, backend, reader, str(paths[0]) if len(paths) == 1 else "")
             state = RecordSourceState(self, backend, records)
             records.passes = state.passes
             stack.pop_all()
@@ -152,7 +152,7 @@ class PictureRecords(Records):
         if self.layer.new_height:
             return channels, self.layer.new_height, self.layer.new_width
         data = self._bytes(0)
-        with self._naming(0):
+        with self.reader.naming(0, self.where):
             return self.codec.pixels(data, channels).shape
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
@@ -171,16 +171,8 @@ class PictureRecords(Records):
                 wait([future for _, future in waiting])  # after an error too: the array is used again
 
     def _finish(self, record: int, unpacked: Future[None]) -> None:
-        with self._naming(record):
+        with self.reader.naming(record, self.where):
             unpacked.result()
-
-    @contextmanager
-    def _naming(self, record: int) -> Generator[None]:
-        """Make errors in the block begin with the name of a picture."""
-        try:
-            yield
-        except DataError as error:
-            raise DataError(f"{self.where}{self.reader.key(record)}: {error.args[0]}", error.remedy) from error
 
     def read_top(self, top: int, records: np.ndarray, array: np.ndarray) -> None:
         with named(self.layer.name):

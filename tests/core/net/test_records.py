@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,33 @@ def test_a_record_that_cannot_be_decoded_is_named() -> None:
     with open_records([Path("a"), Path("b")], **options) as reader, pytest.raises(DataError) as caught:
         read(reader, [1, 170], "data")
     assert caught.value.args[0] == "b: record 70: b'??' is no number"
+
+
+class Late(Digits):
+    """Records are decoded only after one has failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        vars(self).update(failed=threading.Event(), done=[])
+
+    def decode(self, data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, np.ndarray]:
+        if data == b"??":
+            vars(self)["failed"].set()
+        else:
+            assert vars(self)["failed"].wait(60)
+            vars(self)["done"].append(data)
+        return super().decode(data, shapes)
+
+
+def test_after_an_error_no_thread_decodes_any_more() -> None:
+    codec = Late()
+    options: Any = {"store": Texts(bad=1), "codec": codec, "shapes": {"data": (2,)}, "threads": 3}
+    vars(codec)["failed"].set()  # for the first record, which tells what the fields are
+    with open_records([Path("a")], **options) as reader:
+        vars(codec)["failed"].clear()
+        with pytest.raises(DataError, match="record 1:"):
+            read(reader, [*range(1, 20)], "data")
+    assert len(vars(codec)["done"]) == 18
 
 
 def test_bytes_may_stay_as_they_are() -> None:

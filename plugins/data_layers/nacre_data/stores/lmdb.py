@@ -12,7 +12,7 @@ from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, make_folder, os_errors
 
 from .lmdb_pages import Pages
-from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, wanted_of
+from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, file_to_continue, wanted_of
 
 DATA = "data.mdb"
 SINGLE = ".mdb"
@@ -167,14 +167,13 @@ class LMDBAppender(LMDBWriter):
 
     def __init__(self, store: LMDB, path: Path, packing: Packing) -> None:
         self.new = None
-        single = path.is_file() or (not path.exists() and path.name.lower().endswith(SINGLE))
-        file = path if single else path / DATA
+        file = file_to_continue(path, DATA, SINGLE)
         size = file.stat().st_size if file.exists() else 0
         last = _last_key(store, path, packing, file) if size else ""
-        if not single:
+        if file != path:
             with os_errors(path, "cannot be written", DataError):
                 make_folder(path)
-        self._begin(path, packing, path, size, subdir=not single)
+        self._begin(path, packing, path, size, subdir=file != path)
         if last:
             found = re.match(r"\d+", last)
             if not found:

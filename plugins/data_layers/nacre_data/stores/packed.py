@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import numpy as np
@@ -47,7 +47,7 @@ class PackedReader(Reader):
             raise DataError(f"{where}: it has no records")
         self.named = entries.have_names(self.before)
         (first,) = self._values(np.zeros(1, np.int64))
-        with self.naming(0):
+        with self.naming(0, self.where):
             made = make_component(Codec, codec or codec_of(first))
             self.codec = made if isinstance(made, PackedCodec) else None
             if self.codec is None:  # of another package: whoever opens the records decodes them
@@ -68,7 +68,7 @@ class PackedReader(Reader):
         """Return the fields if the first entry describes them; it is no record then."""
         if not len(self.entries) or self.entries.key(0) != DESCRIBING.encode():
             return None
-        with self.naming(0):
+        with self.naming(0, self.where):
             (first,) = self._values(np.zeros(1, np.int64))
             fields = described(first)
         self.before = int(fields is not None)
@@ -124,19 +124,9 @@ class PackedReader(Reader):
                     record = self.codec.unpack(value)
                     for name, inside, field, dtype, places in wanted:
                         places[row] = _checked(record.get(inside), name, field, dtype)
-            except DataError as error:
-                raise self._named(error, int(numbers[row])) from error
-
-    @contextmanager
-    def naming(self, number: int) -> Generator[None]:
-        """Make errors in the block begin with the file and the record's key."""
-        try:
-            yield
-        except DataError as error:
-            raise self._named(error, number) from error
-
-    def _named(self, error: DataError, number: int) -> DataError:
-        return DataError(f"{self.where}: {self.key(number)}: {error.args[0]}", error.remedy)
+            except DataError:
+                with self.naming(int(numbers[row]), self.where):  # only here: to enter it takes as long as to read
+                    raise
 
 
 def _checked(value: Any, name: str, field: Field, dtype: np.dtype) -> Any:
@@ -210,6 +200,12 @@ class Packing:
         if field.shape is None:
             return [np.asarray(value, field.dtype) for value in values]
         return cast("Sequence[Any]", np.asarray(values, field.dtype).reshape(-1, *field.shape))
+
+
+def file_to_continue(path: Path, name: str, single: str | tuple[str, ...]) -> Path:
+    """Return the file that is continued: `name` in a folder, or `path` itself if it is a file, or to be one."""
+    is_file = path.is_file() or (not path.exists() and path.name.lower().endswith(single))
+    return path if is_file else path / name
 
 
 def check_continued(before: PackedReader, packing: Packing) -> None:

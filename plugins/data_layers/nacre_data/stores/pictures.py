@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,14 +107,6 @@ class PicturesReader(Reader):
             else:
                 assert self.labels is not None
                 rows[...] = self.labels[numbers]
-
-    def rows(self, start: int = 0) -> Iterator[Mapping[str, Any]]:
-        """Yield the records one by one: a block of large pictures would need much memory."""
-        for number in range(start, len(self.names)):
-            yield {
-                name: self._bytes(number) if self.labels is None or field.codec else self.labels[number]
-                for name, field in self.fields.items()
-            }
 
     def _bytes(self, number: int) -> bytes:
         path = self.root / self.names[number]

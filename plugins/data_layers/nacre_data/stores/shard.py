@@ -13,7 +13,7 @@ from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, Watched, check_file, make_folder, os_errors
 
 from .entries import Entries
-from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, wanted_of
+from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, file_to_continue, wanted_of
 
 DATA = "shard.dat"
 SINGLE = (".dat", ".kvfile")
@@ -208,13 +208,12 @@ class ShardAppender(ShardWriter):
     """
 
     def __init__(self, store: Shard, path: Path, packing: Packing) -> None:
-        single = path.is_file() or (not path.exists() and path.name.lower().endswith(SINGLE))
-        file = path if single else path / DATA
+        file = file_to_continue(path, DATA, SINGLE)
         known: list[bytes] = []
         self.was_there = file.exists() and file.stat().st_size > 0
         self.end = self._checked(store, path, packing, file, known) if self.was_there else 0
         with os_errors(path, "cannot be written", DataError):
-            if not single:
+            if file != path:
                 make_folder(path)
             self._begin(path, packing, file.open("r+b" if self.was_there else "wb"))
             self.place = file

@@ -7,8 +7,7 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -180,7 +179,7 @@ class TarReader(Reader):
             return Field((), "int64", tuple(about.get("classes", ())))
         if column.kind != ARRAY:
             return Field(None, "uint8")
-        with self.naming(0):
+        with self.naming(0, str(self.path)):
             first = _array(self._bytes(column, 0))
         if about.get("varies"):
             return Field(None, first.dtype.name)
@@ -195,7 +194,7 @@ class TarReader(Reader):
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         with self.watched.reading(f"record {numbers[0]}" if len(numbers) else ""):
             for row, number in enumerate(numbers.tolist()):
-                with self.naming(number):
+                with self.naming(number, str(self.path)):
                     for name, places in out.items():
                         places[row] = self._value(name, number)
 
@@ -224,14 +223,6 @@ class TarReader(Reader):
     def key(self, number: int) -> str:
         first = next(iter(self.columns.values()))
         return first.files.key(number).decode("utf-8", "backslashreplace")
-
-    @contextmanager
-    def naming(self, number: int) -> Generator[None]:
-        """Make errors in the block begin with the file and the record's key."""
-        try:
-            yield
-        except DataError as error:
-            raise DataError(f"{self.path}: {self.key(number)}: {error.args[0]}", error.remedy) from error
 
     def close(self) -> None:
         self.file.close()
