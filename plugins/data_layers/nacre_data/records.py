@@ -128,8 +128,8 @@ class ArrayRecords(Records):
 
 def in_a_row(numbers: np.ndarray) -> bool:
     """Return whether each number is one more than the number before it."""
-    ends_fit = len(numbers) > 0 and numbers[-1] - numbers[0] == len(numbers) - 1
-    return bool(ends_fit and (numbers[1:] > numbers[:-1]).all())
+    steps = len(numbers) - 1
+    return steps >= 0 and numbers[-1] - numbers[0] == steps == np.count_nonzero(numbers[1:] > numbers[:-1])
 
 
 def take(array: np.ndarray, numbers: np.ndarray, out: np.ndarray) -> None:

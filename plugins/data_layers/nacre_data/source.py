@@ -249,8 +249,10 @@ class RecordSourceState(SourceState, host_only=True):
     def _places(self) -> list[np.ndarray]:
         """Return arrays for a batch, as `Records.read` fills them: the blobs themselves, if nothing is between."""
         places: list[np.ndarray] = []
-        for blob, shape, stored in zip(self.blobs, self.records.shapes, self.records.dtypes, strict=True):
-            shape, kind = (len(blob), *shape), place_type(stored, blob.dtype)
+        stored = zip(self.records.shapes, self.records.dtypes, strict=True)
+        for blob, (shape, kind), changes in zip(self.blobs, stored, self.changes, strict=True):
+            shape = len(blob), *shape
+            kind = place_type(kind, blob.dtype) if changes or self.layer.ahead else blob.dtype
             direct = not self.layer.ahead and (shape, kind) == (blob.shape, blob.dtype)
             places.append(blob if direct else np.empty(shape, kind))
         return places

@@ -87,8 +87,9 @@ class HDF5Reader(Reader):
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         if not len(numbers):
             return
-        first, last = int(numbers.min()), int(numbers.max()) + 1
         together = in_a_row(numbers)
+        first, last = (int(numbers[0]), int(numbers[-1])) if together else (int(numbers.min()), int(numbers.max()))
+        last += 1
         what = f"record {first}" if last - first == 1 else f"one of the records {first} to {last - 1}"
         for name, rows in out.items():
             with self.file.reading(f"{self.where}: dataset '{name}'", what):

@@ -16,7 +16,7 @@ from nacre.files import Watched
 
 from ..records import in_a_row
 
-KEPT = 1 << 26
+KEPT = 1 << 28
 """Bytes of files that stay in memory, for all readers together."""
 CALL = 1 << 13
 """Bytes that are copied in the time that a call takes."""
