@@ -23,11 +23,24 @@ from typing import Any
 import h5py
 import numpy as np
 
-from nacre import Field, Layer, Net, Store
-from nacre_data import CSV, HDF5, NPY, NPZ, DataLayer, HDF5DataLayer, ImageDataLayer, MemoryDataLayer
+from nacre import Field, Layer, Net, Solver, Store
+from nacre_data import (
+    CSV,
+    HDF5,
+    NPY,
+    NPZ,
+    Crop,
+    DataLayer,
+    HDF5DataLayer,
+    ImageDataLayer,
+    MemoryDataLayer,
+    Mirror,
+    SubMean,
+)
 
 from . import loaders
 from .__main__ import machine
+from .nets import load
 
 SECONDS = 0.3  # of each sample
 PAUSE = 0.1  # before each: threads and processes of the side before it, which read ahead, come to rest
@@ -79,7 +92,7 @@ def main() -> None:
     print(machine(2))
     print("\n| data | nacre, records/s | peer | its records/s | nacre / peer | goal |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for made in (stores, sources, pictures):
+        for made in (stores, sources, trainings, pictures):
             for case in made(Path(folder)):
                 if arguments.case in case.name:
                     check(case) if not case.apart else None
@@ -327,6 +340,41 @@ def converted(start: Callable[[ExitStack], Batches], stack: ExitStack) -> Batche
     """Yield batches as nets take them."""
     for data, labels in start(stack):
         yield data.astype(np.float32), labels.astype(np.int64)
+
+
+# Trainings
+
+
+def trainings(folder: Path, batches: int = 40) -> Iterator[Case]:
+    """Yield a case in which Caffe's quick net trains from bytes in a file, and from finished numbers in memory."""
+    size = 100
+    images, labels = images_of((3, 36, 36), size * batches), np.arange(size * batches) % 10
+    path = folder / "bytes.h5"
+    write(
+        HDF5(), path, {"data": Field(images.shape[1:], "uint8"), "label": Field((), "int64")}, data=images, label=labels
+    )
+    changes = [["data", Crop(size=32)], ["data", Mirror()], ["data", SubMean(mean=(125.3, 123.0, 113.9))]]
+    common: dict[str, Any] = {"batch_size": size, "shuffle": True}
+    finished = (images[..., 2:34, 2:34] - np.float32(120)).astype(np.float32)
+    sides = [
+        (HDF5DataLayer(name="data", source=str(path), transformers=changes, **common), "HDF5Data, mean, crop, mirror"),
+        (
+            HDF5DataLayer(name="data", source=str(path), transformers=changes, ahead=2, **common),
+            "HDF5Data, mean, crop, mirror, ahead = 2",
+        ),
+        (MemoryDataLayer(name="data", data=[finished, labels], **common), "MemoryData"),
+    ]
+    *ours, memory = (Side(name, partial(trained, layer), name, 0.95) for layer, name in sides)
+    yield Case("training of CIFAR quick-100", ours, [memory], images.__getitem__, apart=1.0, batch=size)
+
+
+def trained(source: Layer, stack: ExitStack) -> Batches:
+    net = Net("quick", [source, *load("CIFAR quick-100").layers[2:]])
+    stack.callback(net.shutdown)
+    training = stack.enter_context(Solver("SGD", lr_policy=1e-3, momentum_policy=0.9).start(net))
+    while True:
+        training.step()
+        yield (), ()
 
 
 # Pictures

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,13 @@ def test_all_sides_read_the_same_records(data: Any, tmp_path: Path) -> None:
     for case in (*data.stores(tmp_path, 3), *data.sources(tmp_path, 3)):
         assert case.ours and case.peers, case.name
         data.check(case)
+
+
+def test_a_net_trains_from_bytes_and_from_memory(data: Any, tmp_path: Path) -> None:
+    (case,) = data.trainings(tmp_path, 1)
+    for side in (*case.ours, *case.peers):
+        with ExitStack() as stack:
+            next(side.start(stack))
 
 
 def test_pictures_are_within_2_of_scaling_and_then_cutting(data: Any, tmp_path: Path) -> None:
