@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .fields.checks import non_zero as non_zero
     from .fields.checks import one_of as one_of
     from .fields.checks import positive as positive
+    from .fields.checks import same_numbers as same_numbers
     from .fields.component import Component as Component
     from .fields.component import Maybe as Maybe
     from .fields.component import Written as Written
@@ -140,7 +141,8 @@ _PLACES = {
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
     "SnapshotError TopologyError nearest where_it_is",
-    "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive",
+    "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive "
+    "same_numbers",
     "fields.component": "Component Maybe Written make_component",
     "fields.configured": "Configured",
     "fields.outputs": "claim_folder open_to_append output_place replace_output",

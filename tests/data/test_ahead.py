@@ -23,6 +23,7 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from ranks import state_at
 from resuming import trained
+from toy_training import Reports
 
 COUNT = 11
 RECORDS = {
@@ -113,6 +114,9 @@ def test_a_training_is_the_same_bit_for_bit_and_so_is_a_resumed_one(name: str, p
     assert trained(layers(0), 7)[1] == expected
     middle, _ = trained(layers(2), 4)
     assert trained(layers(2), 3, middle)[1] == expected
+    reports = Reports()
+    assert trained(layers(1), 3, middle, [reports])[1] == expected
+    assert reports["warning"] == []
 
 
 def test_only_some_batches_are_read_ahead(path: str) -> None:

@@ -45,6 +45,11 @@ fraction = every(lambda number: 0 <= number < 1, "0 or more, and below 1")
 finite = every(lambda number: abs(number) < float("inf"), "finite")
 
 
+same_numbers = Check(lambda value, _: None)
+"""Marks a field that may differ when a training is resumed: it decides how fast, how long or with how much memory, but
+no number."""
+
+
 def at_least(count: int) -> Check:
     """Return a validator for `count` names or more."""
     words = f"at least {count}"

@@ -8,15 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..fields.checks import same_numbers
 from ..fields.configured import Configured
 from ..fields.tables import plain, table_of
 from ..fields.types import Paths, Place, change_paths
 from ..protocols.layer import Layer
 from .environment import flat_environment
 from .provenance import part_differences
-
-FREE = ("callbacks", "max_iter", "check_finite")
-"""Fields of a solver that do not change the numbers of an iteration."""
 
 CHOSEN = ("backend", "seed", "dtype", "compute")
 
@@ -71,7 +69,7 @@ def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterato
         yield f"{where.removeprefix(' of ')} was of type {then['type']}, is of type {kind}"
         return
     for field in type(thing).fields():
-        if field.name in FREE or field.name == "exclude":
+        if field.name == "exclude" or same_numbers in field.checks:
             continue
         value = getattr(thing, field.name)
         if isinstance(value, Place):  # where files are written does not change the training

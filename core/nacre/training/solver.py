@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import ConfigError
-from ..fields.checks import non_negative, positive
+from ..fields.checks import non_negative, positive, same_numbers
 from ..fields.component import Written
 from ..fields.configured import Configured
 from ..fields.types import default
@@ -37,15 +37,15 @@ class Solver(Configured):
 
     method: Annotated[Method, "the rule that updates parameters"]
     algorithm: Annotated[Algorithm, "the passes that train a batch"] = default("")
-    max_iter: Annotated[int, positive, "number of iterations"] = 1000
+    max_iter: Annotated[int, positive, same_numbers, "number of iterations"] = 1000
     lr_policy: Annotated[LrPolicy, "learning rate of an iteration"] = default(0.01)
     momentum_policy: Annotated[MomentumPolicy, "momentum of an iteration"] = default(0.0)
     regu_coef: Annotated[float, non_negative, "multiplies every regulariser's own coefficient"] = 0.0
     n_accumulate: Annotated[int, positive, "number of batches in an iteration; the update uses their mean gradient"] = 1
     clip_value: Annotated[float, non_negative, "clip gradients to this absolute value; 0 for no clipping"] = 0.0
     clip_norm: Annotated[float, non_negative, "scale gradients down to this joint L2 norm; 0 for no scaling"] = 0.0
-    callbacks: Annotated[Callbacks, "what runs between iterations"] = default(())
-    check_finite: Annotated[bool, "stop if a loss, a gradient, a parameter or a buffer is not finite"] = True
+    callbacks: Annotated[Callbacks, same_numbers, "what runs between iterations"] = default(())
+    check_finite: Annotated[bool, same_numbers, "stop if a loss, gradient, parameter or buffer is not finite"] = True
 
     if TYPE_CHECKING:  # what the fields say, and `method` may stand without its name
 

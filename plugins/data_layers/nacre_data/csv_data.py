@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Paths, at_least, non_negative
+from nacre import Paths, at_least
 
 from .data import open_source
-from .source import RecordSourceLayer, RecordSourceState
+from .source import CacheBytes, RecordSourceLayer, RecordSourceState
 from .stores.csv import CSV
 from .stores.table_options import TableOptions
 
@@ -33,7 +33,7 @@ class CSVDataLayer(TableOptions, RecordSourceLayer, is_source=True):
     """
 
     source: Annotated[Paths, at_least(1), "tables, or .txt lists of them; relative to the net file"]
-    cache_bytes: Annotated[int, non_negative, "keep the data in memory if they have no more bytes than this"] = 1 << 28
+    cache_bytes: CacheBytes = 1 << 28
 
     def reading(self) -> dict[str, Any]:
         return {"store": CSV(**{field.name: getattr(self, field.name) for field in TableOptions.fields()})}

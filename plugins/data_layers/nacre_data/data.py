@@ -21,12 +21,13 @@ from nacre import (
     non_negative,
     open_records,
     positive,
+    same_numbers,
 )
 
 from .files import listed, named
 from .records import ArrayRecords, Records, check_one_number, entries_of
 from .sequential import SequentialState
-from .source import RecordSourceLayer, RecordSourceState
+from .source import CacheBytes, RecordSourceLayer, RecordSourceState
 from .stores.pictures import Pictures
 
 
@@ -56,8 +57,8 @@ class DataLayer(RecordSourceLayer, is_source=True):
     shape: Annotated[Shape, positive, "shape of a record of the first top, if records differ, as pictures do"] = (
         default(())
     )
-    cache_bytes: Annotated[int, non_negative, "keep the data in memory if they have no more bytes than this"] = 1 << 28
-    threads: Annotated[int, positive, "threads that decode records, such as pictures"] = 1
+    cache_bytes: CacheBytes = 1 << 28
+    threads: Annotated[int, positive, same_numbers, "threads that decode records, such as pictures"] = 1
     window: Annotated[int, non_negative, "records that are mixed at a time, if they are read one after the other"] = 0
 
     def reading(self) -> dict[str, Any]:

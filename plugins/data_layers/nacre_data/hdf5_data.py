@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import DataError, Paths, at_least, class_numbers, non_negative
+from nacre import DataError, Paths, at_least, class_numbers
 
 from .checks import check_counts, check_entries
 from .files import listed, named
 from .records import ArrayRecords, Records, check_one_number, in_a_row
-from .source import RecordSourceLayer, RecordSourceState
+from .source import CacheBytes, RecordSourceLayer, RecordSourceState
 from .tables import Labels
 
 CLASSES = "classes"
@@ -45,7 +45,7 @@ class HDF5DataLayer(RecordSourceLayer, is_source=True):
     """
 
     source: Annotated[Paths, at_least(1), "HDF5 files, or .txt lists of them; relative to the net file"]
-    cache_bytes: Annotated[int, non_negative, "keep the data in memory if they have no more bytes than this"] = 1 << 28
+    cache_bytes: CacheBytes = 1 << 28
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
         """Read shapes and types from the files; the data are not read yet.

@@ -11,7 +11,19 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import DataError, Maybe, Paths, Reader, Store, Transformer, at_least, default, open_records, positive
+from nacre import (
+    DataError,
+    Maybe,
+    Paths,
+    Reader,
+    Store,
+    Transformer,
+    at_least,
+    default,
+    open_records,
+    positive,
+    same_numbers,
+)
 from nacre.random import RecordRandom
 
 from .codecs.picture import Background, CropSize, NewHeight, NewWidth, Picture, ShortSide, misfits
@@ -64,7 +76,7 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
         default((1.0,))
     )
     background: Background = default(())
-    threads: Annotated[int, positive, "threads that unpack pictures"] = 2
+    threads: Annotated[int, positive, same_numbers, "threads that unpack pictures"] = 2
     ahead: Ahead = 2
 
     def reading(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from nacre import (
     make_component,
     non_negative,
     positive,
+    same_numbers,
 )
 from nacre.random import Random, RecordRandom
 
@@ -54,7 +55,8 @@ class Transformers(
         return tuple(pairs)
 
 
-Ahead = Annotated[int, non_negative, "batches that a thread reads before they are needed"]
+CacheBytes = Annotated[int, non_negative, same_numbers, "keep the data in memory if they have no more bytes than this"]
+Ahead = Annotated[int, non_negative, same_numbers, "batches that a thread reads before they are needed"]
 
 
 class RecordSourceLayer(Layer, is_source=True):
