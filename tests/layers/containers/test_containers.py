@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net, fresh
+from nacre.graph import containers
 from nacre.graph.containers import names_in
 from nacre.testing import Example
 from nacre_layers import (
@@ -215,11 +216,12 @@ def test_a_block_that_changes_the_shape_needs_a_projection() -> None:
         net_of(layer)
 
 
-def test_times_has_a_limit() -> None:
+def test_times_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="times=10001, but it must be from 1 to 10,000"):
         RepeatLayer(bottoms="x", tops="y", times=10001, layer=["ReLU"])
-    many = RepeatLayer(bottoms="x", tops="y", times=400, layer=[{"type": "Repeat", "times": 400, "layer": ["ReLU"]}])
-    with pytest.raises(ConfigError, match="more than 100,000 layers"):
+    monkeypatch.setattr(containers, "MOST", 1000)
+    many = RepeatLayer(bottoms="x", tops="y", times=40, layer=[{"type": "Repeat", "times": 40, "layer": ["ReLU"]}])
+    with pytest.raises(ConfigError, match="more than 1,000 layers"):
         net_of(many, allocate=False)
 
 
