@@ -34,5 +34,5 @@ def test_the_example_learns_in_its_first_iterations() -> None:
 @pytest.mark.parametrize(("name", "reached"), [("lenet", 0.98), ("resnet20", 0.98), ("dropout_mlp", 0.97)])
 def test_the_examples_hit_what_their_heads_say_over_ten_seeds(name: str, reached: float) -> None:
     found = [accuracy(name, seed) for seed in range(10)]
-    assert sum(found) / len(found) >= reached, found
-    assert min(found) >= reached - 0.01, found
+    assert sum(found) / len(found) >= reached - 0.005, found  # rounded to whole per cents, as the heads say it
+    assert min(found) >= reached - 0.02, found  # a seed's 360 images are right or wrong by chance too: 2.7 deviations
