@@ -24,12 +24,16 @@ WITHOUT_AGREEMENT = {
     "ImageData": GIVEN,
     "Input": "its tops are what is written into them",
     "JSONLOutput": KEPT,
+    "LMDBData": GIVEN,
     "MemoryData": GIVEN,
     "MemoryOutput": KEPT,
+    "NumpyData": GIVEN,
     "NumpyOutput": KEPT,
     "Output": KEPT,
     "RandomNormal": "its tops are random numbers, compared with those of nacre.random in test_sources.py",
+    "ShardData": GIVEN,
     "Silence": "it computes nothing",
+    "TarData": GIVEN,
 }
 OFFERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
 

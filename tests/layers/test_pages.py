@@ -14,7 +14,7 @@ from nacre import ConfigError, Net
 from nacre.cli.app import nacre as command
 from nacre.config import load
 from nacre.testing.trial import backends
-from nacre_data import Pictures
+from nacre_data import LMDB, Pictures, Shard, Tar
 from page_examples import example_of, fed, shapes_of
 
 LAYERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
@@ -39,6 +39,15 @@ def data(tmp_path, monkeypatch):
     fields = {"data": nacre.Field((3, 9, 8), "uint8"), "label": nacre.Field((), "int64", ("cat", "dog"))}
     with Pictures().create(tmp_path / "train", fields) as writer:
         writer.append({"data": np.zeros((9, 3, 9, 8), np.uint8), "label": np.arange(9) % 2})
+    rows = {"data": np.zeros((9, 3, 8, 8), np.uint8), "label": np.arange(9) % 2}
+    kinds = {"data": nacre.Field((3, 8, 8), "uint8"), "label": fields["label"]}
+    np.savez("train.npz", **rows)
+    for store, name in ((LMDB(), "train.lmdb"), (Shard(), "train.shard")):
+        with store.create(tmp_path / name, kinds) as writer:
+            writer.append(rows)
+    with Pictures().open(tmp_path / "train") as reader, Tar().create(tmp_path / "train.tar", reader.fields) as writer:
+        for _, some in nacre.blocks(reader):
+            writer.append(some)
     (tmp_path / "iris.csv").write_text("a,b,c,d,species\n" + "5.1,3.5,1.4,0.2,setosa\n7,3.2,4.7,1.4,versicolor\n" * 10)
     return tmp_path
 

@@ -8,14 +8,21 @@ from nacre import Field, InputLayer
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import (
+    LMDB,
     AsyncHDF5DataLayer,
     CSVDataLayer,
     DataLayer,
     HDF5DataLayer,
     ImageDataLayer,
+    LMDBDataLayer,
     MemoryDataLayer,
+    NumpyDataLayer,
     Pictures,
     RandomNormalLayer,
+    Shard,
+    ShardDataLayer,
+    Tar,
+    TarDataLayer,
 )
 
 X = np.random.default_rng(0).standard_normal((5, 2, 3))
@@ -62,6 +69,11 @@ def five_records(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with h5py.File("five.h5", "w") as file:
         file["data"], file["label"] = X, LABEL
+    np.savez("five.npz", data=X, label=LABEL)
+    fields = {"data": Field(X.shape[1:], "float64"), "label": Field((), "int64")}
+    for store, name in ((LMDB(), "five.lmdb"), (Shard(), "five.shard"), (Tar(), "five.tar")):
+        with store.create(tmp_path / name, fields) as writer:
+            writer.append({"data": X, "label": LABEL})
     np.savetxt("five.csv", np.column_stack([X.reshape(5, -1), LABEL]), "%.17g", ",")
 
 
@@ -98,6 +110,42 @@ class TestCSVData(LayerTests):
 
     def reference(self, layer, inputs, parameters):
         return [X[:3], LABEL[:3]]
+
+
+class OfFiveRecords(LayerTests):
+    """The tests of a source that is Data with one store."""
+
+    ending = ""
+
+    def examples(self):
+        yield Example({"source": [f"five.{self.ending}"], "tops": ["data", "label"], "batch_size": 3})
+
+    def reference(self, layer, inputs, parameters):
+        return [X[:3], LABEL[:3]]
+
+
+@pytest.mark.usefixtures("five_records")
+class TestLMDBData(OfFiveRecords, LayerTests):
+    layer = LMDBDataLayer
+    ending = "lmdb"
+
+
+@pytest.mark.usefixtures("five_records")
+class TestShardData(OfFiveRecords, LayerTests):
+    layer = ShardDataLayer
+    ending = "shard"
+
+
+@pytest.mark.usefixtures("five_records")
+class TestTarData(OfFiveRecords, LayerTests):
+    layer = TarDataLayer
+    ending = "tar"
+
+
+@pytest.mark.usefixtures("five_records")
+class TestNumpyData(OfFiveRecords, LayerTests):
+    layer = NumpyDataLayer
+    ending = "npz"
 
 
 @pytest.mark.usefixtures("five_records")

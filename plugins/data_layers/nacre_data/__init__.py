@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from .hdf5_data import HDF5DataLayer as HDF5DataLayer
     from .hdf5_store import HDF5Store as HDF5Store
     from .image_data import ImageDataLayer as ImageDataLayer
+    from .lmdb_data import LMDBDataLayer as LMDBDataLayer
     from .memory_data import MemoryDataLayer as MemoryDataLayer
     from .memory_output import MemoryOutputLayer as MemoryOutputLayer
+    from .numpy_data import NumpyDataLayer as NumpyDataLayer
     from .output import CSVOutputLayer as CSVOutputLayer
     from .output import HDF5OutputLayer as HDF5OutputLayer
     from .output import JSONLOutputLayer as JSONLOutputLayer
     from .output import NumpyOutputLayer as NumpyOutputLayer
     from .output import OutputLayer as OutputLayer
     from .random_normal import RandomNormalLayer as RandomNormalLayer
+    from .shard_data import ShardDataLayer as ShardDataLayer
     from .stores.cifar import CIFAR as CIFAR
     from .stores.csv import CSV as CSV
     from .stores.hdf5 import HDF5 as HDF5
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from .tables import Categories as Categories
     from .tables import FillMissing as FillMissing
     from .tables import Standardize as Standardize
+    from .tar_data import TarDataLayer as TarDataLayer
     from .transformers import Crop as Crop
     from .transformers import Mirror as Mirror
     from .transformers import RandomShift as RandomShift
@@ -62,11 +66,15 @@ LAYERS = {
     "ImageData": "nacre_data.image_data:ImageDataLayer",
     "Input": "nacre.net.input:InputLayer",
     "JSONLOutput": "nacre_data.output:JSONLOutputLayer",
+    "LMDBData": "nacre_data.lmdb_data:LMDBDataLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
     "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",
+    "NumpyData": "nacre_data.numpy_data:NumpyDataLayer",
     "NumpyOutput": "nacre_data.output:NumpyOutputLayer",
     "Output": "nacre_data.output:OutputLayer",
     "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",
+    "ShardData": "nacre_data.shard_data:ShardDataLayer",
+    "TarData": "nacre_data.tar_data:TarDataLayer",
 }
 TRANSFORMERS = {
     "Categories": "nacre_data.tables:Categories",

@@ -31,7 +31,27 @@ from .source import CacheBytes, RecordSourceLayer, RecordSourceState
 from .stores.pictures import Pictures
 
 
-class DataLayer(RecordSourceLayer, is_source=True):
+class FileDataLayer(RecordSourceLayer, is_source=True):
+    """The fields of a source over files; a subclass says in `reading` which store reads them."""
+
+    source: Annotated[Paths, at_least(1), "files or folders, or .txt lists of them; relative to the net file"]
+    shape: Annotated[Shape, positive, "shape of a record of the first top, if records differ, as pictures do"] = (
+        default(())
+    )
+    cache_bytes: CacheBytes = 1 << 28
+    threads: Annotated[int, positive, same_numbers, "threads that decode records, such as pictures"] = 1
+
+    def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
+        """Open the files; only shapes and types are read yet.
+
+        Raises:
+            DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
+        """
+        shapes = {self.tops[0]: self.shape} if self.shape else {}
+        return open_source(self, backend, **self.reading(), shapes=shapes, threads=self.threads)
+
+
+class DataLayer(FileDataLayer, is_source=True):
     """Feed the records of files in any format that a store reads: each top is a batch of the field of its name.
 
     y[n] = field[order[position + n]], where position grows by batch_size with every batch.
@@ -52,13 +72,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
         shuffle = true
     """
 
-    source: Annotated[Paths, at_least(1), "files or folders, or .txt lists of them; relative to the net file"]
     store: Annotated[Maybe[Store], "format of the files; by default that of their names"] = default(None)
-    shape: Annotated[Shape, positive, "shape of a record of the first top, if records differ, as pictures do"] = (
-        default(())
-    )
-    cache_bytes: CacheBytes = 1 << 28
-    threads: Annotated[int, positive, same_numbers, "threads that decode records, such as pictures"] = 1
     window: Annotated[int, non_negative, "records that are mixed at a time, if they are read one after the other"] = 0
 
     def reading(self) -> dict[str, Any]:
@@ -70,13 +84,7 @@ class DataLayer(RecordSourceLayer, is_source=True):
             yield f"window={self.window} is given without shuffle = true, so nothing is mixed"
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
-        """Open the files; only shapes and types are read yet.
-
-        Raises:
-            DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
-        """
-        shapes = {self.tops[0]: self.shape} if self.shape else {}
-        state = open_source(self, backend, **self.reading(), shapes=shapes, threads=self.threads)
+        state = super().setup(backend, inputs, diffs)
         if self.window and not isinstance(state, SequentialState):
             state.shutdown()
             raise DataError(

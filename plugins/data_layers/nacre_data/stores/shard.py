@@ -22,6 +22,7 @@ LENGTH = Struct("<Q")  # size_t; the comment in SINGA's header says uint32, its 
 MARKS = {b"sg\x00\x00": False, b"sg\x01\x00": True}
 """What stands before each tuple since SINGA 1.0: whether it has a key. As a length it would be above 2^32."""
 REMEDY = "continue it with append=True, which cuts the rest, or give torn_tail = true, which leaves it away"
+TornTail = Annotated[bool, "whether to leave away a last record that is cut, as after a crash of its writer"]
 
 
 class Shard(Store):
@@ -34,9 +35,7 @@ class Shard(Store):
 
     endings = (".kvfile", ".shard")
     codec: CodecName = ""
-    torn_tail: Annotated[bool, "whether to leave away a last record that is cut, as after a crash of its writer"] = (
-        False
-    )
+    torn_tail: TornTail = False
 
     @classmethod
     def fits(cls, path: Path) -> bool:
