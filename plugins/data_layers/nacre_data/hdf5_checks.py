@@ -22,8 +22,10 @@ import numpy as np
 from nacre import DataError, nearest
 from nacre.files import Watched, check_file
 
+from .hdf5_chunks import DEFLATE, FLETCHER32, LZF, SHUFFLE, Chunks
+from .hdf5_texts import texts_of
+
 MAX_BYTES = 1 << 20  # of numbers that were never written, and so are not stored
-DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
 EXPANSION = {DEFLATE: 1032, LZF: 88, SHUFFLE: 1, FLETCHER32: 1}  # bytes that one byte can stand for, at most
 HARD_LINK = 0  # HDF5's H5L_TYPE_HARD
 NUMBERS_AND_TEXT = "biufcS"  # kinds of fixed size: a string of variable length may have any
@@ -64,18 +66,28 @@ class CheckedFile:
         """Return the names of the datasets in the file's first group; links are not followed."""
         with readable(self.where):
             every = [str(name) for name in self.file]
+            if len(set(every)) < len(every):
+                raise DataError(
+                    f"{self.where}: damaged: two of its names are the same: {', '.join(sorted(every)[:20])}"
+                )
             hard = [name for name in every if self.file.id.links.get_info(name.encode()).type == HARD_LINK]
             return [name for name in hard if isinstance(self.file[name], h5py.Dataset)]
 
     def texts(self, dataset: h5py.Dataset, name: str) -> tuple[str, ...]:
         """Return an attribute of a dataset that is a list of texts; () if there is none."""
-        with readable(f"{self.where}: attribute '{name}' of {dataset.name}"):
+        where = f"{self.where}: attribute '{name}' of {dataset.name}"
+        with readable(where):
             if name not in dataset.attrs:
                 return ()
-            found: Any = dataset.attrs[name]
-        texts = [one.decode() if isinstance(one, bytes) else one for one in np.atleast_1d(found).tolist()]
-        if not all(isinstance(one, str) for one in texts):
-            raise DataError(f"{self.where}: attribute '{name}' of {dataset.name} must be a list of texts")
+            stored: Any = dataset.attrs.get_id(name)
+            plain = stored.dtype.kind == "S"
+            if not plain and h5py.check_string_dtype(stored.dtype) is None:
+                raise DataError(f"{where} must be a list of texts")
+            declared = math.prod(map(int, stored.shape or ())) * max(1, stored.dtype.itemsize)
+            if stored.shape is None or declared > dataset.file.id.get_filesize():
+                raise DataError(f"{where}: damaged: it declares {declared:,} bytes", REMEDY)
+            found: Any = dataset.attrs[name] if plain else texts_of(self.file.filename, str(dataset.name), name)
+            texts = [one.decode() if isinstance(one, bytes) else one for one in np.atleast_1d(found).tolist()]
         return tuple(texts)
 
     @contextmanager
@@ -102,16 +114,25 @@ class CheckedFile:
 
 
 class DatasetRows:
-    """Records of a dataset that follow each other, read by HDF5's own calls: h5py's take longer than a small batch."""
+    """Records of a dataset that follow each other, read by HDF5's own calls: h5py's take longer than a small batch.
 
-    def __init__(self, dataset: h5py.Dataset) -> None:
+    `where` begins errors.
+    """
+
+    def __init__(self, dataset: h5py.Dataset, where: str) -> None:
         self.dataset = dataset.id
+        with readable(where):
+            self.chunks = Chunks(dataset) if dataset.chunks else None
         self.space = dataset.id.get_space()
         self.known: tuple[Any, Any] = (None, None)
         self.memory: tuple[Any, Any] = (None, None)
 
     def read(self, first: int, out: np.ndarray) -> None:
         """Write the records from `first` on into `out`, which is contiguous; its type may be another."""
+        if not len(out):
+            return
+        if self.chunks:
+            self.chunks.check(first, first + len(out))
         if self.known != (out.shape, out.dtype):
             self.known = out.shape, out.dtype
             self.memory = h5py.h5s.create_simple(out.shape), h5py.h5t.py_create(out.dtype)
@@ -154,7 +175,10 @@ def check_dataset(dataset: Any, where: str, max_bytes: int = MAX_BYTES) -> None:
         # Python's own integers: the product may exceed 64 bits. A chunk is read whole, even for one element.
         elements = max(math.prod(map(int, dataset.shape)), math.prod(map(int, dataset.chunks or (0,))))
         declared = elements * int(dataset.dtype.itemsize)
-        stored = min(dataset.id.get_storage_size(), dataset.file.id.get_filesize())
+        # Where there are chunks, HDF5 adds up as many as a damaged index says there are, which might be for ever.
+        stored = dataset.file.id.get_filesize()
+        if not dataset.chunks:
+            stored = min(stored, dataset.id.get_storage_size())
         held = stored * _expansion(dataset, where)
     if declared > max(held, max_bytes):
         raise DataError(
@@ -168,6 +192,10 @@ def readable(where: str) -> Generator[None]:
     """Turn any error of the HDF5 library into a `DataError` that begins with `where`."""
     try:
         yield
+    except DataError as error:
+        if str(error).startswith(where):
+            raise
+        raise DataError(f"{where}: {error.args[0]}", error.remedy) from error
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
         reason = str(error.args[-1] if error.args else error)
         if "truncated file" in reason:

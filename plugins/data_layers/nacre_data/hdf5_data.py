@@ -162,7 +162,7 @@ class HDF5Records(Records):
                     self.numbers[file][top].transform(array[into])
 
     def column(self, name: str) -> np.ndarray:
-        from .hdf5_checks import open_hdf5
+        from .hdf5_checks import DatasetRows, open_hdf5
 
         columns: list[np.ndarray] = []
         with named(self.where):
@@ -172,8 +172,9 @@ class HDF5Records(Records):
                     check_one_number(str(path), name, dataset.shape[1:])
                     check_counts(str(path), [self.tops[0], name], [count, len(dataset)])
                     columns.append(np.empty(dataset.shape, dataset.dtype))
-                    with file.reading(f"{path}: dataset '{name}'", "one of its records"):
-                        dataset.read_direct(columns[-1])
+                    where = f"{path}: dataset '{name}'"
+                    with file.reading(where, "one of its records"):
+                        DatasetRows(dataset, where).read(0, columns[-1])
                 if name in numbers:
                     numbers[name].transform(columns[-1])
         return np.concatenate([column.reshape(-1) for column in columns])
@@ -194,10 +195,14 @@ class HDF5Records(Records):
                     raise DataError(
                         f"{path}: it no longer has the {self.counts[number]} records that it had when the net was made"
                     )
+                rows = [
+                    DatasetRows(dataset, f"{path}: dataset '{top}'")
+                    for top, dataset in zip(self.tops, datasets, strict=True)
+                ]
             except DataError:
                 file.close()
                 raise
-            self.opened[number] = file, datasets, [*map(DatasetRows, datasets)]
+            self.opened[number] = file, datasets, rows
         return self.opened[number]
 
     def close(self) -> None:

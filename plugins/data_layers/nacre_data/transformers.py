@@ -130,7 +130,7 @@ class SubMean(Transformer):
 
     def _read(self, record: tuple[int, ...]) -> np.ndarray:
         from .checks import check_entries
-        from .hdf5_checks import open_hdf5
+        from .hdf5_checks import DatasetRows, open_hdf5
 
         path = self.mean_file[0]
         with open_hdf5(path) as file:
@@ -140,7 +140,8 @@ class SubMean(Transformer):
             if prod(dataset.shape) > prod(record):  # before it is read
                 raise self._does_not_fit(dataset.shape, record)
             with file.reading(where):
-                mean = np.asarray(dataset[()], np.float64)
+                mean = np.empty(dataset.shape)
+                DatasetRows(dataset, where).read(0, mean)
         if not np.isfinite(mean).all():
             raise DataError(f"{where} holds numbers that are not finite")
         return mean

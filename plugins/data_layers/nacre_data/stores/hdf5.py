@@ -77,7 +77,9 @@ class HDF5Reader(Reader):
         for name, dataset in self.datasets.items():
             check_entries(f"{where}: dataset '{name}'", dataset.shape, dataset.dtype)
         check_counts(where, names, [len(dataset) for dataset in self.datasets.values()])
-        self.rows_of = {name: DatasetRows(dataset) for name, dataset in self.datasets.items()}
+        self.rows_of = {
+            name: DatasetRows(dataset, f"{where}: dataset '{name}'") for name, dataset in self.datasets.items()
+        }
         self.count: int | None = len(next(iter(self.datasets.values())))
         self.fields: Mapping[str, Field] = {
             name: Field(dataset.shape[1:], dataset.dtype.newbyteorder("=").name, file.texts(dataset, CLASSES))

@@ -1,0 +1,88 @@
+"""Chunks of datasets, checked before HDF5 reads them: it believes what a file says of them."""
+
+from __future__ import annotations
+
+import zlib
+from itertools import product
+from math import prod
+
+import h5py
+
+from nacre import DataError
+
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
+CHECKSUM = 4  # bytes that FLETCHER32 adds
+REMEDY = "write it again: h5repack OLD NEW"
+
+
+class Chunks:
+    """The chunks of a dataset, each of which is checked before HDF5 reads it for the first time.
+
+    Where a chunk unpacks to fewer bytes than it should, HDF5 returns whatever stood behind them in memory, or crashes.
+    """
+
+    def __init__(self, dataset: h5py.Dataset) -> None:
+        self.dataset = dataset.id
+        self.shape: tuple[int, ...] = dataset.shape
+        self.chunks: tuple[int, ...] = tuple(dataset.chunks or self.shape)
+        self.size = prod(self.chunks) * dataset.dtype.itemsize
+        self.end = dataset.file.id.get_filesize()
+        plan = dataset.id.get_create_plist()
+        self.filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
+        for place in range(len(self.filters)):
+            _, _, values, _ = plan.get_filter(place)
+            if self.filters[place] == LZF and values[2:3] != (self._before(place, 0),):
+                raise DataError(f"its filter lzf unpacks {values[2:3]} bytes, but a chunk has {self.size:,}", REMEDY)
+        self.known = bytearray(-(-self.shape[0] // self.chunks[0]))  # rows of chunks that were checked
+
+    def check(self, first: int, last: int) -> None:
+        """Check the chunks with the records from `first` to before `last`.
+
+        Raises:
+            DataError: one has another size than it should.
+        """
+        height = self.chunks[0]
+        begin, end = first // height, -(-last // height)
+        while (row := self.known.find(0, begin, end)) >= 0:
+            sides = (range(0, side, step) for side, step in zip(self.shape[1:], self.chunks[1:], strict=True))
+            for corner in product(*sides):
+                self._check((row * height, *corner))
+            self.known[row] = 1
+
+    def _check(self, corner: tuple[int, ...]) -> None:
+        chunk = self.dataset.get_chunk_info_by_coord(corner)
+        if chunk.byte_offset is None:  # never written, so that it is filled
+            return
+        if chunk.byte_offset + chunk.size > self.end:
+            raise self._wrong(corner, f"it ends at byte {chunk.byte_offset + chunk.size:,}, behind the end of the file")
+        data, size = None, chunk.size
+        for place in reversed(range(len(self.filters))):
+            if chunk.filter_mask >> place & 1:  # it was not used for this chunk
+                continue
+            before = self._before(place, chunk.filter_mask)
+            if self.filters[place] == FLETCHER32:
+                size -= CHECKSUM
+            elif self.filters[place] == DEFLATE:
+                data = data or self.dataset.read_direct_chunk(corner)[1]
+                size = self._unpacked(data[: max(0, size)], before)
+            elif self.filters[place] == LZF and size > 0:
+                size = before
+        if size != self.size:
+            raise self._wrong(corner, f"it has {size:,} bytes, but should have {self.size:,}")
+
+    def _before(self, place: int, mask: int) -> int:
+        """Return how many bytes a filter is given when a chunk is written."""
+        added = [one for one, number in enumerate(self.filters[:place]) if number == FLETCHER32 and not mask >> one & 1]
+        return self.size + CHECKSUM * len(added)
+
+    @staticmethod
+    def _unpacked(data: bytes, most: int) -> int:
+        """Return how many bytes there are, once they are unpacked; more than `most` are not counted."""
+        try:
+            return len(zlib.decompressobj().decompress(data, most + 1))
+        except zlib.error:
+            return most  # HDF5 will say what is wrong
+
+    @staticmethod
+    def _wrong(corner: tuple[int, ...], why: str) -> DataError:
+        return DataError(f"damaged: the chunk at {corner}: {why}", REMEDY)
