@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from nacre import DataError
 from nacre.files import check_file, unchanged
@@ -39,3 +41,21 @@ def listed(path: Path) -> list[Path]:
     if not files:
         raise DataError(f"{path}: this list of files is empty")
     return files
+
+
+class Modest:
+    """An open file that is asked for no more bytes than it has.
+
+    For so many bytes as a caller wants, Python makes room before it reads; a damaged file may make a library want any.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.end = os.fstat(file.fileno()).st_size
+
+    def read(self, size: int = -1) -> bytes:
+        """Return so many bytes, or those that are left."""
+        return self.file.read(min(size, max(0, self.end - self.file.tell())))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)

@@ -1,6 +1,11 @@
 """NumPy's files as stores."""
 
+import io
 import os
+import tracemalloc
+import warnings
+import zipfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -81,3 +86,77 @@ def test_only_so_many_bytes_of_all_files_stay_in_memory(tmp_path: Path, monkeypa
             for _ in range(3):
                 reader.read(np.arange(20), {"data": np.empty((20, 3), np.uint8)})
         assert [reader.rows_in_file.kept is None for reader in readers] == [False, True]
+
+
+# Damaged and hostile files
+
+
+def test_a_header_that_says_it_is_long_takes_no_memory(tmp_path: Path) -> None:
+    """Python makes room for so many bytes as are asked for."""
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + (1 << 30).to_bytes(4, "little") + bytes(100))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"a\.npy: damaged: its header cannot be read"):
+            NPY().open(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def archive(path: Path, members: Sequence[tuple[str, bytes]], how: int = zipfile.ZIP_STORED) -> Path:
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w", how) as file:
+        for name, content in members:
+            file.writestr(name, content)
+    return path
+
+
+def npy(array: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_cannot_be_unpacked_is_told(how: int, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.npz", [("data.npy", npy(np.random.default_rng(0).standard_normal(99)))], how)
+    data = bytearray(path.read_bytes())
+    for place in range(60, len(data) - 120, 7):
+        damaged = data.copy()
+        damaged[place : place + 7] = b"\xff\x00\xff\x00\xff\xff\xff"
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"a\.npz: (damaged|cannot be read): "):
+            NPZ().open(path)
+
+
+def test_an_archive_whose_arrays_share_their_bytes_is_refused(tmp_path: Path) -> None:
+    """As in a bomb of archives: each is not too large, but together they are."""
+    zeros = npy(np.zeros((1, 40 << 20), np.uint8))
+    path = archive(tmp_path / "a.npz", [(f"{name}.npy", zeros) for name in "ab"], zipfile.ZIP_DEFLATED)
+    with pytest.raises(DataError, match=r"a\.npz: 'a\.npy', 'b\.npy': it declares 83,886,336 bytes, but the file has"):
+        NPZ().open(path)
+    with NPZ().open(path, ["a"]) as reader:
+        assert reader.count == 1
+
+
+def test_two_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
+    for names in (["a.npy", "a.npy"], ["a.npy", "a"]):
+        path = archive(tmp_path / "a.npz", [(name, npy(np.zeros(3))) for name in names])
+        with pytest.raises(DataError, match=r"a\.npz: two of its arrays have the same name"):
+            NPZ().open(path)
+
+
+def test_python_objects_are_not_read(tmp_path: Path) -> None:
+    """They may run code."""
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "touched",)
+
+    array = np.array([Evil()], object)
+    np.save(tmp_path / "a.npy", array, allow_pickle=True)
+    np.savez(tmp_path / "a.npz", array)
+    for store, name in ((NPY(), "a.npy"), (NPZ(), "a.npz")):
+        with pytest.raises(DataError, match="Python objects"):
+            store.open(tmp_path / name)
+    assert not (tmp_path / "touched").exists()

@@ -25,6 +25,7 @@ from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, os_errors, unchanged
 
 from ..checks import check_counts, check_entries
+from ..files import Modest
 from ..records import in_a_row, take
 from .raw import RawRows
 
@@ -48,7 +49,8 @@ class NPY(Store):
             if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
                 raise DataError(f"{path}: this is not a NumPy array", "write it with numpy.save")
             file.seek(0)
-            shape, fortran_order, dtype = read_header(file, str(path), path.stat().st_size)
+            modest: Any = Modest(file)  # NumPy reads a header of any size
+            shape, fortran_order, dtype = read_header(modest, str(path), path.stat().st_size)
             check_entries(f"{path}: the array", shape, dtype)
             if fortran_order:  # a record's numbers are not together
                 with unchanged(path):
@@ -77,12 +79,19 @@ class NPZ(Store):
             try:
                 with zipfile.ZipFile(path) as archive:
                     members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
+                    if len(members) < len(archive.infolist()):
+                        raise DataError(
+                            f"{path}: two of its arrays have the same name", "write it again with numpy.savez"
+                        )
                     names = fields or tuple(members)
                     if missing := [name for name in names if name not in members]:
                         known = ", ".join(members)
                         raise DataError(f"{path}: it has no array '{missing[0]}'; it has: {known or 'none'}")
-                    arrays = {name: _member(archive, members[name], f"{path}: array '{name}'", path) for name in names}
-            except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+                    _check_size(path, [members[name] for name in names])
+                    arrays = {name: _member(archive, members[name], f"{path}: array '{name}'") for name in names}
+            except (DataError, OSError):
+                raise
+            except Exception as error:  # zipfile, and what unpacks for it, raise anything for damaged files
                 raise DataError(f"{path}: damaged: {error}", "write it again with numpy.savez") from error
         if not arrays:
             raise DataError(f"{path}: it holds no array")
@@ -230,12 +239,17 @@ def read_header(file: BinaryIO, where: str, size: int) -> tuple[tuple[int, ...],
     return shape, bool(fortran_order), dtype
 
 
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str, path: Path) -> np.ndarray:
-    """Read an array of an archive; it may not be larger than the archive justifies."""
-    limit = max(64 << 20, 20 * path.stat().st_size)
-    if member.file_size > limit:
-        message = f"{where}: it declares {member.file_size:,} bytes, but the file has {path.stat().st_size:,}"
+def _check_size(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
+    """Refuse arrays that are larger, together, than their archive justifies: they may share the same bytes of it."""
+    declared, size = sum(member.file_size for member in members), path.stat().st_size
+    if declared > max(64 << 20, 20 * size):
+        names = ", ".join(repr(member.filename) for member in members[:3]) + (", ..." if len(members) > 3 else "")
+        message = f"{path}: {names}: it declares {declared:,} bytes, but the file has {size:,}"
         raise DataError(message, "write it again with numpy.savez, or as .npy")
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> np.ndarray:
+    """Read an array of an archive."""
     with archive.open(member) as file:
         content = io.BytesIO(file.read(member.file_size + 1))
     if content.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
