@@ -232,6 +232,22 @@ def test_negative_sizes_and_chains_of_headers_end(tmp_path):
         rows(path)
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_header_that_says_it_is_long_takes_no_memory(tmp_path, kind):
+    """Python makes room for so many bytes as are asked for."""
+    member = tarfile.TarInfo("a.cls")
+    member.type, member.size = kind, 1 << 33
+    path = tmp_path / "x.tar"
+    path.write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"x\.tar"):
+            rows(path)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
 def test_compressed_archives_are_refused(tmp_path):
     path = tmp_path / "x.tar.gz"
     path.write_bytes(gzip.compress(archive(tmp_path / "x.tar", {"a.cls": b"1"}).read_bytes()))

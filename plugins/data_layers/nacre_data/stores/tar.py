@@ -21,6 +21,7 @@ from nacre.files import NewFile, Watched, check_file, os_errors
 
 from ..checks import NUMBERS
 from ..codecs.packed import PICTURE
+from ..files import Modest
 from .entries import Entries
 from .npy import read_header
 
@@ -232,7 +233,8 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, int, int]]:
     """Yield name, place and size of each file in an archive; nothing is unpacked, and no link is followed."""
     size = os.fstat(file.fileno()).st_size
     try:
-        with tarfile.open(fileobj=file, mode="r:") as opened:
+        modest: Any = Modest(file)  # tarfile reads headers of any size
+        with tarfile.open(fileobj=modest, mode="r:") as opened:
             archive: Any = opened  # type checkers do not know its list of members
             before = -1
             while (member := archive.next()) is not None:
