@@ -268,6 +268,17 @@ def test_every_changed_byte_of_our_own_records_is_noticed(tmp_path):
     assert [found for found in unnoticed if found == "ab"] == []  # what remains are keys, which are names
 
 
+def test_the_record_that_describes_the_others_is_never_one_of_them(tmp_path):
+    with Shard().create(tmp_path / "x.kvfile", FIELDS) as writer:
+        writer.append({"data": np.zeros((1, 2, 3)), "label": np.zeros(1)})
+    data = (tmp_path / "x.kvfile").read_bytes().replace(b"!fields", b"?fields")
+    (tmp_path / "x.kvfile").write_bytes(data)
+    with pytest.raises(
+        DataError, match=r"x\.kvfile: \?fields: it describes the other records, but its key is"
+    ):
+        labels(tmp_path / "x.kvfile")
+
+
 def test_memory_is_bounded(tmp_path):
     path, rows = tmp_path / "x.kvfile", np.zeros((4, MIB), np.uint8)
     tracemalloc.start()

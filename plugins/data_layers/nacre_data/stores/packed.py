@@ -13,12 +13,13 @@ from nacre import Codec, DataError, Field, Reader, make_component
 from nacre.files import Watched
 
 from ..codecs.packed import PackedCodec, data_and_label
-from ..codecs.record import MAGIC, described, describing
+from ..codecs.record import DESCRIPTION, MAGIC, Record, described, describing
 from .entries import Entries
 
 AT_ONCE = 32  # values in memory at a time: they may be large pictures
 EXPANSION = 20  # bytes of numbers that a stored byte may stand for
 OWN, FOREIGN = "Record", ("Datum", "SingleLabelImageRecord")
+REMEDY = "restore the file, or write it again"
 DESCRIBING = "!fields"
 """The key of the record that describes the others; it sorts before digits, and so before their keys."""
 
@@ -54,6 +55,8 @@ class PackedReader(Reader):
                 self.fields: Mapping[str, Field] = {(wanted or ("data",))[0]: Field(None, "uint8", codec=codec)}
                 return
             inside = self.codec.describe(first)
+            if isinstance(made, Record) and DESCRIPTION in inside:
+                raise DataError(f"it describes the other records, but its key is not {DESCRIBING!r}", REMEDY)
             if fields and fields.keys() != inside.keys():
                 raise DataError(f"it has the fields {', '.join(inside)}, but the file declares {', '.join(fields)}")
         self.inside = self._names(inside, wanted)
