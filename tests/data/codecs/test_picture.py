@@ -376,8 +376,21 @@ def test_what_is_no_picture_is_told(data: bytes) -> None:
 @pytest.mark.parametrize("ending", ["GIF", "PNG", "WEBP", "TIFF"])
 def test_several_pictures_are_no_record(ending: str) -> None:
     frames = [Image.fromarray(np.full((2, 3, 3), value, np.uint8)) for value in (0, 100, 200)]
-    with pytest.raises(DataError, match="it holds 3 pictures"):
+    with pytest.raises(DataError, match="it holds several pictures"):
         read(saved(frames[0], ending, save_all=True, append_images=frames[1:]))
+
+
+@pytest.mark.parametrize("ending", ["GIF", "TIFF"])
+def test_nobody_counts_the_pictures_of_a_file(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a TIFF of 2 MB, with 20,000 of them, it took five seconds."""
+    from PIL import GifImagePlugin, TiffImagePlugin
+
+    frames = [Image.fromarray(np.full((2, 3, 3), value, np.uint8)) for value in (0, 100, 200)]
+    data = saved(frames[0], ending, save_all=True, append_images=frames[1:])
+    for counts in (GifImagePlugin.GifImageFile, TiffImagePlugin.TiffImageFile):
+        monkeypatch.setattr(counts, "n_frames", property(lambda _: pytest.fail("they are counted")))
+    with pytest.raises(DataError, match="it holds several pictures"):
+        read(data)
 
 
 def huge(kind: str, width: int, height: int) -> bytes:

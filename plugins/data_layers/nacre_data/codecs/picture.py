@@ -208,10 +208,9 @@ def _opened(data: bytes) -> Generator[Image]:
             tags: Mapping[int, int] = getattr(image, "tag_v2", {})  # the tiles of a TIFF may be larger than itself
             if max(image.width * image.height, tags.get(TILE_WIDTH, 0) * tags.get(TILE_LENGTH, 0)) > MAX_PIXELS:
                 raise _too_large()  # nothing is unpacked yet
-            frames: int = getattr(image, "n_frames", 1)
-            if image.format != "MPO" and frames > 1:  # a camera's MPO has a preview behind the picture
-                message = f"it holds {frames} pictures, but a record is one"
-                raise DataError(message, "save each in a file of its own")
+            several = getattr(image, "is_animated", False)  # to count them might take for ever
+            if image.format != "MPO" and several:  # a camera's MPO has a preview behind the picture
+                raise DataError("it holds several pictures, but a record is one", "save each in a file of its own")
             yield image
     except DataError:
         raise
