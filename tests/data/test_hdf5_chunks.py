@@ -11,6 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
+from mutant_formats import hdf5, hdf5_repaired
+from mutants import replaced
 from nacre import DataError, Net
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
 from nacre_data.stores.hdf5 import HDF5
@@ -207,3 +209,27 @@ def test_two_datasets_of_one_name_are_told(tmp_path: Path) -> None:
     patched(path, b"labex", b"label")
     with pytest.raises(DataError, match="damaged: two of its names are the same: label, label"):
         HDF5().open(path)
+
+
+def latest(path: Path, place: int, number: bytes) -> Path:
+    """Write a file of the latest format, in which checksums are right, with other bytes at a place."""
+    data = hdf5(libver="latest", compression="lzf")()["x.h5"]
+    place += data.index(b"EAHD") if place > 8 else data.index(struct.pack("<III", 16, 0x10, 1))
+    path.write_bytes(hdf5_repaired(replaced(data, place, number)))
+    return path
+
+
+def test_letters_of_many_bytes_are_told(tmp_path: Path) -> None:
+    """HDF5 would make room for as many of them as there are letters."""
+    path = latest(tmp_path / "a.h5", 8, struct.pack("<I", 0x26000001))
+    with pytest.raises(
+        DataError, match=r"a\.h5: attribute 'classes' of /label: damaged: a text of 4,294,967,295 bytes"
+    ):
+        HDF5().open(path)
+
+
+def test_an_index_that_says_it_has_any_number_of_chunks_is_not_followed(tmp_path: Path) -> None:
+    """To add up their sizes, HDF5 would go through all of them."""
+    path = latest(tmp_path / "a.h5", 44, struct.pack("<Q", 1 << 60))
+    with HDF5().open(path) as reader:
+        assert len([*reader.rows()]) == 6

@@ -13,7 +13,9 @@ from nacre import DataError
 
 HEAP, HEAP_HEAD, HEAP_OBJECT = b"GCOL", 16, Struct("<HHIQ")  # index, references, unused, size
 REFERENCE = Struct("<IQI")  # length, address of a heap, index of an object in it
+NOWHERE = b"\xff"  # of which a reference leads nowhere
 MESSAGE = Struct("<BBHHH")  # version, flags, bytes of name, type and space
+LETTER = 12  # where a type of texts says how many bytes a letter has
 PADDED, WITH_ENCODING = 1, 3  # versions of the message of an attribute
 REMEDY = "copy it with h5repack, or write texts of one length, such as numpy.array(names, 'S')"
 
@@ -60,7 +62,10 @@ class Recorder(io.FileIO):
         return got
 
     def references(self, name: bytes, count: int) -> Iterator[bytes]:
-        """Yield the values of attributes of this name in what was read; more of them than are meant do no harm."""
+        """Yield the values of attributes of this name in what was read; more of them than are meant do no harm.
+
+        A value that has no letters of one byte is one that leads nowhere.
+        """
         for part in self.parts:
             place = -1
             while (place := part.find(name + b"\0", place + 1)) >= 0:
@@ -69,8 +74,12 @@ class Recorder(io.FileIO):
                         version, _, *sizes = MESSAGE.unpack_from(part, place - before)
                         if (before > MESSAGE.size) == (version == WITH_ENCODING) and 1 <= version <= WITH_ENCODING:
                             each = 8 if version == PADDED else 1
-                            value = place + sum(-(-size // each) * each for size in sizes)
-                            yield part[value : value + count * REFERENCE.size].ljust(count * REFERENCE.size, b"\xff")
+                            name_size, type_size, space_size = (-(-size // each) * each for size in sizes)
+                            kind = place + name_size
+                            value = kind + type_size + space_size
+                            found = part[value : value + count * REFERENCE.size]
+                            sound = part[kind + LETTER : kind + LETTER + 4] == b"\1\0\0\0"
+                            yield found.ljust(count * REFERENCE.size, NOWHERE) if sound else NOWHERE * REFERENCE.size
 
     def objects(self, start: int) -> dict[int, int]:
         """Return the sizes of the objects in a heap; none if they do not follow each other up to its end."""
