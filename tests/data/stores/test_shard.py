@@ -273,9 +273,7 @@ def test_the_record_that_describes_the_others_is_never_one_of_them(tmp_path):
         writer.append({"data": np.zeros((1, 2, 3)), "label": np.zeros(1)})
     data = (tmp_path / "x.kvfile").read_bytes().replace(b"!fields", b"?fields")
     (tmp_path / "x.kvfile").write_bytes(data)
-    with pytest.raises(
-        DataError, match=r"x\.kvfile: \?fields: it describes the other records, but its key is"
-    ):
+    with pytest.raises(DataError, match=r"x\.kvfile: \?fields: it describes the other records, but its key is"):
         labels(tmp_path / "x.kvfile")
 
 
