@@ -43,6 +43,18 @@ def listed(path: Path) -> list[Path]:
     return files
 
 
+def inside(path: Path, folder: Path) -> Path:
+    """Return a path that a store has found in a folder, after checking that it does not lead out of it.
+
+    Raises:
+        DataError: it is a link to elsewhere. Whoever made the folder could lead nacre to any file by it.
+    """
+    target = Path(os.path.realpath(path))
+    if path.is_symlink() and not target.is_relative_to(os.path.realpath(folder)):
+        raise DataError(f"{path}: this is a link out of the folder, to {target}", "copy what it leads to")
+    return path
+
+
 class Modest:
     """An open file that is asked for no more bytes than it has.
 

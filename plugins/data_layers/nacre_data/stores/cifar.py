@@ -12,6 +12,7 @@ import numpy as np
 from nacre import DataError, Field, Reader, Store, open_records
 from nacre.files import check_file, os_errors, unchanged
 
+from ..files import inside
 from .names import DATA, LABEL, data_and_label
 from .raw import RawRows
 
@@ -119,7 +120,7 @@ def _files(folder: Path) -> list[Path]:
         raise DataError(f"{folder}: it has {there[0]} and train.bin, of two data sets", "give the file itself")
     if missing := [name for name in BATCHES if name not in there and there != ["train.bin"]]:
         raise DataError(f"{folder}: {missing[0]} is missing", "put it there, or give the files one by one")
-    return [folder / name for name in there]
+    return [inside(folder / name, folder) for name in there]
 
 
 def _kind(path: Path, size: int) -> Kind:
@@ -140,7 +141,7 @@ def _classes(path: Path, count: int) -> tuple[str, ...]:
     """Return the names in a file with one on each line; none if there is no such file."""
     if not path.exists():
         return ()
-    check_file(path, "a file with the names of the classes")
+    check_file(inside(path, path.parent), "a file with the names of the classes")
     if path.stat().st_size > LONGEST_LIST:
         raise DataError(f"{path}: a list of classes must not be larger than {LONGEST_LIST:,} bytes")
     with os_errors(path, "cannot be read", DataError), unchanged(path):

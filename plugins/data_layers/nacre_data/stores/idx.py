@@ -23,6 +23,7 @@ from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, os_errors, unchanged
 
 from ..checks import check_entries
+from ..files import inside
 from .names import DATA, LABEL, data_and_label
 from .raw import RawRows
 
@@ -103,7 +104,7 @@ def _places(path: Path, wanted: Mapping[str, str], *, optional: bool) -> dict[st
     other = labels.with_name(labels.name.removesuffix(".gz") if packed else f"{labels.name}.gz")
     found = next((one for one in (labels, other) if one.exists()), None)
     if found:
-        places[name] = found
+        places[name] = inside(found, path.parent)
     elif not optional:
         message = f"{path}: there is no field '{name}', because its labels are missing: {labels} or {other.name}"
         raise DataError(message, "put the file with the labels there, or name one field only")

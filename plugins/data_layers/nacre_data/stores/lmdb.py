@@ -11,6 +11,7 @@ from typing import Any
 from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, check_file, make_folder, os_errors
 
+from ..files import inside
 from .lmdb_pages import Pages
 from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, file_to_continue, wanted_of
 
@@ -40,7 +41,7 @@ class LMDB(Store):
         return (path / DATA).is_file() if path.is_dir() else super().fits(path)
 
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
-        file = path / DATA if path.is_dir() else path
+        file = inside(path / DATA, path) if path.is_dir() else path
         check_file(file, "an LMDB database")
         with os_errors(file, "cannot be read", DataError):
             pages = Pages(file)

@@ -14,6 +14,7 @@ from nacre.files import Watched
 
 from ..codecs.packed import PackedCodec, data_and_label
 from ..codecs.record import DESCRIPTION, MAGIC, Record, described, describing
+from ..files import inside
 from .entries import Entries
 
 AT_ONCE = 32  # values in memory at a time: they may be large pictures
@@ -208,7 +209,7 @@ class Packing:
 def file_to_continue(path: Path, name: str, single: str | tuple[str, ...]) -> Path:
     """Return the file that is continued: `name` in a folder, or `path` itself if it is a file, or to be one."""
     is_file = path.is_file() or (not path.exists() and path.name.lower().endswith(single))
-    return path if is_file else path / name
+    return path if is_file else inside(path / name, path)
 
 
 def check_continued(before: PackedReader, packing: Packing) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, BinaryIO
 from nacre import DataError, Field, Reader, Store, Writer
 from nacre.files import NewFile, Watched, check_file, make_folder, os_errors
 
+from ..files import inside
 from .entries import Entries
 from .packed import DESCRIBING, CodecName, PackedReader, Packing, check_continued, file_to_continue, wanted_of
 
@@ -43,7 +44,7 @@ class Shard(Store):
         return (path / DATA).is_file() if path.is_dir() else path.name == DATA or super().fits(path)
 
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
-        file = path / DATA if path.is_dir() else path
+        file = inside(path / DATA, path) if path.is_dir() else path
         check_file(file, "a shard")
         with os_errors(file, "cannot be read", DataError):
             tuples = Tuples(file)
