@@ -23,9 +23,13 @@ from nacre_data import (
     DataLayer,
     HDF5OutputLayer,
     JSONLOutputLayer,
+    LMDBDataLayer,
+    LMDBOutputLayer,
     MemoryDataLayer,
     NumpyOutputLayer,
     OutputLayer,
+    ShardDataLayer,
+    ShardOutputLayer,
 )
 from registries import NewRegistry
 
@@ -35,9 +39,11 @@ LAYERS: dict[str, tuple[type[Any], str]] = {
     "CSVOutput": (CSVOutputLayer, "out.csv"),
     "HDF5Output": (HDF5OutputLayer, "out.h5"),
     "JSONLOutput": (JSONLOutputLayer, "out.jsonl"),
+    "LMDBOutput": (LMDBOutputLayer, "out.mdb"),
     "NumpyOutput, one array": (NumpyOutputLayer, "out.npy"),
     "NumpyOutput": (NumpyOutputLayer, "out.npz"),
     "Output": (OutputLayer, "out.hdf5"),
+    "ShardOutput": (ShardOutputLayer, "out.kvfile"),
 }
 """Each layer, with the name of a file."""
 
@@ -78,6 +84,16 @@ class TestCSVOutput(OfFiles, LayerTests):
 class TestJSONLOutput(OfFiles, LayerTests):
     layer = JSONLOutputLayer
     ending = ".jsonl"
+
+
+class TestLMDBOutput(OfFiles, LayerTests):
+    layer = LMDBOutputLayer
+    ending = ".lmdb"
+
+
+class TestShardOutput(OfFiles, LayerTests):
+    layer = ShardOutputLayer
+    ending = ".shard"
 
 
 class TestHDF5Output(OfFiles, LayerTests):
@@ -183,6 +199,34 @@ def test_a_folder_that_is_missing(layer: type[Any], filename: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("layer", "source", "codec", "name", "file"),
+    [
+        (LMDBOutputLayer, LMDBDataLayer, "Datum", "out.lmdb", "data.mdb"),
+        (ShardOutputLayer, ShardDataLayer, "SingleLabelImageRecord", "out.shard", "shard.dat"),
+    ],
+    ids=["LMDB", "Shard"],
+)
+def test_a_database_is_a_folder_that_caffe_or_singa_reads(
+    layer: Any, source: Any, codec: str, name: str, file: str, tmp_path: Path
+) -> None:
+    pictures = np.arange(30, dtype=np.float32).reshape(5, 1, 2, 3)
+    data = MemoryDataLayer(name="d", tops=["x", "label"], data=[pictures, LABEL], batch_size=2)
+    out = layer(name="out", bottoms=["x", "label"], filename=tmp_path / name, codec=codec)
+    with Net("t", [data, out], backend="numpy", phase="test") as net:
+        net.forward_epoch()
+        assert not (tmp_path / name).exists()
+    assert [*tmp_path.iterdir()] == [tmp_path / name]
+    assert [*(tmp_path / name).iterdir()] == [tmp_path / name / file]
+    given = source(name="d", tops=["x", "label"], source=str(tmp_path / name), batch_size=5, codec=codec)
+    with Net("t", [given], backend="numpy", phase="test", keep="all") as net:
+        net.forward()
+        assert net.blob("label").tolist() == LABEL.tolist()
+        assert net.blob("x").tolist() == pictures.tolist()
+    with pytest.raises(DataError, match=r"^out: .*exists already"):
+        make(layer, tmp_path / name)
+
+
 # Other processes
 
 CHILD = """
@@ -222,7 +266,8 @@ def test_a_full_disk(layer: type[Any], filename: str, tmp_path: Path) -> None:
     path.write_bytes(b"what was there")
     done = child(layer, path, "full")
     assert done.returncode == 1
-    assert f"out: {path}: cannot be written: File too large\n  free some space" in done.stderr
+    told = "mdb_" if path.suffix == ".mdb" else "File too large\n  free some space"
+    assert f"out: {path}: cannot be written: {told}" in done.stderr
     assert done.stderr.count("\n") == 2
     assert {one: one.read_bytes() for one in tmp_path.iterdir()} == {path: b"what was there"}
 

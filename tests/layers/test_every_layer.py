@@ -25,6 +25,7 @@ WITHOUT_AGREEMENT = {
     "Input": "its tops are what is written into them",
     "JSONLOutput": KEPT,
     "LMDBData": GIVEN,
+    "LMDBOutput": KEPT,
     "MemoryData": GIVEN,
     "MemoryOutput": KEPT,
     "NumpyData": GIVEN,
@@ -32,6 +33,7 @@ WITHOUT_AGREEMENT = {
     "Output": KEPT,
     "RandomNormal": "its tops are random numbers, compared with those of nacre.random in test_sources.py",
     "ShardData": GIVEN,
+    "ShardOutput": KEPT,
     "Silence": "it computes nothing",
     "TarData": GIVEN,
 }

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from .output import CSVOutputLayer as CSVOutputLayer
     from .output import HDF5OutputLayer as HDF5OutputLayer
     from .output import JSONLOutputLayer as JSONLOutputLayer
+    from .output import LMDBOutputLayer as LMDBOutputLayer
     from .output import NumpyOutputLayer as NumpyOutputLayer
     from .output import OutputLayer as OutputLayer
+    from .output import ShardOutputLayer as ShardOutputLayer
     from .random_normal import RandomNormalLayer as RandomNormalLayer
     from .shard_data import ShardDataLayer as ShardDataLayer
     from .stores.cifar import CIFAR as CIFAR
@@ -67,6 +69,7 @@ LAYERS = {
     "Input": "nacre.net.input:InputLayer",
     "JSONLOutput": "nacre_data.output:JSONLOutputLayer",
     "LMDBData": "nacre_data.lmdb_data:LMDBDataLayer",
+    "LMDBOutput": "nacre_data.output:LMDBOutputLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
     "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",
     "NumpyData": "nacre_data.numpy_data:NumpyDataLayer",
@@ -74,6 +77,7 @@ LAYERS = {
     "Output": "nacre_data.output:OutputLayer",
     "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",
     "ShardData": "nacre_data.shard_data:ShardDataLayer",
+    "ShardOutput": "nacre_data.output:ShardOutputLayer",
     "TarData": "nacre_data.tar_data:TarDataLayer",
 }
 TRANSFORMERS = {

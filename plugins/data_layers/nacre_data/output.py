@@ -27,6 +27,7 @@ from nacre import (
 )
 
 from .files import named
+from .stores.packed import CodecName
 from .stores.table_options import TextOptions
 
 NAMES = "names of the fields in the file, one for each bottom; by default the bottoms'"
@@ -205,6 +206,56 @@ class JSONLOutputLayer(FileOutputLayer, is_sink=True):
         from .stores.json_lines import JSONLines
 
         return JSONLines()
+
+
+class LMDBOutputLayer(FileOutputLayer, is_sink=True):
+    """Append the rows of every bottom that count to an LMDB database, after each forward pass: each row is a value.
+
+    value[written + row] = {bottom: x[row], ...}, where written is the number of rows before.
+
+    The database is a folder, or a single file if its name ends in .mdb. Values are nacre's own records; with
+    `codec = "Datum"` Caffe reads them, if the bottoms are data and whole numbers as labels. Keys are numbers of ten
+    digits. All else is as for Output. Needs lmdb: pip install "nacre[lmdb]".
+
+    Example:
+        [[layer]]
+        type = "LMDBOutput"
+        bottoms = ["prob", "label"]  # (8, 10), (8,)
+        filename = "prob.lmdb"
+    """
+
+    names: Annotated[Names, NAMES] = default(())
+    codec: CodecName = ""
+
+    def format(self) -> Store:
+        from .stores.lmdb import LMDB
+
+        return LMDB(codec=self.codec)
+
+
+class ShardOutputLayer(FileOutputLayer, is_sink=True):
+    """Append the rows of every bottom that count to a shard of SINGA's, after each forward pass: each row is a value.
+
+    value[written + row] = {bottom: x[row], ...}, where written is the number of rows before.
+
+    The shard is a folder with a file shard.dat, or a single file if its name ends in .kvfile. Values are nacre's own
+    records; with `codec = "SingleLabelImageRecord"` SINGA reads them, if the bottoms are data and whole numbers as
+    labels. Keys are numbers of eight digits. All else is as for Output.
+
+    Example:
+        [[layer]]
+        type = "ShardOutput"
+        bottoms = ["prob", "label"]  # (8, 10), (8,)
+        filename = "prob.shard"
+    """
+
+    names: Annotated[Names, NAMES] = default(())
+    codec: CodecName = ""
+
+    def format(self) -> Store:
+        from .stores.shard import Shard
+
+        return Shard(codec=self.codec)
 
 
 class FileOutputState(LayerState, of=FileOutputLayer, reads="", host_only=True):
