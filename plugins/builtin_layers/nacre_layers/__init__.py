@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .losses.wasserstein_loss import WassersteinLossLayer as WassersteinLossLayer
     from .metrics.accuracy import AccuracyLayer as AccuracyLayer
     from .metrics.binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
+    from .metrics.perplexity import PerplexityLayer as PerplexityLayer
     from .neurons import ELU as ELU
     from .neurons import GELU as GELU
     from .neurons import Exponential as Exponential
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from .shapes.crop_like import CropLikeLayer as CropLikeLayer
     from .shapes.flatten import FlattenLayer as FlattenLayer
     from .shapes.index2onehot import Index2OnehotLayer as Index2OnehotLayer
+    from .shapes.one_hot import OneHotLayer as OneHotLayer
     from .shapes.reduction import ReductionLayer as ReductionLayer
     from .shapes.reshape import ReshapeLayer as ReshapeLayer
     from .shapes.silence import SilenceLayer as SilenceLayer
@@ -140,8 +142,10 @@ LAYERS = {
     "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
     "MultinomialLogisticLoss": "nacre_layers.losses.multinomial_logistic_loss:MultinomialLogisticLossLayer",
+    "OneHot": "nacre_layers.shapes.one_hot:OneHotLayer",
     "PReLU": "nacre_layers.linear.prelu:PReLULayer",
     "Parameter": "nacre_layers.linear.parameter:ParameterLayer",
+    "Perplexity": "nacre_layers.metrics.perplexity:PerplexityLayer",
     "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
