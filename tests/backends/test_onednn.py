@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import itertools
 import json
 import os
 import pkgutil
@@ -26,6 +27,7 @@ from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl import library
 from nacre_onednn.helper import native
@@ -157,6 +159,25 @@ def test_nets_of_kernels_and_other_states_agree_with_numpy() -> None:
     for name in ("conv1", "norm", "pool1", "conv2", "pool2", "ip1", "ip2"):
         assert_near(net.blob(name), other.blob(name), name)
         assert_near(net.gradient(name), other.gradient(name), f"gradient of {name}")
+
+
+@needs_onednn
+def test_gradients_of_sharers_are_added_in_recorded_runs() -> None:
+    layers = [InputLayer(tops="data", shape=(8,), batch_size=4), InputLayer(tops="label", shape=(8,), batch_size=4)]
+    names = ["data", *(f"ip{number}" for number in range(4))]
+    for below, name in itertools.pairwise(names):
+        layers.append(InnerProductLayer(bottoms=below, tops=name, output_dim=8, neuron="Tanh", param_key="all"))
+    layers.append(SquareLossLayer(name="loss", bottoms=["ip3", "label"]))
+    nets = [Net("sharers", layers, backend=backend) for backend in ("onednn", "numpy")]
+    added = [step.own for step in nets[0].steps("backward") if step.kind == "accumulate"]
+    assert len(added) == 2 * 3  # of the weight and the bias
+    assert set(added) == {nets[0].backend}
+    x = np.random.default_rng(0).normal(size=(2, 4, 8))
+    for net in nets:
+        net.write("data", x[0])
+        net.write("label", x[1])
+    assert_same_gradients(*nets)
+    assert_same_gradients(*nets)  # what is added up begins anew in each pass
 
 
 @needs_onednn

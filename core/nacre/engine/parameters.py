@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from ..errors import ConfigError, SnapshotError, TopologyError, nearest
 from ..protocols.array import Array
-from ..protocols.backend import ALIGNMENT, Backend, HostMemory
+from ..protocols.backend import ALIGNMENT, Backend, HostMemory, Own, Step
 from ..protocols.parameter import Parameter, Placed, Storage
 from ..random import Random
 from ..text import with_containers
@@ -33,8 +34,8 @@ class Slot:
 
     The first use in the net's order determines name, layer, initialiser, rates, regulariser and constraint. `first` is
     the parameter whose layer runs backward first; `parts` holds the temporary gradients of the other sharers, which are
-    added to `gradient` after their backward. `on_host` holds the device's gradient arrays for states that need NumPy
-    arrays; their values and gradients are copied in each pass.
+    added to `gradient` right after their backward, so that all use one memory. `on_host` holds the device's gradient
+    arrays for states that need NumPy arrays; their values and gradients are copied in each pass.
     """
 
     name: str
@@ -92,13 +93,22 @@ class Slot:
         assert parameter.gradient is not None
         backend.from_host(parameter.gradient, self.on_host[parameter])
 
-    def adder(self, parameter: Parameter, backend: Backend) -> Callable[[], None]:
-        """Return the function that adds a sharer's part to the gradient; for the first that runs backward it copies."""
-        part, total = self.parts[parameter], self.gradient
+    def add_step(self, parameter: Parameter, backend: Backend) -> Step:
+        """Return the step that adds a sharer's part to the gradient; for the first that runs backward it copies."""
+        part, total, first = self.parts[parameter], self.gradient, parameter is self.first
+        if backend.elementwise and not parameter.transposed:
+            one, other = _as_own(backend, part), _as_own(backend, total)
+            return Step("accumulate", self.name, lambda: backend.add(one, other, first=first), backend, None, "add")
         part = part.T if parameter.transposed else part
-        if parameter is self.first:
-            return lambda: backend.xp.copyto(total, part)
-        return lambda: backend.xp.add(total, part, out=total)
+        if first:
+            return Step("accumulate", self.name, lambda: backend.xp.copyto(total, part))
+        return Step("accumulate", self.name, lambda: backend.xp.add(total, part, out=total))
+
+
+def _as_own(backend: Backend, array: Array) -> Own:
+    blob = backend.own(tuple(array.shape), str(array.dtype))
+    blob.layout, blob.memory = "plain", array
+    return blob
 
 
 def backward_order(slot: Slot) -> list[Use]:
@@ -279,13 +289,17 @@ def _hand_out(target: Target, slot: Slot) -> None:
     array = slot.storage.array
     for parameter, _, _, _ in slot.uses:
         parameter.blob = array.T if parameter.transposed else array
-    for number, (parameter, _, _, _) in enumerate(backward_order(slot) if slot.placed is not None else ()):
-        slot.first = slot.first or parameter
-        if number == 0 and not parameter.tied:
+    scratch: list[Array] = []
+    written = Counter[Op]()
+    for parameter, op, _, _ in backward_order(slot) if slot.placed is not None else ():
+        first, slot.first = slot.first is None, slot.first or parameter
+        if first and not parameter.tied:
             parameter.gradient = slot.gradient
-        else:
-            parameter.gradient = target.backend.empty(parameter.shape, target.dtype)
-            slot.parts[parameter] = parameter.gradient
+            continue
+        if written[op] == len(scratch):  # a layer that uses it twice writes both gradients before they are added
+            scratch.append(target.backend.empty((slot.storage.size,), target.dtype))
+        parameter.gradient = slot.parts[parameter] = target.backend.view(scratch[written[op]], parameter.shape)
+        written[op] += 1
     if not target.backend.on_host:
         for parameter, op, _, _ in slot.uses:
             if type(op.state).host_only:

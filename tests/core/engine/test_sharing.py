@@ -245,6 +245,46 @@ def test_three_sharers() -> None:
     check_gradients(net_of(*layers, loss("c")))
 
 
+def test_all_sharers_but_the_first_write_their_gradients_into_one_memory() -> None:
+    names = [f"ip{number}" for number in range(6)]
+    chain = [ip(name, below, param_key="k") for below, name in zip(["data", *names], names, strict=False)]
+    net = net_of(data(3), *chain, loss(names[-1]))
+    weight = next(slot for slot in net.slots if slot.name == "ip0/weight")
+    assert len(weight.parts) == len(names) - 1
+    addresses = {part.__array_interface__["data"][0] for part in weight.parts.values()}
+    assert len(addresses) == 1
+    assert weight.gradient.__array_interface__["data"][0] not in addresses
+    check_gradients(net)
+
+
+class TwiceLayer(MatrixLayer):
+    """y = x W W: a layer that reads another's square matrix twice."""
+
+
+class TwiceState(State, of=TwiceLayer):
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob((inputs[0].shape[0], 3))]
+        self.parameters = [Parameter(name, (3, 3), tied="first/W") for name in ("one", "two")]
+
+    def forward(self, inputs: list[Any]) -> None:
+        one, two = self.parameters
+        self.blobs[0][...] = inputs[0] @ one.blob @ two.blob
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        (x,), (one, two), dy = inputs, self.parameters, self.blobs_diff[0]
+        two.gradient[...] = (x @ one.blob).T @ dy
+        one.gradient[...] = x.T @ (dy @ two.blob.T)
+        if diffs[0] is not None:
+            diffs[0][...] = dy @ two.blob.T @ one.blob.T
+
+
+def test_a_layer_that_uses_a_parameter_twice_has_memory_for_both_gradients() -> None:
+    layers = [MatrixLayer(name="first", bottoms="data", tops="x", width=3)]
+    layers += [TwiceLayer(name=name, bottoms=below, tops=name, width=3) for below, name in (("x", "y"), ("y", "z"))]
+    check_gradients(net_of(data(3), *layers, loss("z")))
+
+
 def test_two_sharers_train_like_one_layer_with_two_bottoms() -> None:
     one = [data(4), data(4, top="other"), ip("a", ["data", "other"], ["a", "b"]), loss("a"), loss("b")]
     nets = [net_of(*two_sharers()), net_of(*one)]
