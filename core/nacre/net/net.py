@@ -29,6 +29,7 @@ from ..protocols.parameter import Storage
 from ..protocols.view import Fitted, View
 from .access import NetAccess
 from .blobs import Blobs
+from .carried import Carried
 from .options import Fallback, NetOptions, read_options
 from .parameters import Parameters
 from .passes import Passes
@@ -172,6 +173,7 @@ class Net(NetAccess):
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
         self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs)
         self._statistics = Statistics(self.node_ops.values(), self.scalars)
+        self._carried = Carried(op.state for op in self.node_ops.values())
         self.parameters = Parameters(self.name, self.slots, self._read, self._write_array)
 
     def layers_in(self, phase: str) -> dict[str, Layer]:
@@ -238,6 +240,19 @@ class Net(NetAccess):
         self._passes.need_backward()
         self._passes.calls["backward"]()
 
+    @in_turn("alone")
+    def advance(self) -> None:
+        """Let states take over what the last `forward` has left for the next batch, such as the states of sequences.
+
+        A training does so after every batch, and so do passes over the data and `predict`.
+        """
+        self._carried.advance()
+
+    @in_turn("alone")
+    def rewind(self) -> None:
+        """Let states forget earlier batches, so that the next one is the first; sources stay where they are."""
+        self._carried.rewind()
+
     @in_turn("training")
     def forward_epoch(self, warn: Callable[[str], object] | None = None) -> float:
         """Run forward over every record of the sources once; return the mean loss per record.
@@ -250,7 +265,7 @@ class Net(NetAccess):
                 `train`, where a pass begins inside a batch.
         """
         self._need_memory()
-        return self._sources.forward_epoch(self._passes.calls, self._statistics, warn)
+        return self._sources.forward_epoch(self._passes.calls, self._statistics, self._carried, warn)
 
     # Parameters of other nets
 

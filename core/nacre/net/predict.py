@@ -69,6 +69,7 @@ def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, m
     if key not in made:
         made[key] = _derive(net, want, shapes, batch_size)
     batch_size = check_outputs(made[key], want)
+    made[key].rewind()
     batches = [
         run(
             made[key],
@@ -126,6 +127,7 @@ def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np
     for name, records in batch.items():
         net.write(name, records)
     net.forward()
+    net.advance()
     rows = len(batch[want.needed[0]])
     return {name: net.blob(name)[:rows] for name in want.outputs}
 

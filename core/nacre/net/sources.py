@@ -14,6 +14,7 @@ from ..protocols.backend import Step
 from ..protocols.state import SourceState
 from ..protocols.view import Scalars
 from .blobs import Blobs
+from .carried import Carried
 from .finite import bad_records
 from .input import InputState
 from .statistics import Statistics
@@ -84,7 +85,13 @@ class Sources:
     def epoch(self) -> int:
         return self._ending[0].epoch if self._ending else 0
 
-    def forward_epoch(self, calls: Calls, statistics: Statistics, warn: Callable[[str], object] | None = None) -> float:
+    def forward_epoch(
+        self,
+        calls: Calls,
+        statistics: Statistics,
+        carried: Carried,
+        warn: Callable[[str], object] | None = None,
+    ) -> float:
         net, phase = f"net '{self._net}'", self._phase
         if phase == "train":
             raise DataError(
@@ -96,6 +103,7 @@ class Sources:
         self.refuse_unwritten()
         for source in self._ending:
             source.rewind()
+        carried.rewind()
         start, total, rows, batches = self.epoch, 0.0, 0, 0
         bad = Counter[str]()
         while self.epoch == start:
@@ -106,6 +114,7 @@ class Sources:
             except DataError as error:
                 self.tell(error, f"phase '{phase}', batch {batches}")
                 raise
+            carried.advance()
             batches += 1
             total += statistics.count_losses() * int(self._scalars["rows"])
             rows += int(self._scalars["rows"])

@@ -127,6 +127,16 @@ class LayerState:
         """
         raise ContractError(f"{type(self).__name__} does not define backward")
 
+    def advance(self) -> None:
+        """Take over what `forward` has left for the next batch, such as the last states of sequences.
+
+        Called once a batch, when all of it was computed without an error: a second `forward` on a batch, as gradient
+        checks run it, begins where the first one began.
+        """
+
+    def rewind(self) -> None:
+        """Forget earlier batches: the next one is the first of a pass over the data, or of a call of `predict`."""
+
     def shutdown(self) -> None:
         """Release files and other things from outside, if there are any; may be called twice."""
 

@@ -435,6 +435,7 @@ class LayerTests(Suite):
         """`remember` takes back what `memory` gives, arrays, numbers and texts: the next pass is the same."""
         with self.trial(example, backend, dtype) as one, self.trial(example, backend, dtype) as other:
             one.forward()
+            one.op.state.advance()
             memory = dict(one.op.state.memory())
             for key, value in memory.items():
                 assert isinstance(value, int | float | str | bool | np.ndarray), f"memory['{key}'] is {type(value)}"

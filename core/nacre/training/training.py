@@ -219,8 +219,11 @@ class Training:
             images += int(scalars["rows"])
             if self.solver.check_finite:
                 losses += self._finite_loss()
+            if number + 1 < count:
+                net.advance()
         if self.solver.check_finite:
             self._check_finite(losses / count)
+        net.advance()
         self.iteration = iteration + 1
         epoch = net.epoch
         self.epochs += epoch - self._epoch
