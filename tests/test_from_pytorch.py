@@ -118,6 +118,14 @@ def evaluated(module: Any) -> Any:
     return module.eval()
 
 
+TIME_MAJOR, RELU = {"time_major": True}, {"activation": "ReLU"}
+
+
+def without_states(module: type[Any]) -> type[Any]:
+    """Return a recurrent module that returns its outputs alone."""
+    return type(module.__name__, (module,), {"forward": lambda self, x: module.forward(self, x)[0]})
+
+
 LAYERS: Mapping[str, list[Case]] = {
     "Linear": [
         one(nn.Linear(6, 4), "InnerProduct", 3, 6, output_dim=4),
@@ -266,6 +274,12 @@ LAYERS: Mapping[str, list[Case]] = {
     ],
     "Embedding": [
         (nn.Embedding(7, 3), [layer("Embedding", input_dim=7, output_dim=3, bias=False)], [wholes(4, 2, below=7)])
+    ],
+    "RNN": [
+        one(without_states(nn.RNN)(4, 3, batch_first=True), "RNN", 2, 5, 4, output_dim=3),
+        one(without_states(nn.RNN)(4, 3, nonlinearity="relu"), "RNN", 5, 2, 4, output_dim=3, **TIME_MAJOR, **RELU),
+        one(without_states(nn.GRU)(4, 3, batch_first=True), "GRU", 2, 5, 4, output_dim=3),
+        one(without_states(nn.LSTM)(4, 3), "LSTM", 5, 2, 4, output_dim=3, **TIME_MAJOR),
     ],
     "Flatten": [
         one(nn.Flatten(2), "Flatten", 2, 3, 4, 5, axis=2),
@@ -449,6 +463,7 @@ def test_every_module_with_parameters_is_among_the_names() -> None:
     for name, names in PARAMETERS.items():  # and those that the page names are PyTorch's
         sizes = {"GroupNorm": (2, 2), "Embedding": (2, 2), "Linear": (2, 2), "LayerNorm": (2,), "PReLU": ()}
         usual = (2, 2, 1) if name.startswith("Conv") else (2,)
+        usual = (2, 2) if name in ("RNN", "GRU", "LSTM") else usual
         made = getattr(nn, name)(
             *sizes.get(name, usual),
             **({"affine": True, "track_running_stats": False} if name.startswith("Instance") else {}),

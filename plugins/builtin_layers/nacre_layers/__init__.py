@@ -89,6 +89,9 @@ if TYPE_CHECKING:
     from .pooling.functions import Stochastic as Stochastic
     from .pooling.pooling import PoolingLayer as PoolingLayer
     from .pooling.spp import SPPLayer as SPPLayer
+    from .recurrent.gru import GRULayer as GRULayer
+    from .recurrent.lstm import LSTMLayer as LSTMLayer
+    from .recurrent.rnn import RNNLayer as RNNLayer
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
     from .shapes.argmax import ArgmaxLayer as ArgmaxLayer
@@ -130,6 +133,7 @@ LAYERS = {
     "Embedding": "nacre_layers.linear.embedding:EmbeddingLayer",
     "Exp": "nacre_layers.elementwise.functions:ExpLayer",
     "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
+    "GRU": "nacre_layers.recurrent.gru:GRULayer",
     "GaussianKLLoss": "nacre_layers.losses.gaussian_kl_loss:GaussianKLLossLayer",
     "GroupNorm": "nacre_layers.normalisation.group_norm:GroupNormLayer",
     "HingeLoss": "nacre_layers.losses.hinge_loss:HingeLossLayer",
@@ -138,6 +142,7 @@ LAYERS = {
     "InfogainLoss": "nacre_layers.losses.infogain_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.linear.inner_product:InnerProductLayer",
     "LRN": "nacre_layers.normalisation.lrn:LRNLayer",
+    "LSTM": "nacre_layers.recurrent.lstm:LSTMLayer",
     "LayerNorm": "nacre_layers.normalisation.layer_norm:LayerNormLayer",
     "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
@@ -148,6 +153,7 @@ LAYERS = {
     "Perplexity": "nacre_layers.metrics.perplexity:PerplexityLayer",
     "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
+    "RNN": "nacre_layers.recurrent.rnn:RNNLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
     "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
     "Repeat": "nacre_layers.containers.repeat:RepeatLayer",
