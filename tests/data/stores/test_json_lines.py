@@ -1,6 +1,7 @@
 """JSON lines as a store."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -242,3 +243,16 @@ def test_all_records_come_back(tmp_path_factory, number, shape, count, names, na
     assert [fields["label"].classes[label] for label in found["label"]] == [names[label] for label in labels]
     records = [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
     assert [record["key"] for record in records] == [f"k{number}" for number in range(count)]
+
+
+def test_texts_in_lists_take_no_memory(tmp_path):
+    """NumPy would make as much room for each as for the longest."""
+    for deep in ("{}", "[{}]", "[[1], [{}]]"):
+        many = ", ".join([f'"{"x" * 10_000}"', *['"x"'] * 10_000])
+        tracemalloc.start()
+        try:
+            told = refused(tmp_path, f'{{"x": [{deep.format(many)}]}}\n')
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
+        assert "which is no number of 64 bits, no list of them, and no text" in told

@@ -143,8 +143,8 @@ class _Seen:
 
     def _numbers(self, value: Any) -> tuple[str, tuple[int, ...]]:
         """Return the kind and the shape of a number, or of a list of numbers."""
-        try:
-            array = np.array(value)
+        try:  # for each text in a list, NumPy would make as much room as for the longest
+            array = np.array(() if _has_texts(value) else value)
             if array.dtype.kind == "O" and type(None) in (types := set(map(type, array.flat))) and types <= NUMBERS:
                 array = array.astype(np.float64)  # with NaN for null
         except (ValueError, OverflowError) as error:
@@ -164,6 +164,12 @@ class _Seen:
         if self.texts:
             return Field((), "int64", in_order(self.texts))
         return Field(self.shape, "float64" if "f" in self.kinds else "int64" if "i" in self.kinds else "bool")
+
+
+def _has_texts(value: Any, deep: int = AXES) -> bool:
+    """Return whether there is a text in a list, or in the lists in it."""
+    kinds = set(map(type, value)) if type(value) is list else ()
+    return str in kinds or (deep > 0 and list in kinds and any(_has_texts(one, deep - 1) for one in value))
 
 
 def _brief(value: Any) -> str:
