@@ -23,6 +23,7 @@ WITHOUT_AGREEMENT = {
     "HDF5Output": KEPT,
     "ImageData": GIVEN,
     "Input": "its tops are what is written into them",
+    "IterableData": GIVEN,
     "JSONLOutput": KEPT,
     "LMDBData": GIVEN,
     "LMDBOutput": KEPT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ def file_table(layer: Layer, base: Path, without: Collection[str] = ()) -> Table
     Fields in `without` are left out.
 
     Raises:
-        ConfigError: the layer holds an array, or is of a class that no plugin offers.
+        ConfigError: the layer holds an array or another object, or is of a class that no plugin offers.
     """
     table = table_of(layer)
     inner = {
@@ -43,8 +44,8 @@ def file_table(layer: Layer, base: Path, without: Collection[str] = ()) -> Table
         )
     paths = [known.name for known in type(layer).fields() if known.takes(Paths) and known.name in table]
     for name, value in layer.given().items():
-        if name not in inner and _holds_array(value):
-            problem = f"{layer.name}: {name} is an array, which a net file cannot hold"
+        if name not in inner and (kind := _unwritable(value)):
+            problem = f"{layer.name}: {name} is {kind}, which a net file cannot hold"
             raise ConfigError(problem, "write it to a file, and read the file with a data source")
     for name in paths:
         table[name] = change_paths(table[name], lambda path: _relative(path, base))
@@ -66,12 +67,21 @@ def requirements(given: Iterable[str], things: Iterable[Configured]) -> list[str
     return required + [f"{name}>={release(found[name])}" for name in sorted(set(found) - named - {FIRST_PARTY})]
 
 
-def _holds_array(value: Any) -> bool:
+def _unwritable(value: Any) -> str:
+    """Return what a value is, or holds, that no net file can hold; "" if there is nothing."""
     if isinstance(value, Mapping):
-        return any(_holds_array(entry) for entry in cast("Mapping[Any, Any]", value).values())
+        return _first_unwritable(cast("Mapping[Any, Any]", value).values())
     if isinstance(value, list | tuple):
-        return any(_holds_array(entry) for entry in cast("Sequence[Any]", value))
-    return hasattr(value, "shape") and hasattr(value, "dtype") and value.shape != ()
+        return _first_unwritable(cast("Sequence[Any]", value))
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return "an array" if value.shape != () else ""
+    if value is None or isinstance(value, str | bool | int | float | os.PathLike | Configured):
+        return ""
+    return f"an object ({type(value).__name__})"
+
+
+def _first_unwritable(values: Iterable[Any]) -> str:
+    return next((found for value in values if (found := _unwritable(value))), "")
 
 
 def _relative(path: str, base: Path) -> str:

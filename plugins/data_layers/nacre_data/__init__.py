@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .hdf5_data import HDF5DataLayer as HDF5DataLayer
     from .hdf5_store import HDF5Store as HDF5Store
     from .image_data import ImageDataLayer as ImageDataLayer
+    from .iterable_data import IterableDataLayer as IterableDataLayer
     from .lmdb_data import LMDBDataLayer as LMDBDataLayer
     from .memory_data import MemoryDataLayer as MemoryDataLayer
     from .memory_output import MemoryOutputLayer as MemoryOutputLayer
@@ -67,6 +68,7 @@ LAYERS = {
     "HDF5Output": "nacre_data.output:HDF5OutputLayer",
     "ImageData": "nacre_data.image_data:ImageDataLayer",
     "Input": "nacre.net.input:InputLayer",
+    "IterableData": "nacre_data.iterable_data:IterableDataLayer",
     "JSONLOutput": "nacre_data.output:JSONLOutputLayer",
     "LMDBData": "nacre_data.lmdb_data:LMDBDataLayer",
     "LMDBOutput": "nacre_data.output:LMDBOutputLayer",
