@@ -18,6 +18,7 @@ WITHOUT_AGREEMENT = {
     "BinaryAccuracy": COUNTED,
     "CSVData": GIVEN,
     "CSVOutput": KEPT,
+    "CharText": GIVEN,
     "Data": GIVEN,
     "HDF5Data": GIVEN,
     "HDF5Output": KEPT,
@@ -38,6 +39,7 @@ WITHOUT_AGREEMENT = {
     "ShardOutput": KEPT,
     "Silence": "it computes nothing",
     "TarData": GIVEN,
+    "WordText": GIVEN,
 }
 OFFERS = [offer for offer in nacre.registry().offers("layer") if offer.distribution == "nacre"]
 

@@ -49,6 +49,7 @@ def data(tmp_path, monkeypatch):
         for _, some in nacre.blocks(reader):
             writer.append(some)
     (tmp_path / "iris.csv").write_text("a,b,c,d,species\n" + "5.1,3.5,1.4,0.2,setosa\n7,3.2,4.7,1.4,versicolor\n" * 10)
+    (tmp_path / "text.txt").write_text("a text of a few words, over and over again\n" * 50)
     return tmp_path
 
 

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from .tables import FillMissing as FillMissing
     from .tables import Standardize as Standardize
     from .tar_data import TarDataLayer as TarDataLayer
+    from .text import CharTextLayer as CharTextLayer
+    from .text import WordTextLayer as WordTextLayer
     from .transformers import Crop as Crop
     from .transformers import Mirror as Mirror
     from .transformers import RandomShift as RandomShift
@@ -63,6 +65,7 @@ LAYERS = {
     "AsyncHDF5Data": "nacre_data.async_hdf5_data:AsyncHDF5DataLayer",
     "CSVData": "nacre_data.csv_data:CSVDataLayer",
     "CSVOutput": "nacre_data.output:CSVOutputLayer",
+    "CharText": "nacre_data.text:CharTextLayer",
     "Data": "nacre_data.data:DataLayer",
     "HDF5Data": "nacre_data.hdf5_data:HDF5DataLayer",
     "HDF5Output": "nacre_data.output:HDF5OutputLayer",
@@ -81,6 +84,7 @@ LAYERS = {
     "ShardData": "nacre_data.shard_data:ShardDataLayer",
     "ShardOutput": "nacre_data.output:ShardOutputLayer",
     "TarData": "nacre_data.tar_data:TarDataLayer",
+    "WordText": "nacre_data.text:WordTextLayer",
 }
 TRANSFORMERS = {
     "Categories": "nacre_data.tables:Categories",

@@ -623,6 +623,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "GRU": {"bottoms": ["a"], "tops": ["t"], "output_dim": 4},
     "GaussianKLLoss": {"bottoms": ["a", "b"]},
     "CSVData": {"source": ["a.csv", "sub/b.tsv"], "batch_size": 2},
+    "CharText": {"source": ["a.txt", "sub/b.txt"], "batch_size": 2},
     "Data": {"source": "a.h5", "tops": ["u"], "batch_size": 2},
     "HDF5Data": {"source": ["x.h5", "sub/y.h5"], "batch_size": 3},
     "HDF5Output": {"bottoms": ["a"], "filename": "sub/out.h5"},
@@ -667,6 +668,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TiedInnerProduct": {"bottoms": ["a"], "tops": ["t"], "tied": "ip", "output_dim": 4},
     "Tile": {"bottoms": ["a"], "tops": ["t"], "tiles": 2},
     "WassersteinLoss": {"bottoms": ["a", "b"], "cost": [[1, 0.5], [0, 2]], "sharpness": 2.5},
+    "WordText": {"source": "a.txt", "batch_size": 2},
 }
 PAIRS = st.one_of(st.integers(0, 4), st.tuples(st.integers(0, 4), st.integers(0, 4)).map(list))
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
@@ -681,6 +683,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "Columns": st.sampled_from([[], "u", 3, ["u", 2]]),
     "Texts": st.sampled_from([[], "", "NA", ["-", "größe"]]),
     "Names": st.one_of(st.just("u"), st.lists(st.sampled_from(["u", "v.2", "w-3"]), max_size=3)),
+    "Part": st.sampled_from([[0.0, 1.0], [0.25, 0.5]]),
     "Paths": st.sampled_from(["x.npy", ["sub/x.csv"], "/far/x.h5"]),
     "Phases": st.lists(st.sampled_from(["train", "validation", "test", "predict"]), unique=True),
     "Pair": PAIRS,
