@@ -306,7 +306,7 @@ def test_a_resumed_text_has_the_length_it_had():
     state = state_at(chars("abcabcabc", steps=1))
     state.forward([])
     memory = state.memory()
-    with pytest.raises(SnapshotError, match="data: the snapshot was made with 9 characters or words, but now .* 8\n"):
+    with pytest.raises(SnapshotError, match=r"data: the snapshot was made with 9 characters or words, but now .* 8\n"):
         state_at(chars("abcabcab", steps=1)).remember(memory)
 
 
@@ -359,9 +359,9 @@ def test_what_is_no_part():
 
 
 def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(DataError, match="data: nowhere.txt: no such file"):
+    with pytest.raises(DataError, match=r"data: nowhere\.txt: no such file"):
         net_of(CharTextLayer(source="nowhere.txt", batch_size=1))
-    with pytest.raises(DataError, match="data: .*: not a file"):
+    with pytest.raises(DataError, match=r"data: .*: not a file"):
         net_of(CharTextLayer(source=str(tmp_path), batch_size=1))
 
 
