@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nacre import ConfigError, DataError, Field, Layer, Store
+from nacre import ConfigError, DataError, Field, Layer, NacreError, Store
 from nacre_data import (
     LMDB,
     NPZ,
@@ -78,7 +78,7 @@ def test_another_format_is_refused(layer: Any, store: Store, name: str, tmp_path
     """Also if another store would read it by its name."""
     path = tmp_path / "a.csv"
     path.write_text("id\n1\n2\n")
-    with pytest.raises(DataError, match=r"^d: .*a\.csv"):
+    with pytest.raises(NacreError, match=r"^d: .*a\.csv"):
         state_at(layer(name="d", tops="id", source=path, batch_size=1))
 
 

@@ -14,7 +14,10 @@ import numpy as np
 
 @dataclass
 class Batch:
-    """A batch that was read: numbers and passes of its records, and the position and the pass after it."""
+    """A batch that was read: numbers and passes of its records, and the position and the pass after it.
+
+    `left_out` says for each of its records that could not be read, so that another one was, why.
+    """
 
     records: np.ndarray
     epochs: np.ndarray
@@ -22,6 +25,7 @@ class Batch:
     rows: int = 0
     position: int = 0
     epoch: int = 0
+    left_out: Sequence[str] = ()
 
 
 class ReadAhead:

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from nacre import Paths, at_least
 
 from .data import open_source
-from .source import CacheBytes, RecordSourceLayer, RecordSourceState
+from .reading import ReadingLayer
+from .source import CacheBytes, RecordSourceState
 from .stores.csv import CSV
 from .stores.table_options import TableOptions
 
 
-class CSVDataLayer(TableOptions, RecordSourceLayer, is_source=True):
+class CSVDataLayer(TableOptions, ReadingLayer, is_source=True):
     """Feed the records of tables as text (.csv, .tsv): the columns of numbers are the data, another column the label.
 
     y[n] = field[order[position + n]], where position grows by batch_size with every batch.

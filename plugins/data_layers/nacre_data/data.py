@@ -13,7 +13,6 @@ from nacre import (
     DataError,
     Maybe,
     Paths,
-    Reader,
     Shape,
     Store,
     at_least,
@@ -21,17 +20,17 @@ from nacre import (
     non_negative,
     open_records,
     positive,
-    same_numbers,
 )
 
 from .files import listed, named
+from .reading import ReadingLayer, SourceReader, read_with
 from .records import ArrayRecords, Records, check_one_number, entries_of
 from .sequential import SequentialState
-from .source import CacheBytes, RecordSourceLayer, RecordSourceState
+from .source import CacheBytes, RecordSourceState
 from .stores.pictures import Pictures
 
 
-class FileDataLayer(RecordSourceLayer, is_source=True):
+class FileDataLayer(ReadingLayer, is_source=True):
     """The fields of a source over files; a subclass says in `reading` which store reads them."""
 
     source: Annotated[Paths, at_least(1), "files or folders, or .txt lists of them; relative to the net file"]
@@ -39,7 +38,6 @@ class FileDataLayer(RecordSourceLayer, is_source=True):
         default(())
     )
     cache_bytes: CacheBytes = 1 << 28
-    threads: Annotated[int, positive, same_numbers, "threads that decode records, such as pictures"] = 1
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
         """Open the files; only shapes and types are read yet.
@@ -48,7 +46,7 @@ class FileDataLayer(RecordSourceLayer, is_source=True):
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         shapes = {self.tops[0]: self.shape} if self.shape else {}
-        return open_source(self, backend, **self.reading(), shapes=shapes, threads=self.threads)
+        return open_source(self, backend, **self.reading(), shapes=shapes)
 
 
 class DataLayer(FileDataLayer, is_source=True):
@@ -94,17 +92,21 @@ class DataLayer(FileDataLayer, is_source=True):
         return state
 
 
-def open_source(layer: Any, backend: Any, **options: Any) -> RecordSourceState:
-    """Return the state of a layer that feeds files through a store; `options` are those of `open_records`.
+def open_source(
+    layer: Any, backend: Any, *, store: Any = "", codec: Any = "", shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> RecordSourceState:
+    """Return the state of a `ReadingLayer` with `source`; the other arguments are those of `open_records`.
 
     Raises:
         DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
     """
 
-    def opened() -> Reader:
+    def opened() -> SourceReader:
         with named(layer.name):
             paths = [file for given in layer.source for file in files_of(Path(given))]
-            return open_records(paths, (*layer.tops, *layer.columns(backend.phase)), **options)
+            fields = (*layer.tops, *layer.columns(backend.phase))
+            options = {"paths": paths, "fields": fields, "store": store, "codec": codec, "shapes": shapes or {}}
+            return read_with(layer, "records", open_records, options)
 
     reader = opened()
     try:
@@ -124,7 +126,7 @@ def files_of(path: Path) -> list[Path]:
 class StoreRecords(Records):
     """The records of a reader, all kept in memory if they are small."""
 
-    def __init__(self, where: str, tops: Sequence[str], reader: Reader, cache_bytes: int) -> None:
+    def __init__(self, where: str, tops: Sequence[str], reader: SourceReader, cache_bytes: int) -> None:
         self.where = where
         self.tops = tops
         self.reader = reader
@@ -141,6 +143,8 @@ class StoreRecords(Records):
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         if self.cached:
             self.whole = self.whole or self._read_all()
+            with named(self.where):
+                records = self.reader.instead(records)
             self.whole.read(records, arrays)
             return
         if self.window is None or len(self.window.arrays[0]) != len(records):
@@ -161,6 +165,7 @@ class StoreRecords(Records):
         arrays = self._empty(self.count)
         with named(self.where):
             self.reader.read(np.arange(self.count), self._places(arrays))
+        self.reader.pause()
         return ArrayRecords(self.where, self.tops, arrays)
 
     def _empty(self, count: int) -> list[np.ndarray]:
@@ -168,6 +173,12 @@ class StoreRecords(Records):
 
     def _places(self, arrays: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         return dict(zip(self.tops, arrays, strict=True))
+
+    def left_out(self, records: np.ndarray) -> list[str]:
+        return self.reader.left_out(records)
+
+    def interrupt(self) -> None:
+        self.reader.interrupt()
 
     def close(self) -> None:
         self.whole = self.window = None

@@ -13,9 +13,12 @@ import numpy as np
 from nacre import DataError, Paths, at_least, class_numbers
 
 from .checks import check_counts, check_entries
+from .data import open_source
 from .files import listed, named
+from .reading import ReadingLayer
 from .records import ArrayRecords, Records, check_one_number, in_a_row
-from .source import CacheBytes, RecordSourceLayer, RecordSourceState
+from .source import CacheBytes, RecordSourceState
+from .stores.hdf5 import HDF5
 from .tables import Labels
 
 CLASSES = "classes"
@@ -23,7 +26,7 @@ CLASSES = "classes"
 OPEN_FILES = 64  # at a time: a process may have only some hundreds
 
 
-class HDF5DataLayer(RecordSourceLayer, is_source=True):
+class HDF5DataLayer(ReadingLayer, is_source=True):
     """Feed the records of HDF5 files, as if they were one file: each top is a batch of the dataset of its name.
 
     y[n] = dataset[order[position + n]], where position grows by batch_size with every batch.
@@ -53,6 +56,8 @@ class HDF5DataLayer(RecordSourceLayer, is_source=True):
         Raises:
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
+        if self.processes or self.on_error == "skip":
+            return open_source(self, backend, store=HDF5())
         return RecordSourceState(self, backend, HDF5Records(self.name, self.tops, self.source, self.cache_bytes))
 
 

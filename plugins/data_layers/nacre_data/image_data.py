@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import (
-    DataError,
-    Maybe,
-    Paths,
-    Reader,
-    Store,
-    Transformer,
-    at_least,
-    default,
-    open_records,
-    positive,
-    same_numbers,
-)
+from nacre import Maybe, Paths, Store, Transformer, at_least, default
 from nacre.random import RecordRandom
 
 from .codecs.picture import Background, CropSize, NewHeight, NewWidth, Picture, ShortSide, misfits
 from .files import named
+from .picture_reader import open_pictures
+from .reading import ReadingLayer, SourceReader, Threads, read_with
 from .records import ArrayRecords, Records, check_one_number
-from .source import Ahead, Passes, RecordSourceLayer, RecordSourceState
+from .source import Ahead, Passes, RecordSourceState
 from .stores.pictures import Pictures, RootFolder
 from .transformers import PerChannel, Scale, SubMean
 
-WAITING = 4  # pictures for each thread that are read from the disk, and wait to be unpacked
 
-
-class ImageDataLayer(RecordSourceLayer, is_source=True):
+class ImageDataLayer(ReadingLayer, is_source=True):
     """Feed pictures and their classes: from a folder with a sub-folder for each class, or from a list.
 
     y[n] = (picture[order[position + n]] - mean) * scale, where position grows by batch_size with every batch.
@@ -76,7 +61,7 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
         default((1.0,))
     )
     background: Background = default(())
-    threads: Annotated[int, positive, same_numbers, "threads that unpack pictures"] = 2
+    threads: Threads = 2
     ahead: Ahead = 2
 
     def reading(self) -> dict[str, Any]:
@@ -118,106 +103,68 @@ class ImageDataLayer(RecordSourceLayer, is_source=True):
         Raises:
             DataError: a file cannot be read, or there are fewer pictures than in a batch.
         """
-        paths = [Path(path) for path in self.source]
-        store = self.reading()["store"]
-        with ExitStack() as stack:
-            with named(self.name):
-                reader = open_records(paths, (*self.tops, *self.columns(backend.phase)), store=store, codec=None)
-                stack.enter_context(reader)
-                records = PictureRecords(self, backend, reader, str(paths[0]) if len(paths) == 1 else "")
+        channels = 3 if self.is_color else 1
+        size = self.crop_size if self.crop_size[0] else (self.new_height, self.new_width)
+        options = {
+            "paths": [Path(path) for path in self.source],
+            "fields": (*self.tops, *self.columns(backend.phase)),
+            "shapes": {self.tops[0]: (channels, *size)} if size[0] else {},
+            "channels": channels,
+            "mirror": self.mirror,
+            **self.reading(),
+        }
+        with named(self.name):
+            reader = read_with(self, "pictures", open_pictures, options)
+        try:
+            records = PictureRecords(self, backend, reader)
             state = RecordSourceState(self, backend, records)
-            records.passes = state.passes
-            stack.pop_all()
-            return state
+        except BaseException:
+            reader.close()
+            raise
+        records.passes = state.passes
+        return state
 
 
 class PictureRecords(Records):
-    """The pictures of a reader, unpacked by several threads; the first top has them, the others have numbers."""
+    """The pictures of a reader and what is drawn for each; the first top has them, the others have numbers."""
 
     passes: Passes
 
-    def __init__(self, layer: ImageDataLayer, backend: Any, reader: Reader, where: str) -> None:
+    def __init__(self, layer: ImageDataLayer, backend: Any, reader: SourceReader) -> None:
         self.layer = layer
         self.reader = reader
-        self.where = where
-        self.codec = layer.reading()["codec"]
         self.count = reader.count or 0
         self.varies = backend.phase == "train" and (layer.mirror or layer.crop_size[0] > 0)
-        if reader.count is None:
-            raise DataError("the pictures have no numbers: they are read one after the other", "use the layer Data")
-        if not self.count:
-            raise DataError("there are no pictures in the data")
         self.top, *self.others = layer.tops
         self.random = RecordRandom(backend.seed, f"{layer.name}/{self.top}", lambda: 0)
         fields = [reader.fields[top] for top in layer.tops]
-        if fields[0].codec != "Picture" or any(field.codec or field.shape is None for field in fields[1:]):
-            raise DataError(f"'{self.top}' must hold pictures, and other tops numbers", "use the layer Data")
-        self.shapes = [self._shape(), *(field.shape or () for field in fields[1:])]
+        self.shapes = [field.shape or () for field in fields]
         self.dtypes = [np.dtype(field.dtype) for field in fields]
         self.classes = {top: field.classes for top, field in zip(layer.tops, fields, strict=True) if field.classes}
-        self.pool = ThreadPoolExecutor(layer.threads, "nacre unpacks pictures")
-
-    def _shape(self) -> tuple[int, ...]:
-        channels = 3 if self.layer.is_color else 1
-        if self.layer.crop_size[0]:
-            return channels, *self.layer.crop_size
-        if self.layer.new_height:
-            return channels, self.layer.new_height, self.layer.new_width
-        data = self._bytes(0)
-        with self.reader.naming(0, self.where):
-            return self.codec.pixels(data, channels).shape
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        with named(self.layer.name):
-            self._read_numbers(self.others, records, arrays[1:])
-            draws = self._draws(records) if self.varies else [None] * len(records)
-            waiting: deque[tuple[int, Future[None]]] = deque()
-            try:
-                for record, draw, out in zip(records.tolist(), draws, arrays[0], strict=True):
-                    waiting.append((record, self.pool.submit(self._unpack, self._bytes(record), draw, out)))
-                    if len(waiting) > WAITING * self.layer.threads:
-                        self._finish(*waiting.popleft())
-                while waiting:
-                    self._finish(*waiting.popleft())
-            finally:
-                wait([future for _, future in waiting])  # after an error too: the array is used again
-
-    def _finish(self, record: int, unpacked: Future[None]) -> None:
-        with self.reader.naming(record, self.where):
-            unpacked.result()
+        self._read(self.layer.tops, records, arrays, self._draws(records) if self.varies else None)
 
     def read_top(self, top: int, records: np.ndarray, array: np.ndarray) -> None:
+        self._read([self.layer.tops[top]], records, [array])
+
+    def _read(
+        self, tops: Sequence[str], records: np.ndarray, arrays: Sequence[np.ndarray], draws: np.ndarray | None = None
+    ) -> None:
+        """Read pictures into their places, and numbers so that they are checked on the way."""
+        places = dict(zip(tops, arrays, strict=True))
+        fields = {top: self.reader.fields[top] for top in tops if top != self.top}
+        given = {top: np.empty((len(records), *(field.shape or ())), field.dtype) for top, field in fields.items()}
         with named(self.layer.name):
-            self._read_numbers([self.layer.tops[top]], records, [array])
+            self.reader.read(records, {**places, **given}, draws)
+            if given:
+                checked = ArrayRecords(self.layer.name, list(given), list(given.values()))
+                checked.read(np.arange(len(records)), [places[top] for top in given])
 
-    def _read_numbers(self, tops: Sequence[str], records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        if tops:
-            fields = [self.reader.fields[top] for top in tops]
-            given = [np.empty((len(records), *(field.shape or ())), field.dtype) for field in fields]
-            self.reader.read(records, dict(zip(tops, given, strict=True)))
-            ArrayRecords(self.layer.name, tops, given).read(np.arange(len(records)), arrays)
-
-    def _bytes(self, record: int) -> bytes:
-        place: list[bytes] = [b""]
-        self.reader.read(np.array([record]), {self.top: place})
-        return place[0]
-
-    def _draws(self, records: np.ndarray) -> list[list[float]]:
+    def _draws(self, records: np.ndarray) -> np.ndarray:
         """Return three numbers from [0, 1) for each picture: where the window is, and whether to mirror."""
         self.random.at(records, self.passes.epochs)
-        return self.random.each(3).tolist()
-
-    def _unpack(self, data: bytes, draws: Sequence[float] | None, out: np.ndarray) -> None:
-        """Write a picture into its place in the batch; runs in a thread."""
-        if draws is None:
-            pixels = self.codec.pixels(data, len(out))
-        else:
-            down, right, side = draws
-            pixels = self.codec.pixels(data, len(out), None, (down, right), mirror=self.layer.mirror and side < 0.5)
-        if pixels.shape != out.shape:
-            message = f"it has the shape {pixels.shape}, but the batch {out.shape}"
-            raise DataError(message, "give new_height and new_width, or crop_size")
-        out[...] = pixels
+        return self.random.each(3)
 
     def column(self, name: str) -> np.ndarray:
         field = self.reader.fields[name]
@@ -227,6 +174,11 @@ class PictureRecords(Records):
             self.reader.read(np.arange(self.count), {name: column})
         return column.reshape(-1)
 
+    def left_out(self, records: np.ndarray) -> list[str]:
+        return self.reader.left_out(records)
+
+    def interrupt(self) -> None:
+        self.reader.interrupt()
+
     def close(self) -> None:
-        self.pool.shutdown()
         self.reader.close()

@@ -13,6 +13,7 @@ from nacre import Converted, DataError, Field, Reader, nearest, non_negative
 from .checks import NUMBERS
 from .data import StoreRecords
 from .files import named
+from .reading import SourceReader
 from .sequential import SequentialState
 from .source import RecordSourceLayer, RecordSourceState
 
@@ -110,12 +111,12 @@ class IterableDataLayer(RecordSourceLayer, is_source=True):
         columns = tuple(self.columns(backend.phase))
         if is_numbered(self.data):
             with named(self.name):
-                reader = NumberedItems(self.data, self.tops, columns)
+                reader = SourceReader(NumberedItems(self.data, self.tops, columns), skips=False)
             return RecordSourceState(self, backend, StoreRecords(self.name, self.tops, reader, cache_bytes=0))
 
-        def opened() -> Reader:
+        def opened() -> SourceReader:
             with named(self.name):
-                return ItemsInOrder(self.data, self.tops, columns)
+                return SourceReader(ItemsInOrder(self.data, self.tops, columns), skips=False)
 
         return SequentialState(self, backend, opened(), opened)
 

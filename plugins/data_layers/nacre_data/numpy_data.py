@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
-
-from nacre import Reader, Store
 
 from .data import FileDataLayer
 from .stores.npy import NPY, NPZ
+
+ENDINGS = (*NPY.endings, *NPZ.endings, ".txt")
 
 
 class NumpyDataLayer(FileDataLayer, is_source=True):
@@ -29,14 +28,11 @@ class NumpyDataLayer(FileDataLayer, is_source=True):
         shuffle = true
     """
 
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        for path in self.source:
+            if not path.lower().endswith(ENDINGS):
+                yield f"source={path}, but NumPy's files end in .npy or .npz, and lists of them in .txt"
+
     def reading(self) -> dict[str, Any]:
-        return {"store": Numpy()}
-
-
-class Numpy(Store):
-    """A .npz file by its name, or else a .npy file."""
-
-    endings = (*NPY.endings, *NPZ.endings)
-
-    def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
-        return (NPZ() if NPZ.fits(path) else NPY()).open(path, fields)
+        return {"store": ""}

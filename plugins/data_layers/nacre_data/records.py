@@ -51,6 +51,13 @@ class Records:
         """
         raise NotImplementedError
 
+    def left_out(self, records: np.ndarray) -> list[str]:
+        """Return for each of these records that could not be read, so that another one was, why."""
+        return []
+
+    def interrupt(self) -> None:
+        """End a `read` under way in another thread with an error, if that is possible; nothing is read afterwards."""
+
     def close(self) -> None:
         """Release files and other things from outside; may be called twice."""
 
@@ -157,6 +164,12 @@ def entries_of(where: str, tops: Sequence[str], reader: Reader) -> tuple[list[tu
             raise DataError(f"{where}: '{top}' is of type {kind}, but it must hold whole or floating-point numbers")
         shapes.append(shape)
     return shapes, [np.dtype(reader.fields[top].dtype) for top in tops]
+
+
+def check_shape(reader: Reader, number: int, name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Raise DataError unless a record has the shape that all have."""
+    if found != wanted:
+        raise DataError(f"{reader.key(number)}: '{name}' has the shape {found}, but the others have {wanted}")
 
 
 def check_one_number(where: str, name: str, shape: tuple[int, ...] | None) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from nacre import DataError, Reader, count_in
+from nacre import DataError, count_in
 
 from .files import named
-from .records import ArrayRecords, Records, entries_of
+from .reading import SourceReader
+from .records import ArrayRecords, Records, check_shape, entries_of
 from .source import Passes, RecordSourceState, check_batch
 
 Record = tuple[int, Mapping[str, Any]]
@@ -38,7 +39,7 @@ class SequentialState(RecordSourceState, host_only=True):
 
     passes: StreamPasses
 
-    def __init__(self, layer: Any, backend: Any, reader: Reader, open_again: Callable[[], Reader]) -> None:
+    def __init__(self, layer: Any, backend: Any, reader: SourceReader, open_again: Callable[[], SourceReader]) -> None:
         _refuse(layer)
         stream = Stream(layer.name, layer.tops, reader, open_again)
         super().__init__(layer, backend, stream, StreamPasses(layer, backend, stream))
@@ -80,7 +81,9 @@ def _refuse(layer: Any) -> None:
 class Stream(Records):
     """The records of a reader without numbers, of which those in `held` are the batch."""
 
-    def __init__(self, where: str, tops: Sequence[str], reader: Reader, open_again: Callable[[], Reader]) -> None:
+    def __init__(
+        self, where: str, tops: Sequence[str], reader: SourceReader, open_again: Callable[[], SourceReader]
+    ) -> None:
         self.where = where
         self.tops = tops
         self.shapes, self.dtypes = entries_of(where, tops, reader)
@@ -106,9 +109,7 @@ class Stream(Records):
     def _checked(self, numbered: Record) -> Record:
         number, record = numbered
         for top, shape in zip(self.tops, self.shapes, strict=True):
-            if np.shape(record[top]) != shape:
-                found = f"has the shape {np.shape(record[top])}, but the others have {shape}"
-                raise DataError(f"{self.reader.key(number)}: '{top}' {found}")
+            check_shape(self.reader, number, top, np.shape(record[top]), shape)
         return numbered
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
@@ -120,6 +121,9 @@ class Stream(Records):
             for row, (_, record) in enumerate(self.held):
                 array[row] = record[top]
         self.batch.read(np.arange(len(records)), arrays)
+
+    def interrupt(self) -> None:
+        self.reader.interrupt()
 
     def close(self) -> None:
         self.held = ()

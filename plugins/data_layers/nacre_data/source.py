@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -185,6 +186,7 @@ def read_batch(passes: Passes, records: Records, batch: Batch) -> None:
     batch.epochs[:] = passes.epochs
     batch.position, batch.epoch = passes.position, passes.epoch
     records.read(batch.records, batch.arrays)
+    batch.left_out = records.left_out(batch.records[: batch.rows])
 
 
 class RecordSourceState(SourceState, host_only=True):
@@ -221,6 +223,7 @@ class RecordSourceState(SourceState, host_only=True):
             records = part_of(layer.name, records, labels[0] if labels else "", layer.split)
         self.records = records
         self.position = 0
+        self.left_out: list[str] = []
         self.ahead: ReadAhead | None = None
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.sampling and backend.phase == "train":
@@ -263,9 +266,20 @@ class RecordSourceState(SourceState, host_only=True):
         batch = self._next()
         for pipeline, array in zip(self.pipelines, batch.arrays, strict=True):
             pipeline.run(array, batch.records, batch.epochs)
+        ends = batch.epoch > self.epoch
         self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
+        self.left_out += batch.left_out
         if self.ahead is not None:
             self.ahead.free.put(batch)
+        if ends and self.left_out:
+            self._warn_of_left_out()
+
+    def _warn_of_left_out(self) -> None:
+        """Warn at the end of a pass of records that were replaced because they cannot be read."""
+        first, number = self.left_out[0], len(self.left_out)
+        self.left_out = []
+        message = f"{self.layer.name}: {number} of {self.records.count} records of pass {self.epoch} were left out"
+        warnings.warn(f"{message}: each was replaced by one beside it. The first: {first}", stacklevel=2)
 
     def _next(self) -> Batch:
         fill = partial(read_batch, self.passes, self.records)
@@ -314,5 +328,6 @@ class RecordSourceState(SourceState, host_only=True):
         return None
 
     def shutdown(self) -> None:
+        self.records.interrupt()
         self._stop()
         self.records.close()

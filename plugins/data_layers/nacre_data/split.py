@@ -73,6 +73,12 @@ class Subset(Records):
     def column(self, name: str) -> np.ndarray:
         return self.records.column(name)[self.numbers]
 
+    def left_out(self, records: np.ndarray) -> list[str]:
+        return self.records.left_out(self.numbers[records])
+
+    def interrupt(self) -> None:
+        self.records.interrupt()
+
     def close(self) -> None:
         self.records.close()
 

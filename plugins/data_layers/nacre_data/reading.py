@@ -1,0 +1,139 @@
+"""What sources of files have in common: threads and processes that read, and what becomes of damaged records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+import numpy as np
+
+from nacre import ConfigError, DataError, Reader, non_negative, one_of, positive, same_numbers
+
+from .processes import ProcessReader
+from .source import RecordSourceLayer
+
+Threads = Annotated[
+    int, positive, same_numbers, "threads that decode records, such as pictures; those of all processes together"
+]
+Processes = Annotated[int, non_negative, same_numbers, "processes that read and decode records; 0: this one does it"]
+OnError = Annotated[
+    str, one_of("raise", "skip"), 'what a record does that cannot be read: end the work, or be left out ("skip")'
+]
+
+
+class ReadingLayer(RecordSourceLayer, is_source=True):
+    """The fields of a source that reads files."""
+
+    threads: Threads = 1
+    processes: Processes = 0
+    on_error: OnError = "raise"
+
+
+class SourceReader(Reader):
+    """What a source reads: files that are opened here or in other processes, perhaps without their damaged records.
+
+    A record that is left out is replaced by the one before it in the same batch; at its begin, by the first that can be
+    read. `damaged` are the numbers of those found so far, and why each cannot be read.
+
+    Raises:
+        DataError: records without numbers are to be left out.
+    """
+
+    def __init__(self, reader: Any, *, skips: bool) -> None:
+        self.reader = reader
+        self.skips = skips
+        self.damaged: dict[int, str] = {}
+        self.fields, self.count, self.named = reader.fields, reader.count, reader.named
+        if skips and self.count is None:
+            raise DataError(
+                "on_error = 'skip' needs records with numbers, but these are read one after the other",
+                "convert them to a format whose records are numbered, such as .h5, first",
+            )
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any], draws: np.ndarray | None = None) -> None:
+        drawn = [] if draws is None else [draws]
+        try:
+            self.reader.read(self.instead(numbers), out, *drawn)
+        except DataError:
+            if not self.skips or not len(numbers):
+                raise
+            self._find_damaged(numbers, out, drawn)
+            self.reader.read(self.instead(numbers), out, *drawn)
+
+    def instead(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the numbers of the records that are used: known damaged ones are replaced.
+
+        Raises:
+            DataError: all are damaged.
+        """
+        bad = np.array([number in self.damaged for number in numbers.tolist()], bool) if self.damaged else None
+        if bad is None or not bad.any():
+            return numbers
+        if bad.all():
+            message = f"all {len(numbers)} records of a batch are damaged; {self.damaged[int(numbers[0])]}"
+            raise DataError(message, "copy or convert the data again")
+        places = np.where(bad, -1, np.arange(len(numbers)))
+        before = np.maximum.accumulate(places)
+        return numbers[np.where(before < 0, np.argmin(bad), before)]
+
+    def _find_damaged(self, numbers: np.ndarray, out: Mapping[str, Any], drawn: list[np.ndarray]) -> None:
+        """Read records one by one, and note those that cannot be read."""
+        for row, number in enumerate(numbers.tolist()):
+            if number in self.damaged:
+                continue
+            one = slice(row, row + 1)
+            try:
+                self.reader.read(
+                    numbers[one], {name: rows[one] for name, rows in out.items()}, *[d[one] for d in drawn]
+                )
+            except DataError as error:
+                self.damaged[number] = str(error.args[0])
+
+    def left_out(self, numbers: np.ndarray) -> list[str]:
+        """Return for each of these records that is damaged why it cannot be read."""
+        return [self.damaged[number] for number in numbers.tolist() if number in self.damaged] if self.damaged else []
+
+    def rows(self, start: int = 0) -> Iterator[Mapping[str, Any]]:
+        return self.reader.rows(start)
+
+    def key(self, number: int) -> str:
+        return self.reader.key(number)
+
+    def pause(self) -> None:
+        """End processes until something else is read."""
+        if isinstance(self.reader, ProcessReader):
+            self.reader.pause()
+
+    def interrupt(self) -> None:
+        """End a `read` under way in another thread with an error, if processes read."""
+        if isinstance(self.reader, ProcessReader):
+            self.reader.interrupt()
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+def read_with(layer: Any, opener: str, opened: Callable[..., Reader], options: Mapping[str, Any]) -> SourceReader:
+    """Open files as the fields of a `ReadingLayer` say: here by `opened(**options)`, or in processes.
+
+    `opener` is the name of `opened` in `reader.OPENERS`.
+
+    Raises:
+        DataError: a file cannot be read.
+        ConfigError: the store cannot be used in other processes.
+    """
+    skips = layer.on_error == "skip"
+    if layer.processes:
+        each = {**options, "threads": max(1, layer.threads // layer.processes)}
+        try:
+            reader: Reader = ProcessReader(opener, each, layer.processes, narrow=not skips)
+        except ConfigError as error:
+            message = f"{layer.name}: processes={layer.processes}, but {error.args[0]}"
+            raise ConfigError(message, error.remedy) from error
+    else:
+        reader = opened(**options, threads=layer.threads)
+    try:
+        return SourceReader(reader, skips=skips)
+    except BaseException:
+        reader.close()
+        raise
