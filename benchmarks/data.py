@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from nacre import Field, Layer, Net, Solver, Store
 from nacre_data import (
     CSV,
     HDF5,
+    LMDB,
     NPY,
     NPZ,
     Crop,
@@ -35,6 +37,7 @@ from nacre_data import (
     ImageDataLayer,
     MemoryDataLayer,
     Mirror,
+    Record,
     SubMean,
 )
 
@@ -92,7 +95,7 @@ def main() -> None:
     print(machine(2))
     print("\n| data | nacre, records/s | peer | its records/s | nacre / peer | goal |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for made in (stores, sources, trainings, pictures):
+        for made in (stores, sources, databases, trainings, pictures):
             for case in made(Path(folder)):
                 if arguments.case in case.name:
                     check(case) if not case.apart else None
@@ -306,6 +309,33 @@ def sources(folder: Path, batches: int = BATCHES) -> Iterator[Case]:
             yield Case(case, [*map(fed, from_file)], peers, images.__getitem__, shuffled)
 
 
+def databases(folder: Path, batches: int = BATCHES) -> Iterator[Case]:
+    """Yield a case in which records come from LMDB through a process, if py-lmdb is installed."""
+    if not find_spec("lmdb"):
+        return
+    images, labels = images_of((3, 32, 32), BATCH * batches), np.arange(BATCH * batches)
+    path = folder / "images.lmdb"
+    write(
+        LMDB(), path, {"data": Field(images.shape[1:], "uint8"), "label": Field((), "int64")}, data=images, label=labels
+    )
+    layer = DataLayer(name="lmdb", source=str(path), batch_size=BATCH, cache_bytes=0, processes=1, ahead=2)
+    by_hand = Side("py-lmdb and the codec", partial(converted, partial(by_lmdb, path)), "by hand", 0.5)
+    yield Case("LMDB through a process, in order", [fed(layer)], [by_hand], images.__getitem__)
+
+
+def by_lmdb(path: Path, stack: ExitStack) -> Batches:
+    """Yield the records of a database that nacre wrote; its first value describes the others."""
+    import lmdb
+
+    codec = Record()
+    transaction = stack.enter_context(stack.enter_context(lmdb.open(str(path), readonly=True, lock=False)).begin())
+    while True:
+        values = islice(transaction.cursor().iternext(keys=False), 1, None)
+        while some := list(islice(values, BATCH)):
+            rows = [codec.decode(value, {}) for value in some]
+            yield np.stack([row["data"] for row in rows]), np.stack([row["label"] for row in rows])
+
+
 def fed(layer: Any, phase: Any = "train") -> Side:
     """Return a source at work in a net."""
 
@@ -381,31 +411,32 @@ def trained(source: Layer, stack: ExitStack) -> Batches:
 
 
 def pictures(folder: Path, number: int = PICTURES, phase: str = "train") -> Iterator[Case]:
-    """Yield a case in which photographs are unpacked, scaled, and cut; at random places in phase train."""
+    """Yield cases in which photographs are unpacked, scaled, and cut; at random places in phase train."""
     paths = photographs(folder / "photographs", number)
-    layer = ImageDataLayer(
-        name="images",
-        source=str(folder / "photographs"),
-        batch_size=PICTURES_BATCH,
-        shuffle=phase == "train",
-        short_side=256,
-        crop_size=(224, 224),
-        mirror=True,
-        threads=2,
-        ahead=2,
-    )
     dataset = partial(loaders.Photographs, paths, varies=phase == "train")
-    peers = [*loading(dataset, phase == "train", PICTURES_WORKERS, 1.3, PICTURES_BATCH)]
     whole = loaders.Photographs(paths, varies=False)
-    yield Case(
-        "JPEGs of 500 x 375",
-        [fed(layer, phase)],
-        peers,
-        lambda numbers: np.stack([whole.pixels(one) for one in numbers.tolist()]),
-        apart=2.0,
-        batch=PICTURES_BATCH,
-        pause=PICTURES_PAUSE,
-    )
+    for name, processes, goal in (("", 0, 1.3), (", two processes", 2, 1.5)):
+        layer = ImageDataLayer(
+            name="images",
+            source=str(folder / "photographs"),
+            batch_size=PICTURES_BATCH,
+            shuffle=phase == "train",
+            short_side=256,
+            crop_size=(224, 224),
+            mirror=True,
+            threads=2,
+            processes=processes,
+            ahead=2,
+        )
+        yield Case(
+            f"JPEGs of 500 x 375{name}",
+            [fed(layer, phase)],
+            [*loading(dataset, phase == "train", PICTURES_WORKERS, goal, PICTURES_BATCH)],
+            lambda numbers: np.stack([whole.pixels(one) for one in numbers.tolist()]),
+            apart=2.0,
+            batch=PICTURES_BATCH,
+            pause=PICTURES_PAUSE,
+        )
 
 
 def photographs(folder: Path, number: int) -> list[Path]:

@@ -86,7 +86,7 @@ def data(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_all_sides_read_the_same_records(data: Any, tmp_path: Path) -> None:
-    for case in (*data.stores(tmp_path, 3), *data.sources(tmp_path, 3)):
+    for case in (*data.stores(tmp_path, 3), *data.sources(tmp_path, 3), *data.databases(tmp_path, 3)):
         assert case.ours and case.peers, case.name
         data.check(case)
 
