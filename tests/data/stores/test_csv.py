@@ -519,3 +519,15 @@ def test_tables_are_divided_as_python_divides_them(tmp_path_factory, rows):
     fields, found = read(path)
     back = [[fields[name].classes[number] for number in found[name]] for name in "xyz"]
     assert [*zip(*back, strict=True)] == [tuple(row) for row in rows]
+
+
+def test_a_long_record_is_looked_at_a_few_times_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the time that it takes grows with the square of its length."""
+    path, looks = tmp_path / "a.csv", []
+    path.write_text('a,b\n1,"' + "x\n" * 50_000 + '"\n')
+    ends = lines._ends
+    monkeypatch.setattr(lines, "CHUNK", 100)
+    monkeypatch.setattr(lines, "_ends", lambda part, *, quotes: looks.append(part) or ends(part, quotes=quotes))
+    with CSV().open(path, ["b"]) as reader:
+        assert reader.count == 1
+    assert len(looks) < 50

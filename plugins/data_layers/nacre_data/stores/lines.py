@@ -84,7 +84,7 @@ class TextFile:
         rest = b""
         with os_errors(self.path, "cannot be read", DataError), self.watched.reading():
             self.file.seek(self.begin)
-            while more := self.file.read(CHUNK):
+            while more := self.file.read(max(CHUNK, len(rest))):  # a long record is looked at a few times only
                 rest += more
                 ends = _ends(rest, quotes=quotes)
                 if len(ends):
