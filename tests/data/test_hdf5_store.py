@@ -7,6 +7,7 @@ import json
 import os
 import random
 import string
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,17 @@ def test_a_packed_bomb_with_a_right_digest() -> None:
         file["snapshot"] = np.bytes_(header)
         file.create_dataset("arrays/a", data=np.zeros(10**6), compression="gzip", compression_opts=9)
     with pytest.raises(SnapshotError, match="larger than the file"):
+        STORE.decode(signed(memory.getvalue()[512:]), "x.h5")
+
+
+def test_a_chunk_that_unpacks_to_nothing_with_a_right_digest() -> None:
+    """HDF5 would take what it lacks from its memory."""
+    memory = io.BytesIO()
+    with h5py.File(memory, "w", userblock_size=512) as file:
+        file["snapshot"] = np.bytes_(b'{"iteration": 1, "arrays": ["a"], "state": {}}')
+        array = file.create_dataset("arrays/a", (100,), "f4", chunks=(100,), compression="gzip")
+        array.id.write_direct_chunk((0,), zlib.compress(b""))
+    with pytest.raises(SnapshotError, match=r"x\.h5: damaged: the chunk at \(0,\): it has 0 bytes"):
         STORE.decode(signed(memory.getvalue()[512:]), "x.h5")
 
 

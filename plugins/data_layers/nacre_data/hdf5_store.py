@@ -27,6 +27,7 @@ import numpy as np
 from nacre import DataError, Snapshot, SnapshotError
 
 from .hdf5_checks import CheckedFile, open_hdf5, readable
+from .hdf5_chunks import Chunks
 
 MAGIC = b"nacre snapshot\n"
 FORMAT = 1
@@ -113,6 +114,8 @@ def _numbers(dataset: h5py.Dataset, size: int) -> np.ndarray[Any, Any]:
     if dataset.nbytes > size:
         raise SnapshotError("its arrays are larger than the file")
     array = np.empty(dataset.shape, dataset.dtype)
+    if dataset.chunks:
+        Chunks(dataset).check(0, len(dataset))
     if array.size:
         dataset.read_direct(array)
     return array
