@@ -51,7 +51,9 @@ def inside(path: Path, folder: Path) -> Path:
     """
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(folder)):
-        raise DataError(f"{path}: this is a link out of the folder, to {target}", "copy what it leads to")
+        raise DataError(
+            f"{path}: this is a link out of the folder, to {target}", "give that file itself, or copy it here"
+        )
     return path
 
 
