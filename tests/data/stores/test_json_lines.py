@@ -200,10 +200,27 @@ def test_appending(tmp_path):
     assert path.read_bytes() == before
     with pytest.raises(DataError, match="its records have a, b, but a are to follow"):
         store.create(path, {"a": fields["a"]}, append=True)
-    path.write_bytes(before[:-1])
-    with pytest.raises(DataError, match="last line has no end"):
-        store.create(path, fields, append=True)
-    assert path.read_bytes() == before[:-1]
+
+
+@pytest.mark.parametrize("whole", [0, 1, 2])
+def test_a_last_record_that_was_cut_is_told_and_cut_off(whole, tmp_path):
+    """After each byte; a record that only lacks the end of its line is whole."""
+    path, fields = tmp_path / "new.jsonl", {"a": Field((2,), "int64")}
+    with JSONLines().create(path, fields) as writer:
+        writer.append({"a": np.array([[1, 2], [3, 4], [5, 6]][: whole + 1])})
+    data = path.read_bytes()
+    complete = data[: data[:-1].rfind(b"\n") + 1]
+    for end in range(len(complete) + 1, len(data)):
+        path.write_bytes(data[:end])
+        if end < len(data) - 1:
+            with pytest.warns(UserWarning, match=f"its last record is cut; its {end - len(complete)} bytes are cut"):
+                writer = JSONLines().create(path, fields, append=True)
+            assert path.read_bytes() == complete
+        else:
+            writer = JSONLines().create(path, fields, append=True)
+        writer.append({"a": np.array([[7, 8]])})
+        writer.close(commit=True)
+        assert path.read_bytes() == (complete if end < len(data) - 1 else data) + b'{"a": [7, 8]}\n'
 
 
 def test_appending_nothing_leaves_no_file_that_was_not_there(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from nacre import DataError, Field, Reader, Store, Writer, nearest
+from nacre.files import os_errors
 
 from ..classes import in_order
 from .lines import FILL, LONGEST, ROWS, LinesWriter, TextFile, class_names
@@ -213,7 +215,10 @@ def parsed(content: str, where: str) -> dict[str, Any]:
 
 
 class JSONLinesWriter(LinesWriter):
-    """A file of lines that grows. The names of records, if there are any, become the field "key"."""
+    """A file of lines that grows. The names of records, if there are any, become the field "key".
+
+    A last record that a killed writer left unfinished is cut off, with a warning.
+    """
 
     def __init__(self, path: Path, fields: Mapping[str, Field], *, append: bool) -> None:
         if KEY in fields:
@@ -221,10 +226,29 @@ class JSONLinesWriter(LinesWriter):
         super().__init__(path, fields, append=append)
         if self.size_before:
             try:
-                self._check_first()
+                self._end_last()
+                if self.size_before:
+                    self._check_first()
             except BaseException:
                 self.close(commit=False)
                 raise
+
+    def _end_last(self) -> None:
+        """Complete the last line of a file that is continued: end it, or cut off what is no whole record."""
+        with os_errors(self.path, "cannot be written", DataError):
+            self.file.seek(max(0, self.size_before - LONGEST))
+            last = self.file.read().rpartition(b"\n")[2]
+            if not last:
+                return
+            try:
+                parsed(last.decode("utf-8-sig", "replace"), "")
+            except DataError:
+                self.size_before -= len(last)
+                warnings.warn(f"{self.path}: its last record is cut; its {len(last):,} bytes are cut off", stacklevel=6)
+                self.file.truncate(self.size_before)
+                self.file.seek(self.size_before)
+            else:
+                self.size_before += self.file.write(b"\n")
 
     def _check_first(self) -> None:
         """Check that a file that is continued has these fields."""
