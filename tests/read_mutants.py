@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from mutant_formats import FORMATS, Format
-from nacre import NacreError, Store, blocks, make_component, open_records
+from nacre import NacreError, Reader, Store, blocks, make_component, open_records
 from nacre.protocols.data_store import empty_rows
 from nacre_data.codecs.picture import MAX_PIXELS
 
@@ -44,23 +44,27 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def read_all(format: Format, path: Path) -> list[dict[str, bytes]]:
-    """Return the records of a file, as bytes, after checking them."""
+    """Return the records of a file after checking them; without their bytes if they need not be known."""
     with open_records([path], store=make_component(Store, format.store)) as reader:
+        check_blocks(format, reader)
         found: list[dict[str, bytes]] = []
-        for _, some in blocks(reader):
-            for name, values in some.items():
-                for value in values:
-                    check(format, name, np.asarray(value), reader.fields[name])
         for number, row in enumerate(reader.rows()):
             assert reader.key(number), f"record {number} has no key"
-            found.append({name: np.asarray(value).tobytes() for name, value in row.items()})
             for name, value in row.items():
                 check(format, name, np.asarray(value), reader.fields[name])
+            found.append({name: np.asarray(value).tobytes() for name, value in row.items()} if format.own else {})
         if reader.count is not None:
             assert reader.count == len(found), f"{reader.count} records, but {len(found)} rows"
             numbers = np.arange(reader.count)[::-7]
             reader.read(numbers, empty_rows(reader.fields, len(numbers)))
         return found
+
+
+def check_blocks(format: Format, reader: Reader) -> None:
+    for _, some in blocks(reader):
+        for name, values in some.items():
+            for value in values:
+                check(format, name, np.asarray(value), reader.fields[name])
 
 
 def check(format: Format, name: str, value: np.ndarray, field: Any) -> None:
