@@ -24,7 +24,7 @@ import nacre
 from crashing_store import SIZE
 from crashing_store import Crashing as OnlyHere
 from nacre import ConfigError, DataError, Field, Layer, PluginError, Reader, open_records
-from nacre_data import LMDB, CSVDataLayer, DataLayer, HDF5DataLayer, ImageDataLayer, Shard
+from nacre_data import LMDB, AsyncHDF5DataLayer, CSVDataLayer, DataLayer, HDF5DataLayer, ImageDataLayer, Shard
 from nacre_data.processes import ProcessReader
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -106,6 +106,7 @@ def pictures(files: Path) -> str:
 
 SOURCES: dict[str, Callable[..., Layer]] = {
     "HDF5Data": lambda files, **fields: HDF5DataLayer(source=str(files / "x.h5"), cache_bytes=0, **fields),
+    "AsyncHDF5Data": lambda files, **fields: AsyncHDF5DataLayer(source=str(files / "x.h5"), chunk_size=4, **fields),
     "Data, in memory": lambda files, **fields: DataLayer(source=str(files / "x.h5"), **fields),
     "Data, shard": lambda files, **fields: DataLayer(source=str(files / "x.shard"), cache_bytes=0, **fields),
     "Data, LMDB": lambda files, **fields: DataLayer(source=lmdb(files), cache_bytes=0, **fields),
@@ -124,6 +125,7 @@ def test_it_changes_nothing(name: str, files: Path) -> None:
     """Several states are used for all steps: a process takes long to start."""
 
     def state(**more: Any) -> Any:
+        more = {"ahead": 0, **more}
         return state_at(SOURCES[name](files, name="d", batch_size=4, shuffle=True, **more), "train")
 
     ways = [state(), state(processes=1), state(processes=3, threads=3), state(processes=2, ahead=2)]
@@ -349,19 +351,48 @@ def test_a_batch_of_damaged_records_is_an_error(crash: Any) -> None:
 
 
 def test_a_damaged_picture_is_left_out(tmp_path: Path) -> None:
+    """The one in its place has the same window and the same side in every pass, also in the one that finds it."""
     image = pytest.importorskip("PIL.Image")
+    random = np.random.default_rng(0)
     for number in range(6):
         path = tmp_path / "a" / f"{number}.png"
         path.parent.mkdir(exist_ok=True)
-        image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(path)
+        image.fromarray(random.integers(0, 256, (9, 9, 3), np.uint8)).save(path)
     (tmp_path / "a" / "2.png").write_bytes(b"no picture")
+    found: list[bytes] = []
     for processes in (0, 2):
-        fields: dict[str, Any] = {"batch_size": 6, "processes": processes, "on_error": "skip", "mirror": True}
-        state = state_at(ImageDataLayer(name="d", source=str(tmp_path), **fields))
+        fields: dict[str, Any] = {"batch_size": 6, "processes": processes, "on_error": "skip", "crop_size": 4}
+        layer = ImageDataLayer(name="d", source=str(tmp_path), mirror=True, **fields)
+        state, other = state_at(layer), state_at(layer)
         with pytest.warns(UserWarning, match=r"d: 1 of 6 records of pass 1 were left out.*2\.png"):
             state.forward([])
-        assert state.blobs[0][:, 0, 0, 0].tolist() == [0, 1, 1, 3, 4, 5]
-        state.shutdown()
+        assert state.blobs[0][1].tobytes() == state.blobs[0][2].tobytes()
+        other.remember(state.memory())
+        for one in (state, other):
+            with pytest.warns(UserWarning, match="d: 1 of 6 records of pass 2"):
+                one.forward([])
+            found.append(one.blobs[0].tobytes())
+            one.shutdown()
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("kind", [HDF5DataLayer, AsyncHDF5DataLayer])
+def test_a_damaged_part_of_an_hdf5_file_is_left_out(kind: type[Any], processes: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(100, 106), chunks=(2,), fletcher32=True)
+        file.flush()  # it may still be moved
+        place = file["x"].id.get_chunk_info(1).byte_offset
+    with path.open("r+b") as content:
+        content.seek(place)
+        content.write(b"\xff")
+    fields: dict[str, Any] = {"batch_size": 6, "processes": processes, "on_error": "skip", "ahead": 2}
+    state = state_at(kind(name="d", source=str(path), tops=["x"], **fields))
+    with pytest.warns(UserWarning, match=r"d: 2 of 6 records of pass 1 were left out: .*x\.h5: dataset 'x'"):
+        state.forward([])
+    assert state.blobs[0].tolist() == [100, 101, 101, 101, 104, 105]
+    state.shutdown()
 
 
 # What another process can open

@@ -8,14 +8,17 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Paths, at_least, positive
+from nacre import Paths, at_least, open_records, positive
 
+from .files import named
 from .hdf5_data import HDF5Records
+from .reading import ReadingLayer, SourceReader, read_with
 from .records import ArrayRecords
-from .source import Ahead, Passes, RecordSourceLayer, RecordSourceState
+from .source import Ahead, Passes, RecordSourceState
+from .stores.hdf5 import HDF5
 
 
-class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
+class AsyncHDF5DataLayer(ReadingLayer, is_source=True):
     """Feed the records of HDF5 files as HDF5Data does, but read them ahead, chunk by chunk, in a thread.
 
     y[n] = record[order[position + n]], where position grows by batch_size with every batch.
@@ -53,14 +56,25 @@ class AsyncHDF5DataLayer(RecordSourceLayer, is_source=True):
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
         records = ChunkRecords(self.name, self.tops, self.source, self.chunk_size)
-        return RecordSourceState(self, backend, records, ChunkPasses(self, backend, records))
+        if self.processes or self.on_error == "skip":
+            options = {"paths": records.files, "fields": self.tops, "store": HDF5(), "codec": "", "shapes": {}}
+            with named(self.name):
+                records.reader = read_with(self, "records", open_records, options)
+        try:
+            return RecordSourceState(self, backend, records, ChunkPasses(self, backend, records))
+        except BaseException:
+            records.close()
+            raise
 
 
 class ChunkRecords(HDF5Records):
     """The records of HDF5 files, in chunks, one of which is in memory.
 
-    `chunks` are the numbers of the first records of all chunks, and of the end; a chunk lies in one file.
+    `chunks` are the numbers of the first records of all chunks, and of the end; a chunk lies in one file. `reader`, if
+    there is one, reads them instead of this object.
     """
+
+    reader: SourceReader | None = None
 
     def __init__(self, where: str, tops: Sequence[str], source: Sequence[str], chunk_size: int) -> None:
         super().__init__(where, tops, source, cache_bytes=0)
@@ -85,13 +99,27 @@ class ChunkRecords(HDF5Records):
             first, last = self.chunks[chunk : chunk + 2].tolist()
             file = int(np.searchsorted(self.starts, first, "right")) - 1
             used = slice(0, last - first)
-            self._read_part(file, np.arange(first, last) - self.starts[file], self.memory, used)
-            self.held, self.number = ArrayRecords(self.where, self.tops, [array[used] for array in self.memory]), chunk
+            places = [array[used] for array in self.memory]
+            if self.reader is None:
+                self._read_part(file, np.arange(first, last) - self.starts[file], self.memory, used)
+            else:
+                with named(self.where):
+                    self.reader.read(np.arange(first, last), dict(zip(self.tops, places, strict=True)))
+            self.held, self.number = ArrayRecords(self.where, self.tops, places), chunk
         return self.held
+
+    def left_out(self, records: np.ndarray) -> list[str]:
+        return self.reader.left_out(records) if self.reader else []
+
+    def interrupt(self) -> None:
+        if self.reader:
+            self.reader.interrupt()
 
     def close(self) -> None:
         super().close()
         self.held, self.memory = None, []
+        if self.reader:
+            self.reader.close()
 
 
 class ChunkPasses(Passes):

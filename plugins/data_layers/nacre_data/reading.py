@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,8 +32,8 @@ class ReadingLayer(RecordSourceLayer, is_source=True):
 class SourceReader(Reader):
     """What a source reads: files that are opened here or in other processes, perhaps without their damaged records.
 
-    A record that is left out is replaced by the one before it in the same batch; at its begin, by the first that can be
-    read. `damaged` are the numbers of those found so far, and why each cannot be read.
+    A record that is left out is replaced by the one before it in the same `read`, of a batch or a chunk; at its begin,
+    by the first that can be read. `damaged` are the numbers of those found so far, and why each cannot be read.
 
     Raises:
         DataError: records without numbers are to be left out.
@@ -51,43 +51,48 @@ class SourceReader(Reader):
             )
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any], draws: np.ndarray | None = None) -> None:
-        drawn = [] if draws is None else [draws]
+        rows = self._rows(numbers) if self.damaged else slice(None)
+        drawn = [] if draws is None else [draws[rows]]
         try:
-            self.reader.read(self.instead(numbers), out, *drawn)
+            self.reader.read(numbers[rows], out, *drawn)
         except DataError:
-            if not self.skips or not len(numbers):
+            if not self.skips:
                 raise
-            self._find_damaged(numbers, out, drawn)
-            self.reader.read(self.instead(numbers), out, *drawn)
+            self._read_each(numbers, out, drawn)
 
-    def instead(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers of the records that are used: known damaged ones are replaced.
-
-        Raises:
-            DataError: all are damaged.
-        """
-        bad = np.array([number in self.damaged for number in numbers.tolist()], bool) if self.damaged else None
-        if bad is None or not bad.any():
-            return numbers
-        if bad.all():
-            message = f"all {len(numbers)} records of a batch are damaged; {self.damaged[int(numbers[0])]}"
-            raise DataError(message, "copy or convert the data again")
-        places = np.where(bad, -1, np.arange(len(numbers)))
-        before = np.maximum.accumulate(places)
-        return numbers[np.where(before < 0, np.argmin(bad), before)]
-
-    def _find_damaged(self, numbers: np.ndarray, out: Mapping[str, Any], drawn: list[np.ndarray]) -> None:
+    def _read_each(self, numbers: np.ndarray, out: Mapping[str, Any], drawn: Sequence[np.ndarray]) -> None:
         """Read records one by one, and note those that cannot be read."""
         for row, number in enumerate(numbers.tolist()):
             if number in self.damaged:
                 continue
             one = slice(row, row + 1)
+            place = {name: values[one] for name, values in out.items()}
             try:
-                self.reader.read(
-                    numbers[one], {name: rows[one] for name, rows in out.items()}, *[d[one] for d in drawn]
-                )
+                self.reader.read(numbers[one], place, *[values[one] for values in drawn])
             except DataError as error:
                 self.damaged[number] = str(error.args[0])
+        rows = self._rows(numbers)
+        for values in out.values():
+            values[...] = values[rows]
+
+    def _rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return for each of these records which of them is used: itself, or for a damaged one the one before it.
+
+        Raises:
+            DataError: all are damaged.
+        """
+        bad = np.array([number in self.damaged for number in numbers.tolist()], bool)
+        if not bad.any():
+            return np.arange(len(numbers))
+        if bad.all():
+            message = f"all {len(numbers)} records of a batch are damaged; {self.damaged[int(numbers[0])]}"
+            raise DataError(message, "copy or convert the data again")
+        before = np.maximum.accumulate(np.where(bad, -1, np.arange(len(numbers))))
+        return np.where(before < 0, np.argmin(bad), before)
+
+    def instead(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the numbers of the records that `read` uses for these."""
+        return numbers[self._rows(numbers)] if self.damaged else numbers
 
     def left_out(self, numbers: np.ndarray) -> list[str]:
         """Return for each of these records that is damaged why it cannot be read."""
