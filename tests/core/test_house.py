@@ -134,7 +134,8 @@ def test_one_function_of_a_net_shows_the_way_from_layers_to_calls() -> None:
     made = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     make = made["_make"]
     assert (make.end_lineno or 0) - make.lineno < 50
-    calls = [node for node in ast.walk(make) if isinstance(node, ast.Call)]
+    way = [*ast.walk(make), *ast.walk(made["_allocate"])]  # which stands below it
+    calls = [node for node in way if isinstance(node, ast.Call)]
     names = [ast.unparse(call.func).rpartition(".")[2] for call in sorted(calls, key=lambda call: call.lineno)]
     assert list(dict.fromkeys(name for name in names if name in WAY)) == list(WAY)
 

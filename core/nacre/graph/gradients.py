@@ -42,7 +42,7 @@ def why_no_backward(
     try:
         check_bp_topology(wiring, wanted, insert_splits=insert_splits)
     except TopologyError as error:
-        return error
+        return error.with_traceback(None)  # the net keeps it, and would keep what the callers' frames hold
     return None
 
 

@@ -160,13 +160,28 @@ class Net(NetAccess):
 
             # lifetimes -> memory, steps -> calls
             if options.allocate:
-                self.memory.allocate(self.plan)
-                self.allocated = True
-                for op in self.ops:
-                    check_places(op.layer)
-                    ready(op)
-                self._passes.compile_all()
+                self._allocate()
             stack.pop_all()  # no error: from here on `shutdown` closes the states
+
+    def _allocate(self) -> None:
+        self.memory.allocate(self.plan)
+        self.allocated = True
+        for op in self.ops:
+            check_places(op.layer)
+            ready(op)
+        self._passes.compile_all()
+
+    def allocate(self) -> None:
+        """Give a net that was only planned (`allocate=False`) its memory, so that it can run.
+
+        Raises:
+            ConfigError: it has parameters, or it has its memory already.
+        """
+        if self.slots or self.allocated:
+            has = "its memory already" if self.allocated else f"parameters ({self.slots[0].name})"
+            raise ConfigError(f"net '{self.name}' has {has}", "make it without allocate=False")
+        with enough_memory(self.name):
+            self._allocate()
 
     def _make_accessors(self) -> None:
         """Make the objects that read and write blobs, sources, statistics and parameters."""

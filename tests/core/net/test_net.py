@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import tracemalloc
+import weakref
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -26,6 +28,7 @@ from nacre import (
 from nacre.testing.trial import without_kernels
 from nacre_data import MemoryDataLayer
 from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -755,3 +758,35 @@ def test_own_blobs_between_states_that_work_on_their_elements_have_memory() -> N
 def test_a_net_that_is_too_large_says_so() -> None:
     with pytest.raises(NacreError, match=r"net 'net' needs more memory .*\n  "):
         net_of(data(4), ip("a", output_dim=10**14))
+
+
+def test_a_net_that_cannot_go_backward_keeps_nothing_of_who_made_it() -> None:
+    """The reason is kept; with its traceback it would hold the callers' frames, and all that is in them."""
+
+    class Held:
+        pass
+
+    def make() -> tuple[Net, weakref.ref[Held]]:
+        held = Held()
+        return Net("n", [InputLayer(shape=(2,))], backend="numpy"), weakref.ref(held)
+
+    net, held = make()
+    gc.collect()
+    assert held() is None
+    with pytest.raises(TopologyError, match="no loss layer"):
+        net.backward()
+
+
+def test_a_planned_net_without_parameters_can_be_given_its_memory() -> None:
+    with Net(
+        "n", [InputLayer(shape=(2,)), ActivationLayer(bottoms="data", tops="y", neuron=ReLU())], allocate=False
+    ) as net:
+        net.allocate()
+        net.write("data", [[1, -2]])
+        net.forward()
+        assert net.blob("y").tolist() == [[1, 0]]
+        with pytest.raises(ConfigError, match="net 'n' has its memory already"):
+            net.allocate()
+    net = Net("n", [InputLayer(shape=(2,)), InnerProductLayer(bottoms="data", tops="y", output_dim=1)], allocate=False)
+    with pytest.raises(ConfigError, match="net 'n' has parameters"):
+        net.allocate()
