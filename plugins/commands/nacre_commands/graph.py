@@ -51,8 +51,8 @@ def command(
             endings = " or ".join(sorted({f".{offer.name}" for offer in registry().offers("drawing")}))
             raise ConfigError(f"{out}: the ending of a drawing must be {endings}", "use another name, or --format")
     file = fed(read_net(net, sets, None), phase)
-    made = file.net(phase, backend=backend, allocate=False, fallback="warn")
-    summary = made.summary() if depth is None else made.summary().at_depth(depth)
+    with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
+        summary = made.summary() if depth is None else made.summary().at_depth(depth)
     drawing = registry().open("drawing", kind, file.pins)().draw(summary)
     if out is None:
         click.echo(drawing, nl=False)

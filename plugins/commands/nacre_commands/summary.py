@@ -37,8 +37,9 @@ def command(
     """
     from nacre.cli import fed, print_json, print_table
 
-    made = fed(read_net(net, sets, seed), phase).net(phase, backend=backend, allocate=False, fallback="warn")
-    summary = made.summary() if depth is None else made.summary().at_depth(depth)
+    file = fed(read_net(net, sets, seed), phase)
+    with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
+        summary = made.summary() if depth is None else made.summary().at_depth(depth)
     if as_json:
         print_json(summary.describe())
         return

@@ -32,12 +32,12 @@ def command(
     from ..screen import print_json
 
     file = fed(read_net(net, sets, seed), phase)
-    made = file.net(phase, backend=backend, allocate=False, fallback="warn")
-    explained = explain(file, made)
+    with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
+        explained, first_line = explain(file, made), made.summary().first_line()
     if as_json:
         print_json(explained)
         return
-    click.echo(made.summary().first_line())
+    click.echo(first_line)
     solver = [explained["solver"]] if explained["solver"] else []
     for entry in [*explained["layers"], *explained["components"], *solver]:
         _print_entry(entry)
