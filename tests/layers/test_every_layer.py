@@ -34,6 +34,7 @@ WITHOUT_AGREEMENT = {
     "NumpyOutput": KEPT,
     "Output": KEPT,
     "Perplexity": COUNTED,
+    "Prefetch": "its tops are those of the layers in it, compared with these number by number in tests/data",
     "RandomNormal": "its tops are random numbers, compared with those of nacre.random in test_sources.py",
     "ShardData": GIVEN,
     "ShardOutput": KEPT,

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from nacre import Field, InputLayer
+from nacre.random import RecordRandom
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import (
@@ -14,11 +15,14 @@ from nacre_data import (
     DataLayer,
     HDF5DataLayer,
     ImageDataLayer,
+    LabelLayer,
     LMDBDataLayer,
     MemoryDataLayer,
     NumpyDataLayer,
     Pictures,
+    PrefetchLayer,
     RandomNormalLayer,
+    RGBImageLayer,
     Shard,
     ShardDataLayer,
     Tar,
@@ -75,6 +79,30 @@ def five_records(tmp_path, monkeypatch):
         with store.create(tmp_path / name, fields) as writer:
             writer.append({"data": X, "label": LABEL})
     np.savetxt("five.csv", np.column_stack([X.reshape(5, -1), LABEL]), "%.17g", ",")
+
+
+class TestPrefetch(LayerTests):
+    layer = PrefetchLayer
+    is_random = True
+
+    def examples(self):
+        layers = [
+            MemoryDataLayer(name="d", data=[PICTURES, LABEL], tops=["x", "class"], batch_size=3),
+            RGBImageLayer(bottoms="x", tops="rgb", crop_size=2),
+            LabelLayer(bottoms="class", tops="label"),
+        ]
+        yield Example({"layer": layers, "tops": ["rgb", "label"]})
+        yield Example({"layer": layers, "tops": ["label", "rgb"], "ahead": 0}, label="without a thread")
+
+    def reference(self, layer, inputs, parameters):
+        places = [(1, 1)] * 3
+        if self.phase == "train":
+            random = RecordRandom(0, "rgb", lambda: 0)
+            random.at(range(3), [0] * 3)
+            places = [(int(3 * row), int(4 * column)) for row, column in random.each(2)]
+        windows = [PICTURES[n][:, row : row + 2, column : column + 2] for n, (row, column) in enumerate(places)]
+        made = {"rgb": np.stack(windows), "label": LABEL[:3]}
+        return [made[top] for top in layer.tops]
 
 
 @pytest.mark.usefixtures("five_records")

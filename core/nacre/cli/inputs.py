@@ -71,6 +71,7 @@ class Inputs:
         self.from_option = from_option
         sources = [layer for layer in file.layers if layer.is_source and blob in layer.tops]
         self.replaced = sources[0] if sources else None  # the first, if several phases have one
+        self.field = self.replaced.stored_as(blob) if self.replaced else blob
         self.reading = dict(self.replaced.reading()) if self.replaced else {}
         self.opened: dict[int, Reader] = {}
         try:
@@ -89,7 +90,7 @@ class Inputs:
             reader = self.opened[number] = self._open(path)
             shapes.append(self._shape(path, reader))
             self.named |= reader.named
-            self.classes += [name for name in reader.fields[self.blob].classes if name not in self.classes]
+            self.classes += [name for name in reader.fields[self.field].classes if name not in self.classes]
             count = None if count is None or reader.count is None else count + reader.count
             if len(self.opened) > OPEN_FILES:
                 self.opened.pop(number).close()
@@ -99,11 +100,11 @@ class Inputs:
         return shapes[0], count
 
     def _open(self, path: Path) -> Reader:
-        shapes = {self.blob: self.wanted} if self.wanted else {}
+        shapes = {self.field: self.wanted} if self.wanted else {}
         options = self.reading
         if not (options.get("store") and options["store"].fits(path)):
             options = {name: value for name, value in options.items() if name != "store"}
-        return open_records([path], [self.blob], shapes=shapes, pins=self.file.pins, **options)
+        return open_records([path], [self.field], shapes=shapes, pins=self.file.pins, **options)
 
     def _shape(self, path: Path, reader: Reader) -> tuple[int, ...]:
         """Return the shape of a file's records, which may have other axes than the net's, or be cut by its source."""
@@ -111,7 +112,7 @@ class Inputs:
 
         if reader.count == 0:
             raise DataError(f"{path}: it has no records")
-        field, wanted = reader.fields[self.blob], self.wanted
+        field, wanted = reader.fields[self.field], self.wanted
         if np.dtype(field.dtype).kind not in "fiub":
             raise DataError(f"{path}: its records must be numbers, but they have the type {field.dtype}")
         if field.shape is None:
@@ -155,9 +156,9 @@ class Inputs:
         for place, path in enumerate(self.paths):
             bad: list[int] = []
             with self.opened.pop(place, None) or self._open(path) as reader:
-                numbers = [self.classes.index(name) for name in reader.fields[self.blob].classes]
+                numbers = [self.classes.index(name) for name in reader.fields[self.field].classes]
                 for here, row in enumerate(reader.rows()):
-                    record = self._numbered(row[self.blob], numbers, path)
+                    record = self._numbered(row[self.field], numbers, path)
                     if not np.isfinite(record).all():
                         bad.append(here)
                     where = str(path) if len(self.paths) > 1 else ""

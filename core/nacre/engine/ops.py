@@ -15,10 +15,11 @@ from ..discovery.kernels import Choice
 from ..errors import NacreError, put_full_name
 from ..protocols.array import Array
 from ..protocols.backend import Backend, Own
+from ..protocols.blob import Blob
 from ..protocols.components import Neuron
 from ..protocols.graph import Node
 from ..protocols.layer import is_identity
-from ..protocols.state import LayerState
+from ..protocols.state import LayerState, SourceState
 
 Space = tuple[str, str]
 Result = TypeVar("Result")
@@ -69,7 +70,14 @@ class Value:
         self.group = Group(self)
         self.gradient: Value | None = None
         self.blob: Any = None
+        self.fed_by: SourceState | None = None  # whose records the rows are, as far as is known
         self.shared = False
+
+    def declared(self) -> Blob:
+        """Return the value as a state sees it in `setup`."""
+        blob = Blob(self.shape, self.dtype)
+        blob.fed_by = self.fed_by
+        return blob
 
     def write_at(self, time: float) -> None:
         """Note that the value is written at a time of the pass."""

@@ -51,7 +51,7 @@ def ready(op: Op) -> None:
 
 def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack) -> Op:
     layer = node.layer
-    blobs: list[Any] = [Blob(value.shape, value.dtype) for value in inputs]
+    blobs: list[Any] = [value.declared() for value in inputs]
     diffs: list[Any] = [None if value.gradient is None else Blob(value.shape, value.dtype) for value in inputs]
     choice = target.choose_kernel(layer, blobs)
     if choice.kernel is not None:
@@ -78,6 +78,7 @@ def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
         return value
     value = Value(name, blob.shape, blob.dtype, ("", ""))
     value.space = op.space(value)
+    value.fed_by = op.state if isinstance(op.state, SourceState) else blob.fed_by
     if blob.of is not None:
         index = next((index for index, given in enumerate(op.input_arrays) if given is blob.of), None)
         if index is None:

@@ -14,8 +14,12 @@ MOST_AXES = 32
 class Blob:
     """A declared array: it has a shape and a type, and no memory before `ready`.
 
-    `of` is the blob whose memory this one reads under another shape (`backend.alias`), or None.
+    `of` is the blob whose memory this one reads under another shape (`backend.alias`), or None. `fed_by` is the state
+    of a source, if the rows of an input are its records; a state that keeps the rows hands it on: `blob.fed_by =
+    inputs[0].fed_by`.
     """
+
+    fed_by: Any = None  # a SourceState, or None
 
     def __init__(self, shape: tuple[int, ...], dtype: str, of: Blob | None = None) -> None:
         self.shape = tuple(int(length) for length in shape)

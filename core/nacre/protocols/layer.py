@@ -166,6 +166,10 @@ class Layer(Configured):
         """
         return {}
 
+    def stored_as(self, top: str) -> str:
+        """Return the name that records for a top of a source have in files; by default the top's own."""
+        return top
+
     def prepared_shape(self, top: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the records that `prepare` makes of records of a shape."""
         return shape

@@ -169,8 +169,10 @@ class SourceState(LayerState):
     """How many passes over the data are complete."""
     fitted: Fitted = MappingProxyType({})
     """What it has learned from the training data, or was told by `backend.fitted`; complete after `ready`."""
-    endless: ClassVar[bool] = False
+    endless: bool = False
     """Whether there are no passes, because the data have no end."""
+    numbers: tuple[Any, Any] | None = None
+    """Of the batch that `forward` wrote last: the numbers of its records, and the passes they belong to, if known."""
 
     def rewind(self) -> None:
         """Begin a pass with the next batch."""

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from .output import NumpyOutputLayer as NumpyOutputLayer
     from .output import OutputLayer as OutputLayer
     from .output import ShardOutputLayer as ShardOutputLayer
+    from .parsers.label import Label as Label
+    from .parsers.label import LabelLayer as LabelLayer
+    from .parsers.mnist_image import MnistImage as MnistImage
+    from .parsers.mnist_image import MnistImageLayer as MnistImageLayer
+    from .parsers.rgb_image import RGBImage as RGBImage
+    from .parsers.rgb_image import RGBImageLayer as RGBImageLayer
+    from .prefetch import PrefetchLayer as PrefetchLayer
     from .random_normal import RandomNormalLayer as RandomNormalLayer
     from .shard_data import ShardDataLayer as ShardDataLayer
     from .stores.cifar import CIFAR as CIFAR
@@ -75,11 +82,15 @@ LAYERS = {
     "JSONLOutput": "nacre_data.output:JSONLOutputLayer",
     "LMDBData": "nacre_data.lmdb_data:LMDBDataLayer",
     "LMDBOutput": "nacre_data.output:LMDBOutputLayer",
+    "Label": "nacre_data.parsers.label:LabelLayer",
     "MemoryData": "nacre_data.memory_data:MemoryDataLayer",
     "MemoryOutput": "nacre_data.memory_output:MemoryOutputLayer",
+    "MnistImage": "nacre_data.parsers.mnist_image:MnistImageLayer",
     "NumpyData": "nacre_data.numpy_data:NumpyDataLayer",
     "NumpyOutput": "nacre_data.output:NumpyOutputLayer",
     "Output": "nacre_data.output:OutputLayer",
+    "Prefetch": "nacre_data.prefetch:PrefetchLayer",
+    "RGBImage": "nacre_data.parsers.rgb_image:RGBImageLayer",
     "RandomNormal": "nacre_data.random_normal:RandomNormalLayer",
     "ShardData": "nacre_data.shard_data:ShardDataLayer",
     "ShardOutput": "nacre_data.output:ShardOutputLayer",
@@ -90,7 +101,10 @@ TRANSFORMERS = {
     "Categories": "nacre_data.tables:Categories",
     "FillMissing": "nacre_data.tables:FillMissing",
     "Crop": "nacre_data.transformers:Crop",
+    "Label": "nacre_data.parsers.label:Label",
     "Mirror": "nacre_data.transformers:Mirror",
+    "MnistImage": "nacre_data.parsers.mnist_image:MnistImage",
+    "RGBImage": "nacre_data.parsers.rgb_image:RGBImage",
     "RandomShift": "nacre_data.transformers:RandomShift",
     "Scale": "nacre_data.transformers:Scale",
     "Standardize": "nacre_data.tables:Standardize",

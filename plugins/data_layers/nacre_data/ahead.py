@@ -8,8 +8,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+
+Filled = TypeVar("Filled")
+"""A batch of any kind."""
 
 
 @dataclass
@@ -28,16 +32,16 @@ class Batch:
     left_out: Sequence[str] = ()
 
 
-class ReadAhead:
+class ReadAhead(Generic[Filled]):
     """A thread that fills batches before they are needed, in the order in which they become free.
 
     It ends with `stop`, with an error, which `take` then raises, or when there is no reference to this object. In that
     case nothing waits for its end: the last reference may go in the thread itself, or under a lock of HDF5.
     """
 
-    def __init__(self, fill: Callable[[Batch], None], batches: Sequence[Batch]) -> None:
-        self.free: SimpleQueue[Batch | None] = SimpleQueue()
-        self.full: SimpleQueue[Batch | BaseException] = SimpleQueue()
+    def __init__(self, fill: Callable[[Filled], None], batches: Sequence[Filled]) -> None:
+        self.free: SimpleQueue[Filled | None] = SimpleQueue()
+        self.full: SimpleQueue[Filled | BaseException] = SimpleQueue()
         for batch in batches:
             self.free.put(batch)
         stopped = threading.Event()
@@ -54,7 +58,7 @@ class ReadAhead:
         self._end()
         self.thread.join()
 
-    def take(self) -> Batch:
+    def take(self) -> Filled:
         """Wait for the next batch."""
         batch = self.full.get()
         if isinstance(batch, BaseException):
@@ -63,9 +67,9 @@ class ReadAhead:
 
 
 def _fill(
-    fill: Callable[[Batch], None],
-    free: SimpleQueue[Batch | None],
-    full: SimpleQueue[Batch | BaseException],
+    fill: Callable[[Filled], None],
+    free: SimpleQueue[Filled | None],
+    full: SimpleQueue[Filled | BaseException],
     stopped: threading.Event,
 ) -> None:
     """Run in the thread; it has no reference to the `ReadAhead`, which would then never be freed."""
@@ -77,12 +81,12 @@ def _fill(
         full.put(error)
 
 
-def _end(stopped: threading.Event, free: SimpleQueue[Batch | None]) -> None:
+def _end(stopped: threading.Event, free: SimpleQueue[Filled | None]) -> None:
     stopped.set()
     free.put(None)
 
 
-_running: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
+_running: weakref.WeakSet[ReadAhead[Any]] = weakref.WeakSet()
 
 
 @atexit.register

@@ -224,7 +224,7 @@ class RecordSourceState(SourceState, host_only=True):
         self.records = records
         self.position = 0
         self.left_out: list[str] = []
-        self.ahead: ReadAhead | None = None
+        self.ahead: ReadAhead[Batch] | None = None
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.sampling and backend.phase == "train":
             self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
@@ -269,6 +269,7 @@ class RecordSourceState(SourceState, host_only=True):
         ends = batch.epoch > self.epoch
         self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
         self.left_out += batch.left_out
+        self.numbers = batch.records.copy(), batch.epochs.copy()  # the batch is filled again
         if self.ahead is not None:
             self.ahead.free.put(batch)
         if ends and self.left_out:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from nacre import ConfigError, Converted, DataError, Pair, Paths, Transformer, default, non_negative, positive
+
+from .means import no_fit, read_mean
 
 
 class PerChannel(Converted["float | Sequence[float]", "tuple[float, ...]"]):
@@ -82,17 +83,18 @@ class Means(Converted[Given, Read]):
 
 
 class SubMean(Transformer):
-    """Subtracts a mean, in every phase: `mean`, or the dataset "mean" of the HDF5 file `mean_file`.
+    """Subtracts a mean, in every phase: `mean`, or that in the file `mean_file`.
 
     The mean is a number, has one number for each channel (axis 1 of the batch), or the shape of a record, with or
-    without a batch axis of length 1. Raises DataError with the first batch, if it does not fit or the file cannot be
-    read. After Mocha.jl's `DataTransformers.SubMean`, and Caffe's `mean_file` and `mean_value`.
+    without a batch axis of length 1. A file is HDF5 with a dataset "mean", a `BlobProto` of Caffe's if "binaryproto" is
+    in its name, else a record of SINGA's. Raises DataError with the first batch, if it does not fit or the file cannot
+    be read. After Mocha.jl's `DataTransformers.SubMean`, and Caffe's `mean_file` and `mean_value`.
     """
 
     by_record = True
 
     mean: Annotated[Means, "the mean: a number, one for each channel, or an array"] = default(())
-    mean_file: Annotated[Paths, "HDF5 file with the mean; relative to the net file"] = default(())
+    mean_file: Annotated[Paths, "file with the mean; relative to the net file"] = default(())
 
     def _complete(self) -> None:
         object.__setattr__(self, "_fitted", {})  # a cache: the mean for the last shape
@@ -105,46 +107,35 @@ class SubMean(Transformer):
         self.transform_into(batch, batch, random, phase)
 
     def transform_into(self, given: np.ndarray, out: np.ndarray, random: Any, phase: str) -> None:
+        np.subtract(given, self.fit_to(out.shape[1:], out.dtype), out=out, dtype=out.dtype, casting="unsafe")
+
+    def fit_to(self, record: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        """Return the mean in a type, and in a shape that can be subtracted from records of this shape.
+
+        Raises:
+            DataError: it does not fit, or its file cannot be read.
+        """
         fitted: dict[Any, np.ndarray] = vars(self)["_fitted"]
-        key = out.shape[1:], out.dtype
-        if key not in fitted:
-            mean = self._fit(out.shape[1:]).astype(out.dtype)
+        mean = fitted.get((record, dtype))
+        if mean is None:  # several threads may come here, and then each makes one
+            mean = self._fit(record).astype(dtype)
             fitted.clear()
-            fitted[key] = mean
-        np.subtract(given, fitted[key], out=out, dtype=out.dtype, casting="unsafe")
+            fitted[record, dtype] = mean
+        return mean
 
     def _fit(self, record: tuple[int, ...]) -> np.ndarray:
-        """Return the mean in a shape that can be subtracted from records of this shape."""
-        mean = self._read(record) if self.mean_file else np.asarray(self.mean, np.float64)
-        if mean.shape == (1, *record):
-            return mean[0]
-        if mean.shape == record or mean.size == 1:
-            return mean if mean.shape == record else mean.reshape(())
-        if mean.ndim == 1 and mean.shape == record[:1]:
-            return mean.reshape(-1, *[1] * (len(record) - 1))
-        raise self._does_not_fit(mean.shape, record)
-
-    def _does_not_fit(self, shape: tuple[int, ...], record: tuple[int, ...]) -> DataError:
-        where = f"{self.mean_file[0]}: " if self.mean_file else ""
-        return DataError(f"SubMean: {where}a mean of shape {shape} does not fit records of shape {record}")
-
-    def _read(self, record: tuple[int, ...]) -> np.ndarray:
-        from .checks import check_entries
-        from .hdf5_checks import DatasetRows, open_hdf5
-
-        path = self.mean_file[0]
-        with open_hdf5(path) as file:
-            dataset = file.dataset("mean")
-            where = f"{path}: dataset 'mean'"
-            check_entries(where, dataset.shape, dataset.dtype)
-            if prod(dataset.shape) > prod(record):  # before it is read
-                raise self._does_not_fit(dataset.shape, record)
-            with file.reading(where):
-                mean = np.empty(dataset.shape)
-                DatasetRows(dataset, where).read(0, mean)
-        if not np.isfinite(mean).all():
-            raise DataError(f"{where} holds numbers that are not finite")
-        return mean
+        path = self.mean_file[0] if self.mean_file else ""
+        try:
+            mean = read_mean(path, record) if path else np.asarray(self.mean, np.float64)
+            if mean.shape == (1, *record):
+                return mean[0]
+            if mean.shape == record or mean.size == 1:
+                return mean if mean.shape == record else mean.reshape(())
+            if mean.ndim == 1 and mean.shape == record[:1]:
+                return mean.reshape(-1, *[1] * (len(record) - 1))
+            raise no_fit(path, mean.shape, record)
+        except DataError as error:
+            raise DataError(f"{type(self).__name__}: {error.args[0]}", error.remedy) from error
 
 
 class OfPictures(Transformer):
@@ -158,9 +149,14 @@ class OfPictures(Transformer):
             raise ConfigError(f"{name}: records must be (channels, rows, columns), not {shape}")
         return shape
 
+    def _check_window(self, size: tuple[int, int], lengths: tuple[int, int]) -> None:
+        if size[0] > lengths[0] or size[1] > lengths[1]:
+            name = type(self).__name__
+            raise ConfigError(f"{name}: size={size} is larger than the pictures, which have {lengths} pixels")
 
-def _places(random: Any, rooms: Any) -> Sequence[Sequence[int]]:
-    """Return in which row and in which column each record's window begins, both below `rooms`."""
+
+def window_places(random: Any, rooms: Any) -> Sequence[Sequence[int]]:
+    """Return in which row and in which column each record's window begins, both below `rooms`: from u[0] and u[1]."""
     return (random.each(2) * rooms).astype(np.intp).T.tolist()
 
 
@@ -176,9 +172,8 @@ class Crop(OfPictures):
     size: Annotated[Pair, positive, "size of a window: (rows, columns), in pixels"]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        channels, *lengths = super().shape_of(shape)
-        if any(size > length for size, length in zip(self.size, lengths, strict=True)):
-            raise ConfigError(f"Crop: size={self.size} is larger than the pictures, which have {tuple(lengths)} pixels")
+        channels, rows, columns = super().shape_of(shape)
+        self._check_window(self.size, (rows, columns))
         return channels, *self.size
 
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
@@ -188,7 +183,7 @@ class Crop(OfPictures):
         windows = sliding_window_view(given, self.size, (2, 3))
         rooms = np.array(windows.shape[2:4])
         if phase == "train":
-            for made, some, row, column in zip(out, windows, *_places(random, rooms), strict=True):
+            for made, some, row, column in zip(out, windows, *window_places(random, rooms), strict=True):
                 made[...] = some[:, row, column]
         else:
             row, column = (rooms - 1) // 2
@@ -242,7 +237,7 @@ class RandomShift(OfPictures):
             return
         inner, windows = self._memory(batch)
         np.copyto(inner, batch)
-        for made, some, row, column in zip(batch, windows, *_places(random, 2 * self.pixels + 1), strict=True):
+        for made, some, row, column in zip(batch, windows, *window_places(random, 2 * self.pixels + 1), strict=True):
             made[...] = some[:, row, column]
 
     def _memory(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

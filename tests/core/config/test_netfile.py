@@ -638,7 +638,9 @@ NEEDED: dict[str, dict[str, Any]] = {
     "LMDBData": {"source": ["a.lmdb", "sub/b.mdb"], "batch_size": 2},
     "LMDBOutput": {"bottoms": ["a"], "filename": "sub/out.lmdb"},
     "LSTM": {"bottoms": ["a"], "tops": ["t"], "output_dim": 4},
+    "Label": {"bottoms": ["a"], "tops": ["t"]},
     "MemoryOutput": {"bottoms": ["a", "b"]},
+    "MnistImage": {"bottoms": ["a"], "tops": ["t"]},
     "MultinomialLogisticLoss": {"bottoms": ["a", "b"]},
     "NumpyData": {"source": ["a.npz", "sub/b.npz"], "batch_size": 2},
     "NumpyOutput": {"bottoms": ["a"], "filename": "sub/out.npz"},
@@ -647,7 +649,14 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Parameter": {"tops": ["t"], "shape": [2, 3]},
     "Perplexity": {"bottoms": ["a", "b"]},
     "RNN": {"bottoms": ["a"], "tops": ["t"], "output_dim": 4},
+    "Prefetch": {
+        "layer": [
+            {"type": "HDF5Data", "source": ["sub/x.h5"], "batch_size": 3, "tops": ["a", "b"]},
+            {"type": "RGBImage", "bottoms": ["a"], "tops": ["t"]},
+        ]
+    },
     "RandomMask": {"bottoms": ["a", "b"]},
+    "RGBImage": {"bottoms": ["a"], "tops": ["t"]},
     "RandomNormal": {"tops": ["t"], "batch_size": 3},
     "Repeat": {"bottoms": ["a"], "tops": ["t"], "times": 2, "layer": [{"type": "ReLU"}]},
     "Reshape": {"bottoms": ["a"], "tops": ["t"], "shape": [2, -1]},
