@@ -78,3 +78,14 @@ def test_text_feeds_the_same_bits_as_hdf5(cache_bytes, tmp_path):
             fed.append((name, net.blob("data").tobytes(), net.blob("label").tobytes()))
         net.shutdown()
     assert [one[1:] for one in fed] == [one[1:] for one in fed[:3]] * 4
+
+
+def test_text_files_of_singa(tmp_path):
+    """A record on each line, the label first (its store `textfile`, read by CSVInput)."""
+    path = tmp_path / "train.csv"
+    path.write_text("7,0,255,51,3\n2,1,1,2,254\n")
+    source = CSVDataLayer(source=str(path), batch_size=2, header=False, label=0, shape=[1, 2, 2])
+    with Net("n", [source], backend="numpy") as net:
+        net.feed()
+        assert net.blob("label").tolist() == [7, 2]
+        assert net.blob("data").tolist() == [[[[0, 255], [51, 3]]], [[[1, 1], [2, 254]]]]
