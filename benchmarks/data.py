@@ -19,12 +19,12 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import h5py
 import numpy as np
 
-from nacre import Field, Layer, Net, Solver, Store
+from nacre import Field, Layer, Net, Solver, Store, Transformer
 from nacre_data import (
     CSV,
     HDF5,
@@ -37,6 +37,7 @@ from nacre_data import (
     ImageDataLayer,
     MemoryDataLayer,
     Mirror,
+    PrefetchLayer,
     Record,
     SubMean,
 )
@@ -95,7 +96,7 @@ def main() -> None:
     print(machine(2))
     print("\n| data | nacre, records/s | peer | its records/s | nacre / peer | goal |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for made in (stores, sources, databases, trainings, pictures):
+        for made in (stores, sources, databases, trainings, prefetched, pictures):
             for case in made(Path(folder)):
                 if arguments.case in case.name:
                     check(case) if not case.apart else None
@@ -115,7 +116,7 @@ def lines(case: Case, rounds: int, clock: Callable[[], float]) -> Iterator[str]:
             span = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
             numbers = [f"{statistics.median(rates[side]):,.0f}" for side in (ours, best)]
             name = f"{case.name}, {ours.name}"
-            yield f"| {name} | {numbers[0]} | {best.name} | {numbers[1]} | {span} | {best.goal} |"
+            yield f"| {name} | {numbers[0]} | {best.name} | {numbers[1]} | {span} | {best.goal:.2f} |"
 
 
 def measured(case: Case, rounds: int, clock: Callable[[], float]) -> dict[Side, list[float]]:
@@ -396,6 +397,49 @@ def trainings(folder: Path, batches: int = 40) -> Iterator[Case]:
     ]
     *ours, memory = (Side(name, partial(trained, layer), name, 0.95) for layer, name in sides)
     yield Case("training of CIFAR quick-100", ours, [memory], images.__getitem__, apart=1.0, batch=size)
+
+
+class Late(Transformer):
+    """Changes nothing, but takes its time, as a slow disk does."""
+
+    seconds: Annotated[float, "for a batch"] = 0.0
+
+    def transform(self, batch: Any, random: Any, phase: str) -> None:
+        time.sleep(self.seconds)
+
+
+def prefetched(folder: Path, steps: int = 50) -> Iterator[Case]:
+    """Yield a case in which a source takes as long as a step of Caffe's quick net, and Prefetch runs it meanwhile."""
+    size = 100
+    common: dict[str, Any] = {"name": "data", "batch_size": size, "shuffle": True}
+    images, labels = np.zeros((size * 4, 3, 32, 32), np.float32), np.arange(size * 4) % 10
+
+    def made(seconds: float) -> Layer:
+        return MemoryDataLayer(data=[images, labels], transformers=[["data", Late(seconds=seconds)]], **common)
+
+    with ExitStack() as stack:
+        training = trained(made(0), stack)
+        next(training)
+        begin = time.perf_counter()
+        for _ in range(steps):
+            next(training)
+        seconds = (time.perf_counter() - begin) / steps
+    sides = [
+        Side("Prefetch", partial(trained, PrefetchLayer(layer=[made(seconds)])), ahead=3),
+        Side("without Prefetch", partial(trained, made(seconds))),
+    ]
+    longer = Side("the longer of the two", partial(paced, made(0), seconds), "longer", 1 / 1.15)
+    name = "training of CIFAR quick-100, a source as slow as a step"
+    yield Case(name, sides, [longer], images.__getitem__, apart=1.0, batch=size)
+
+
+def paced(source: Layer, seconds: float, stack: ExitStack) -> Batches:
+    """Train so that no step takes less than this."""
+    training = trained(source, stack)
+    while True:
+        end = time.perf_counter() + seconds
+        yield next(training)
+        time.sleep(max(0.0, end - time.perf_counter()))
 
 
 def trained(source: Layer, stack: ExitStack) -> Batches:

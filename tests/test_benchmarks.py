@@ -98,6 +98,13 @@ def test_a_net_trains_from_bytes_and_from_memory(data: Any, tmp_path: Path) -> N
             next(side.start(stack))
 
 
+def test_a_net_trains_from_a_source_as_slow_as_a_step(data: Any, tmp_path: Path) -> None:
+    (case,) = data.prefetched(tmp_path, 1)
+    for side in (*case.ours, *case.peers):
+        with ExitStack() as stack:
+            next(side.start(stack))
+
+
 def test_pictures_are_within_2_of_scaling_and_then_cutting(data: Any, tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image")
     for case in data.pictures(tmp_path, 3 * data.PICTURES_BATCH, "test"):
