@@ -161,7 +161,8 @@ def run(*words: str) -> str:
 
 
 def test_the_command_line_trains_tests_predicts_and_shows(folder: Path) -> None:
-    run("train", "net.toml", "--backend", "numpy")
+    (proposed,) = [line for line in run("train", "net.toml", "--backend", "numpy").split("\n") if " predict " in line]
+    assert "snapshots shard" in proposed
     assert "accuracy" in run("test", "net.toml", "snapshots", "--backend", "numpy").lower()
     with h5py.File("some.h5", "w") as file:
         file["image"] = IMAGES  # the name that the embedded source reads

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..fields.configured import inside
 from ..fields.types import Paths
 from ..files.json import event_line
 from .screen import command_line, loss_text, seconds_text, statistic_text, warn
@@ -286,6 +287,7 @@ def _some_input(file: NetFile) -> str:
     """Return a file with records for `predict`: the first of the source for phase test."""
     sources = [layer for layer in file.layers if layer.is_source]
     sources.sort(key=lambda layer: "test" in layer.exclude)
-    fields = [(layer, field.name) for layer in sources for field in type(layer).fields() if field.takes(Paths)]
-    first = next((path for layer, name in fields for path in getattr(layer, name) or ()), "INPUT")
+    parts = [part for layer in sources for part in inside(layer)]  # a source may be made of sources
+    fields = [(part, field.name) for part in parts for field in type(part).fields() if field.takes(Paths)]
+    first = next((path for part, name in fields for path in getattr(part, name) or ()), "INPUT")
     return str(Path(first).relative_to(Path.cwd())) if Path(first).is_relative_to(Path.cwd()) else first

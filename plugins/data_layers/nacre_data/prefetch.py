@@ -268,7 +268,7 @@ class PrefetchState(SourceState, host_only=True):
     def _next(self) -> Made:
         last, self.step = self.step, self.backend.step
         if self.ahead is not None and self.step != last + self.stride:
-            self.stride = max(0, self.step - last)
+            self.stride = int(self.phase == "train" and self.step > last)
             self._drop()
         making = Making(self.net, self.layer.tops, self.step, self.stride)
         try:
