@@ -14,8 +14,11 @@ nacre_api = "1"
 BACKENDS = {"numpy": "nacre_numpy.backend:NumpyBackend"}
 KERNELS = {
     ("Convolution", "numpy"): "nacre_numpy.kernels:ConvolutionKernel",
+    ("GRU", "numpy"): "nacre_numpy.recurrent:GRUKernel",
     ("InnerProduct", "numpy"): "nacre_numpy.kernels:InnerProductKernel",
+    ("LSTM", "numpy"): "nacre_numpy.recurrent:LSTMKernel",
     ("Pooling", "numpy"): "nacre_numpy.kernels:PoolingKernel",
+    ("RNN", "numpy"): "nacre_numpy.recurrent:RNNKernel",
     ("neuron/ReLU", "numpy"): "nacre_numpy.kernels:ReLUKernel",
     ("solver/SGD", "numpy"): "nacre_numpy.kernels:SGDKernel",
 }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agreement import Agreement
 from nacre import ConfigError, DataError, InputLayer, Net
-from nacre.testing.trial import Example, ProbeLayer
+from nacre.testing.trial import Example, ProbeLayer, without_kernels
 from nacre_layers.recurrent.gru import GRULayer
 from nacre_layers.recurrent.lstm import LSTMLayer
 from nacre_layers.recurrent.rnn import RNNLayer
@@ -286,7 +286,8 @@ def net_of(cls=LSTMLayer, shapes=((5, 2),), phase: Any = "train", images=3, **fi
     names = [f"x{place}" for place in range(len(shapes))]
     sources = [InputLayer(tops=name, shape=one, batch_size=images) for name, one in zip(names, shapes, strict=True)]
     layer = cls(**{"name": "rnn", "bottoms": names, "tops": "y", "output_dim": 4, **fields})
-    return Net("n", [*sources, layer, ProbeLayer(name="loss", bottoms="y")], backend="numpy", phase=phase)
+    with without_kernels():
+        return Net("n", [*sources, layer, ProbeLayer(name="loss", bottoms="y")], backend="numpy", phase=phase)
 
 
 @pytest.mark.parametrize(

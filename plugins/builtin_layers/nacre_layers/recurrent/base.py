@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from nacre import Array, ConfigError, Initializer, LayerState, Names, Parameter,
 from ..fields import Biased, WeightFields
 from ..initializers import Orthogonal, Pretrained
 from .course import Course, whole_numbers_of
-from .network import Network, States, Work
+from .network import Network, Piece, States, Work
 from .recurrence import Recurrence
 
 
@@ -158,52 +158,82 @@ class RecurrentState(LayerState, reads="inputs"):
                 )
 
     def ready(self) -> None:
-        self.trains = self.phase == "train"  # then the gates are kept for backward
-        self.course = Course(self.backend, self.steps, self.images)
-        shape = (self.steps, self.images, self.features)
-        self.network = Network(Work(self.backend), self.layer, self.kind, shape, keep=self.trains)
+        self.pieces = self.make_pieces()
         if self.layer.carry:
             self.carried, self.next = ([self.backend.empty(one) for one in self.full] for _ in range(2))
 
-    def _states(self, arrays: list[Array | None], from_place: int) -> States:
+    def make_pieces(self) -> list[Piece]:
+        """Return the pieces of the batch; a kernel may have several, which it works on side by side."""
+        return [self.make_piece(Work(self.backend), slice(None), self.images)]
+
+    def make_piece(self, work: Any, part: slice, images: int) -> Piece:
+        """Return a piece of the batch: these of its sequences."""
+        keep = self.phase == "train"  # then the gates are kept for backward
+        network = Network(work, self.layer, self.kind, (self.steps, images, self.features), keep=keep)
+        return Piece(part, Course(work, self.steps, images), network)
+
+    def for_each_piece(self, run: Callable[[int, Piece], None]) -> None:
+        """Call a function for every piece."""
+        for number, piece in enumerate(self.pieces):
+            run(number, piece)
+
+    @staticmethod
+    def plain(array: Any) -> Array:
+        """Return the array of an entry of `inputs`, `diffs`, `blobs` or `blobs_diff`, or None."""
+        return array
+
+    @property
+    def told(self) -> int:
+        """The place of the first states among the bottoms."""
+        return 1 + (self.layer.sequences != "full")
+
+    def _states(self, arrays: list[Any], start: int) -> States:
         """Return the states among bottoms, tops or their gradients as (images, layers · directions, size)."""
-        given = arrays[from_place:] or [None] * len(self.full)
+        given = [self.plain(one) for one in arrays[start:]] or [None] * len(self.full)
         return [None if one is None else one.reshape(shape) for one, shape in zip(given, self.full, strict=True)]
 
-    def read_course(self, inputs: list[Array]) -> None:
-        """Read lengths or starts from the second bottom."""
+    def _read_second(self, inputs: list[Any]) -> np.ndarray | None:
+        """Return the lengths (images,), or the numbers of cont (images, steps), from the second bottom; or None."""
         layer = self.layer
         if layer.sequences == "full":
-            return
+            return None
         real = None if layer.time_major else self.backend.rows
         most = self.steps if layer.sequences == "lengths" else 1
-        numbers = whole_numbers_of(layer, self.backend, layer.bottoms[1], inputs[1], real, most)
+        numbers = whole_numbers_of(layer, self.backend, layer.bottoms[1], self.plain(inputs[1]), real, most)
         if layer.sequences == "lengths":
-            self.course.read_lengths(numbers.reshape(-1))
-        else:
-            self.course.read_starts((numbers if layer.time_major else numbers.T) == 0)
+            return numbers.reshape(-1)
+        return numbers.T if layer.time_major else numbers
 
-    def forward(self, inputs: list[Array]) -> None:
-        xp, tops = self.backend.xp, self._states(self.blobs, 1)
-        self.read_course(inputs)
+    def forward(self, inputs: list[Any]) -> None:
+        tops, second = self._states(self.blobs, 1), self._read_second(inputs)
+        begin, end = (self.carried, self.next) if self.layer.carry else (self._states(inputs, self.told), tops)
         weights = [{name: one.blob for name, one in parameters.items()} for parameters in self.named]
-        begin, end = self._states(inputs, 1 + (self.layer.sequences != "full")), tops
-        if self.layer.carry:
-            begin, end = self.carried, self.next
-        self.network.forward(inputs[0], self.blobs[0], weights, self.course, begin, end)
-        if self.layer.carry:
-            for state, top in zip(end, tops, strict=True):
-                if top is not None:
-                    xp.copyto(top, state)
+        x, y = self.plain(inputs[0]), self.plain(self.blobs[0])
 
-    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        told = 1 + (self.layer.sequences != "full")
-        gradients = [{name: one.gradient for name, one in parameters.items()} for parameters in self.named]
-        dbegin, dend = self._states(diffs, told), self._states(self.blobs_diff, 1)
-        self.network.backward(inputs[0], self.blobs_diff[0], dend, dbegin, diffs[0], gradients)
-        for diff in diffs[1:told]:
+        def run(number: int, piece: Piece) -> None:
+            piece.read(second, self.layer.sequences)
+            piece.forward(x, y, weights, begin, end)
+
+        self.for_each_piece(run)
+        for state, top in zip(end, tops, strict=True):
+            if self.layer.carry and top is not None:
+                self.backend.xp.copyto(top, state)
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        dbegin, dend = self._states(diffs, self.told), self._states(self.blobs_diff, 1)
+        x, dy, dx = self.plain(inputs[0]), self.plain(self.blobs_diff[0]), self.plain(diffs[0])
+
+        def run(number: int, piece: Piece) -> None:
+            piece.backward(x, dy, dend, dbegin, dx, self.gradients(number))
+
+        self.for_each_piece(run)
+        for diff in map(self.plain, diffs[1 : self.told]):
             if diff is not None:
                 diff[...] = 0
+
+    def gradients(self, number: int) -> list[dict[str, Array | None]]:
+        """Return the arrays for the gradients of the parameters that a piece computes."""
+        return [{name: one.gradient for name, one in parameters.items()} for parameters in self.named]
 
     # The state that is carried from batch to batch
 

@@ -19,8 +19,8 @@ class Course:
     after the last steps. `masks[t]` is (images, 1), 0 for the sequences that begin at step t; None if none does.
     """
 
-    def __init__(self, backend: Any, steps: int, images: int) -> None:
-        self.backend, self.steps, self.images = backend, steps, images
+    def __init__(self, work: Any, steps: int, images: int) -> None:
+        self.work, self.steps, self.images = work, steps, images
         self.rows: Sequence[int] = [images] * steps
         self.order: Array = None
         self.inverse: Array = None
@@ -40,7 +40,7 @@ class Course:
 
     def read_starts(self, starts: np.ndarray) -> None:
         """Take over where sequences begin: (steps, images), true for the first step of one."""
-        goes_on = np.ones((self.steps + 1, self.images, 1), self.backend.dtype)
+        goes_on = np.ones((self.steps + 1, self.images, 1), self.work.dtype)
         goes_on[:-1, :, 0] -= starts
         self.mask = self._put("mask", goes_on) if starts.any() else None
         self.masks = [self.mask[t] if t < self.steps and starts[t].any() else None for t in range(self.steps + 1)]
@@ -54,8 +54,8 @@ class Course:
     def _put(self, name: str, host: np.ndarray) -> Array:
         """Copy an array into one of the backend, the same at every call."""
         if name not in self._arrays:
-            self._arrays[name] = self.backend.empty(host.shape, str(host.dtype))
-        self.backend.from_host(host, self._arrays[name])
+            self._arrays[name] = self.work.empty(host.shape, str(host.dtype))
+        self.work.from_host(host, self._arrays[name])
         return self._arrays[name]
 
 

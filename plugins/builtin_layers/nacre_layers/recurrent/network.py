@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from nacre import Array
 
@@ -20,8 +23,8 @@ class Work:
     """What a network uses of a backend: its functions, memory that lasts, and memory for one call, by name."""
 
     def __init__(self, backend: Any) -> None:
-        self.backend, self.xp = backend, backend.xp
-        self.empty = backend.empty
+        self.backend, self.xp, self.dtype = backend, backend.xp, backend.dtype
+        self.empty, self.from_host = backend.empty, backend.from_host
         self._slots: dict[str, int] = {}
 
     def scratch(self, shape: Sequence[int], slot: str) -> Array:
@@ -158,3 +161,40 @@ class Network:
             self.xp.take(state, self.course.inverse, axis=0, out=ranked, mode="clip")
             state = ranked
         self.xp.copyto(out[:, index], state)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some sequences of a batch, `part` of its rows, and the network that works on them."""
+
+    part: slice
+    course: Course
+    network: Network
+
+    def read(self, second: np.ndarray | None, sequences: str) -> None:
+        """Read the lengths (images,), or the numbers of cont (images, steps), of the whole batch."""
+        if second is not None and sequences == "lengths":
+            self.course.read_lengths(second[self.part])
+        elif second is not None:
+            self.course.read_starts(second[self.part].T == 0)
+
+    def forward(self, x: Array, y: Array, weights: Weights, begin: States, end: States) -> None:
+        """Compute this part of the tops, from arrays of the whole batch."""
+        begin, end = self._cut(begin), self._cut(end)
+        self.network.forward(x[self.part], y[self.part], weights, self.course, begin, end)
+
+    def backward(
+        self,
+        x: Array,
+        dy: Array | None,
+        dend: States,
+        dbegin: States,
+        dx: Array | None,
+        gradients: Sequence[dict[str, Array | None]],
+    ) -> None:
+        """Compute this part of the bottoms' gradients, and what it adds to those of the parameters."""
+        (dy, dx), dend, dbegin = self._cut([dy, dx]), self._cut(dend), self._cut(dbegin)
+        self.network.backward(x[self.part], dy, dend, dbegin, dx, gradients)
+
+    def _cut(self, arrays: States) -> States:
+        return [None if one is None else one[self.part] for one in arrays]

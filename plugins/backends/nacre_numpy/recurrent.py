@@ -1,0 +1,91 @@
+"""RNN, GRU and LSTM with the sequences of a batch shared out over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nacre import Array
+from nacre_layers.recurrent.base import RecurrentState
+from nacre_layers.recurrent.gru import GRUState
+from nacre_layers.recurrent.lstm import LSTMState
+from nacre_layers.recurrent.network import Piece
+from nacre_layers.recurrent.rnn import RNNState
+
+from .kernels import pool_of
+
+
+class OwnWork:
+    """The memory of one piece: as `Work`, but no other piece shares its scratch memory."""
+
+    def __init__(self, backend: Any) -> None:
+        self.xp, self.dtype = np, backend.dtype
+        self.empty, self.from_host = backend.empty, backend.from_host
+        self._scratch: dict[str, Array] = {}
+
+    def scratch(self, shape: Sequence[int], slot: str) -> Array:
+        found = self._scratch.get(slot)
+        if found is None or found.size < prod(shape):
+            found = self._scratch[slot] = self.empty((prod(shape),))
+        return found[: prod(shape)].reshape(shape)
+
+
+class SharedState(RecurrentState):
+    """A recurrent state whose pieces run on the threads of the pool, each through all steps without waiting.
+
+    Each piece has gradients of its own, which are added up.
+    """
+
+    @classmethod
+    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+        if layer.time_major:
+            return "serves sequences with the images first"
+        return None if inputs[0].shape[0] > 1 else "shares out sequences, but there is only one"
+
+    @staticmethod
+    def plain(array: Any) -> Array:
+        return None if array is None else array.memory
+
+    def make_pieces(self) -> list[Piece]:
+        pool, self.shares = pool_of(self.backend), list[list[dict[str, Array | None]]]()
+        ranges = pool.pieces(self.images)
+        return [self.make_piece(OwnWork(self.backend), slice(*one), one[1] - one[0]) for one in ranges]
+
+    def for_each_piece(self, run: Callable[[int, Piece], None]) -> None:
+        def some(start: int, stop: int, worker: int) -> None:
+            for number in range(start, stop):
+                run(number, self.pieces[number])
+
+        pool_of(self.backend).parallel(some, len(self.pieces))
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        totals = self.gradients(0)
+        if not self.shares:
+            self.shares = [[self._alike(total) for total in totals] for _ in self.pieces[1:]]
+        super().backward(inputs, diffs)
+        for share in self.shares:
+            for total, part in zip(totals, share, strict=True):
+                for name, gradient in part.items():
+                    if gradient is not None:
+                        self.backend.xp.add(total[name], gradient, out=total[name])
+
+    def _alike(self, gradients: dict[str, Array | None]) -> dict[str, Array | None]:
+        return {name: None if one is None else self.backend.empty(one.shape) for name, one in gradients.items()}
+
+    def gradients(self, number: int) -> list[dict[str, Array | None]]:
+        return self.shares[number - 1] if number else super().gradients(0)
+
+
+class RNNKernel(SharedState, RNNState, on_plain=True):
+    """`RNNLayer` on the pool's threads."""
+
+
+class GRUKernel(SharedState, GRUState, on_plain=True):
+    """`GRULayer` on the pool's threads."""
+
+
+class LSTMKernel(SharedState, LSTMState, on_plain=True):
+    """`LSTMLayer` on the pool's threads."""
