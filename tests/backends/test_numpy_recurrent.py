@@ -89,3 +89,30 @@ def test_states_are_carried_and_go_in_and_out() -> None:
             found.append([net.blob("z"), net.blob("end"), net.gradient("x"), net.gradient("h")])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_a_frozen_layer_learns_again_when_it_is_free() -> None:
+    layers = [
+        InputLayer(tops="x", shape=(3, 2), batch_size=4),
+        GRULayer(name="one", bottoms="x", tops="y", output_dim=5),
+        GRULayer(name="two", bottoms="y", tops="z", output_dim=5),
+        ProbeLayer(name="loss", bottoms="z"),
+    ]
+    with Net("n", layers, backend="numpy", dtype="float64", freeze=["two"]) as net:
+        net.write("x", np.random.default_rng(0).normal(size=(4, 3, 2)))
+        assert isinstance(net.node_ops["two"].state, GRUKernel)
+        for change in (net.unfreeze, net.freeze, net.unfreeze):
+            net.forward()
+            net.backward()
+            change("two")
+        net.forward()
+        net.backward()
+        found = net.parameters["two/weight_hh_l0"].gradient
+        with without_kernels():
+            own = Net("own", layers, backend="numpy", dtype="float64", share=net)
+        own.write("x", np.random.default_rng(0).normal(size=(4, 3, 2)))
+        own.forward()
+        own.backward()
+        expected = own.parameters["two/weight_hh_l0"].gradient
+        assert found is not None and expected is not None
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

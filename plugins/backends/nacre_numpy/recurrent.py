@@ -50,8 +50,14 @@ class SharedState(RecurrentState):
         return None if array is None else array.memory
 
     def make_pieces(self) -> list[Piece]:
-        pool, self.shares = pool_of(self.backend), list[list[dict[str, Array | None]]]()
+        pool = pool_of(self.backend)
         ranges = pool.pieces(self.images)
+        self.shares: list[list[dict[str, Array]]] = []  # of the gradients of the parameters, but for the first piece
+        if self.phase == "train":
+            shapes = [{name: one.shape for name, one in parameters.items()} for parameters in self.named]
+            self.shares = [
+                [{name: self.backend.empty(shape) for name, shape in one.items()} for one in shapes] for _ in ranges[1:]
+            ]
         return [self.make_piece(OwnWork(self.backend), slice(*one), one[1] - one[0]) for one in ranges]
 
     def for_each_piece(self, run: Callable[[int, Piece], None]) -> None:
@@ -62,21 +68,19 @@ class SharedState(RecurrentState):
         pool_of(self.backend).parallel(some, len(self.pieces))
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
-        totals = self.gradients(0)
-        if not self.shares:
-            self.shares = [[self._alike(total) for total in totals] for _ in self.pieces[1:]]
         super().backward(inputs, diffs)
         for share in self.shares:
-            for total, part in zip(totals, share, strict=True):
-                for name, gradient in part.items():
+            for total, part in zip(self.gradients(0), share, strict=True):
+                for name, gradient in total.items():
                     if gradient is not None:
-                        self.backend.xp.add(total[name], gradient, out=total[name])
-
-    def _alike(self, gradients: dict[str, Array | None]) -> dict[str, Array | None]:
-        return {name: None if one is None else self.backend.empty(one.shape) for name, one in gradients.items()}
+                        self.backend.xp.add(gradient, part[name], out=gradient)
 
     def gradients(self, number: int) -> list[dict[str, Array | None]]:
-        return self.shares[number - 1] if number else super().gradients(0)
+        totals = super().gradients(number)
+        if not number:
+            return totals
+        shares = zip(totals, self.shares[number - 1], strict=True)
+        return [{name: None if one is None else share[name] for name, one in total.items()} for total, share in shares]
 
 
 class RNNKernel(SharedState, RNNState, on_plain=True):
