@@ -15,6 +15,7 @@ from mutant_formats import hdf5, hdf5_repaired
 from mutants import replaced
 from nacre import DataError, Net
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
+from nacre_data.hdf5_checks import readable
 from nacre_data.stores.hdf5 import HDF5
 
 NAMES = ("", "é", *(f"name {number}" for number in range(300)))
@@ -233,3 +234,10 @@ def test_an_index_that_says_it_has_any_number_of_chunks_is_not_followed(tmp_path
     path = latest(tmp_path / "a.h5", 44, struct.pack("<Q", 1 << 60))
     with HDF5().open(path) as reader:
         assert len([*reader.rows()]) == 6
+
+
+def test_whatever_h5py_raises_is_told() -> None:
+    """Version 3.10 looks for the level of gzip in an empty tuple if a damaged file has none."""
+    for error in (IndexError("tuple index out of range"), KeyError("name"), TypeError("no type"), RuntimeError("x")):
+        with pytest.raises(DataError, match=r"^a\.h5: cannot be read as HDF5: "), readable("a.h5"):
+            raise error

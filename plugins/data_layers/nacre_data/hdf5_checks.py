@@ -196,7 +196,7 @@ def readable(where: str) -> Generator[None]:
         if str(error).startswith(where):
             raise
         raise DataError(f"{where}: {error.args[0]}", error.remedy) from error
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowError, MemoryError) as error:
         reason = str(error.args[-1] if error.args else error)
         if "truncated file" in reason:
             sizes = re.search(r"eof = (\d+).*stored_eof = (\d+)", reason)
