@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from .linear.scale import ScaleLayer as ScaleLayer
     from .linear.tied_inner_product import TiedInnerProductLayer as TiedInnerProductLayer
     from .losses.binary_cross_entropy_loss import BinaryCrossEntropyLossLayer as BinaryCrossEntropyLossLayer
+    from .losses.class_softmax_loss import ClassSoftmaxLossLayer as ClassSoftmaxLossLayer
+    from .losses.class_softmax_loss import class_starts as class_starts
     from .losses.contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
     from .losses.gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
     from .losses.hinge_loss import HingeLossLayer as HingeLossLayer
@@ -121,6 +123,7 @@ LAYERS = {
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.losses.binary_cross_entropy_loss:BinaryCrossEntropyLossLayer",
     "ChannelPooling": "nacre_layers.pooling.channel_pooling:ChannelPoolingLayer",
+    "ClassSoftmaxLoss": "nacre_layers.losses.class_softmax_loss:ClassSoftmaxLossLayer",
     "Clip": "nacre_layers.elementwise.functions:ClipLayer",
     "Concat": "nacre_layers.shapes.concat:ConcatLayer",
     "ContrastiveLoss": "nacre_layers.losses.contrastive_loss:ContrastiveLossLayer",
@@ -223,6 +226,8 @@ ELEMENT_WISE = {
     "Subtract": "nacre_layers.elementwise.element_wise:Subtract",
 }
 
+FUNCTIONS = {"class_starts": "nacre_layers.losses.class_softmax_loss:class_starts"}
+
 
 @hookimpl
 def offer_layers() -> dict[str, str]:
@@ -243,4 +248,6 @@ def offer_components() -> dict[str, dict[str, str]]:
     }
 
 
-__getattr__ = lazy(__name__, LAYERS, NEURONS, INITIALIZERS, REGULARIZERS, POOLINGS, ELEMENT_WISE, CONSTRAINTS)
+__getattr__ = lazy(
+    __name__, LAYERS, NEURONS, INITIALIZERS, REGULARIZERS, POOLINGS, ELEMENT_WISE, CONSTRAINTS, FUNCTIONS
+)

@@ -113,8 +113,8 @@ class WordTextLayer(TextSource, is_source=True):
 
     Words are what stands between white space, and the end of a line is a word too. Tops are (batch_size, steps), as
     those of `CharText`. The vocabulary are the words of the training's text, the most frequent first, those of one
-    frequency in the order of code points. With `most` only so many words have a number of their own, and with
-    unknown="own" all others have the next one together.
+    frequency in the order of code points; so `ClassSoftmaxLoss` can take words of neighbouring numbers as a class. With
+    `most` only so many words have a number of their own, and with unknown="own" all others have the next one together.
 
     Example:
         [[layer]]

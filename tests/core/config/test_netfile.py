@@ -610,6 +610,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "BinaryAccuracy": {"bottoms": ["a", "b"]},
     "BinaryCrossEntropyLoss": {"bottoms": ["a", "b"]},
     "CSVOutput": {"bottoms": ["a"], "filename": "sub/out.csv"},
+    "ClassSoftmaxLoss": {"bottoms": ["a", "b"], "n_label": 9},
     "Clip": {"bottoms": ["a"], "tops": ["t"], "low": -0.5, "high": 2.0},
     "Concat": {"bottoms": ["a", "b"], "tops": ["t"]},
     "ContrastiveLoss": {"bottoms": ["a", "b", "c"]},

@@ -69,8 +69,15 @@ def softmax(backend: Any, x: Array, y: Array) -> None:
 
 def log_softmax(backend: Any, x: Array, y: Array) -> None:
     """Write the logarithm of the softmax over axis 1 of x, (before, classes, after), into y."""
-    xp = backend.xp
     total, part = backend.scratch((x.shape[0], 1, x.shape[2]), str(y.dtype)), backend.scratch(x.shape, str(y.dtype), 1)
+    log_softmax_with(backend.xp, x, y, total, part)
+
+
+def log_softmax_with(xp: Any, x: Array, y: Array, total: Array, part: Array) -> None:
+    """Write the logarithm of the softmax over axis 1 into y, which may be x.
+
+    `total` is scratch memory with 1 for this axis, `part` of the shape of x.
+    """
     xp.max(x, axis=1, keepdims=True, out=total)
     xp.subtract(x, total, out=y)
     xp.exp(y, out=part)
