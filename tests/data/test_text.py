@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import run
 from nacre import ConfigError, DataError, Net, SnapshotError
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
@@ -255,7 +256,7 @@ def test_an_unknown_word_is_found_in_its_file():
     layer = WordTextLayer(
         source=[write("a b", "1"), write("a\n\nb c", "2")], name="w", batch_size=1, vocabulary=["a", "b", "\n"]
     )
-    with pytest.raises(DataError, match="w: 2: line 3: the word 'c' is not one of the 3 of the training's text"):
+    with pytest.raises(DataError, match="w: 2: line 3: the word 'c' is not one of the 3 words of the vocabulary"):
         net_of(layer, phase="test")
 
 
@@ -300,6 +301,72 @@ def test_a_resumed_training_is_the_same(before):
     assert whole.fitted()["data"]["classes"] == sorted("a\0b\n\té😀\r ")
     snapshot, _ = trained(model(), before)
     assert trained(model(), 35 - before, snapshot)[1] == parameters
+
+
+NET_FILE = """
+name = "bigram"
+
+[[layer]]
+type = "CharText"
+name = "train"
+exclude = ["validation", "test", "predict"]
+source = "text.txt"
+batch_size = 4
+steps = 3
+
+[[layer]]
+type = "CharText"
+name = "held-out"
+exclude = ["train", "predict"]
+source = "held.txt"
+batch_size = 2
+steps = 4
+
+[[layer]]
+type = "Embedding"
+bottoms = ["data"]
+tops = ["score"]
+input_dim = 15
+output_dim = 15
+
+[[layer]]
+type = "SoftmaxLoss"
+name = "loss"
+bottoms = ["score", "label"]
+axis = -1
+ignore_label = -1
+
+[[layer]]
+type = "Perplexity"
+name = "held"
+exclude = ["train"]
+bottoms = ["score", "label"]
+axis = -1
+ignore_label = -1
+
+[solver]
+type = "SGD"
+max_iter = 20
+lr_policy = 0.5
+
+[[callback]]
+type = "Snapshot"
+every_n_iter = 7
+"""
+
+
+def test_the_vocabulary_on_the_command_line(folder):
+    """A test finds the numbers of the characters in the snapshot; a training that is resumed has them too."""
+    write(NET_FILE, "net.toml")
+    write("die Wörter\n", "held.txt")
+    run("train", "net.toml", "--json")
+    whole = run("test", "net.toml", "snapshots", "--json").json["statistics"]["held"]
+    assert whole["records"] == 10 and whole["perplexity"] < 14
+    run("train", "net.toml", "--resume", "snapshots/snapshot-000014.h5", "--json")
+    assert run("test", "net.toml", "snapshots", "--json").json["statistics"]["held"] == whole
+    write("die Wörter?\n", "held.txt")
+    said = run("test", "net.toml", "snapshots", code=2).err
+    assert "held.txt: line 1: the character '?' is not one of the 15 characters of the vocabulary\n" in said
 
 
 def test_a_resumed_text_has_the_length_it_had():

@@ -86,8 +86,9 @@ class Words:
 
     def vocabulary(self, counts: np.ndarray) -> list[str]:
         """Return the words that occur, the most frequent first, those of one frequency in the order of code points."""
-        pairs = sorted((-counts[code], self.names[code]) for code in np.flatnonzero(counts).tolist())
-        return [name for _, name in pairs[: self.most]]
+        codes = sorted(np.flatnonzero(counts).tolist(), key=self.name)
+        codes.sort(key=counts.tolist().__getitem__, reverse=True)
+        return [self.names[code] for code in codes[: self.most]]
 
 
 class Text:
@@ -136,7 +137,7 @@ class Text:
             name = self.units.name(int(self.codes[unknown[0]]))
             raise DataError(
                 f"{self._place(self.begin + int(unknown[0]))}: the {self.units.what} {name!r} is not one of the "
-                f"{len(names)} of the training's text",
+                f"{len(names)} {self.units.what}s of the vocabulary",
                 'correct the text, or let all unknown ones share a number: unknown = "own"',
             )
         return found
