@@ -13,7 +13,14 @@ from nacre import ConfigError, DataError, Net, SnapshotError
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
 from nacre_data import CharTextLayer, WordTextLayer
-from nacre_layers import EmbeddingLayer, InnerProductLayer, PerplexityLayer, SoftmaxLossLayer
+from nacre_layers import (
+    EmbeddingLayer,
+    GRULayer,
+    InnerProductLayer,
+    OneHotLayer,
+    PerplexityLayer,
+    SoftmaxLossLayer,
+)
 from ranks import state_at
 from resuming import trained
 
@@ -397,6 +404,46 @@ def test_rewind_begins_the_streams_anew():
         found.append([blob.tolist() for blob in state.blobs])
         state.rewind()
     assert found[0] == found[1] and state.epoch == 0
+
+
+# Recurrent layers
+
+
+def recurrent(text="abracadabra " * 9, size=4, steps=5, told=("cont",)):
+    """Return a small recurrent model of text; in other phases it is fed all of it, in batches of this size."""
+    given = {"tops": ["data", "label", *told], "steps": steps}
+    sequences = "cont" if told else "full"
+    return [
+        chars(text, batch_size=4, name="train", exclude=["validation"], **given),
+        chars(text, batch_size=size, name="valid", exclude=["train"], **given),
+        OneHotLayer(name="onehot", bottoms="data", tops="onehot", n_class=6),
+        GRULayer(name="gru", bottoms=["onehot", *told], tops="h", output_dim=5, sequences=sequences, carry=True),
+        InnerProductLayer(name="ip", bottoms="h", tops="score", output_dim=6, axis=-1),
+        SoftmaxLossLayer(name="loss", bottoms=["score", "label"], axis=-1, ignore_label=-1),
+        PerplexityLayer(name="p", bottoms=["score", "label"], axis=-1, ignore_label=-1, exclude=["train"]),
+    ]
+
+
+@pytest.mark.parametrize("told", [("cont",), ()])
+def test_a_carried_state_sees_the_text_whatever_the_steps(told):
+    """One stream in windows of a few steps is the whole text as one sequence; a second pass begins anew."""
+    found = []
+    for steps in (107, 1, 4, 10, 200):
+        layers = [one for one in recurrent(size=1, steps=steps, told=told) if one.name != "train"]
+        names = {top: {"classes": [*" abcdr"]} for top in ("data", "label")}
+        with net_of(*layers, phase="validation", dtype="float64", fitted=names) as net:
+            for _ in range(2):
+                net.reset_statistics()
+                net.forward_epoch()
+                found.append(net.statistics()["p"]["perplexity"])
+    np.testing.assert_allclose(found, found[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("before", [1, 5, 6, 11])
+def test_a_resumed_recurrent_training_is_the_same(before):
+    _, parameters = trained(recurrent(), 14)
+    snapshot, _ = trained(recurrent(), before)
+    assert trained(recurrent(), 14 - before, snapshot)[1] == parameters
 
 
 # What is wrong with a text
