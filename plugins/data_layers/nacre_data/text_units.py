@@ -39,12 +39,15 @@ def read_text(path: Path) -> str:
 
 
 class Characters:
-    """The characters of texts; the code of one is its code point."""
+    """The characters of texts; the code of one is its code point, and -1 is that of what is no character."""
 
     what = "character"
 
     def codes(self, text: str) -> np.ndarray:
         return np.frombuffer(text.encode("utf-32-le"), "<u4")
+
+    def code(self, name: str) -> int:
+        return ord(name) if len(name) == 1 else -1
 
     def name(self, code: int) -> str:
         return chr(code)
@@ -61,7 +64,7 @@ class Characters:
 class Words:
     """The words of texts, which stand between white space; the end of a line is a word too.
 
-    Codes are in the order in which they occur first.
+    Codes are in the order in which they occur first; -1 is that of a word that does not occur.
     """
 
     what = "word"
@@ -76,6 +79,9 @@ class Words:
         found = array("i", (known.setdefault(word[0], len(known)) for word in WORD.finditer(text)))
         self.names = list(known)
         return np.frombuffer(found, "i") if found else np.empty(0, "i")
+
+    def code(self, name: str) -> int:
+        return self.known.get(name, -1)
 
     def name(self, code: int) -> str:
         return self.names[code]
@@ -125,11 +131,11 @@ class Text:
         Raises:
             DataError: something is not in the vocabulary; names file and line.
         """
-        counts, known = _counts(self.codes), {name: number for number, name in enumerate(names)}
         nothing = len(names)
-        table = np.full(len(counts), nothing, np.min_scalar_type(nothing))
-        for code in np.flatnonzero(counts).tolist():
-            table[code] = known.get(self.units.name(code), nothing)
+        table = np.full(int(self.codes.max()) + 1, nothing, np.min_scalar_type(nothing))
+        for number, code in enumerate(map(self.units.code, names)):
+            if 0 <= code < len(table):
+                table[code] = number
         found = np.empty(len(self.codes), table.dtype)
         for first, part in _parts(self.codes):
             found[first:][: len(part)] = table[part]
