@@ -13,6 +13,7 @@ import pytest
 from nacre import Net, load_snapshot
 from nacre_data import (
     AsyncHDF5DataLayer,
+    CharTextLayer,
     HDF5DataLayer,
     HDF5OutputLayer,
     MemoryDataLayer,
@@ -46,6 +47,13 @@ def read(name: str, content: bytes, shape: tuple[int, ...] | None = None) -> Any
     """Read the records of a file."""
     Path(name).write_bytes(content)
     return read_records(Path(name), shape=shape)
+
+
+def text(content: bytes, phase: Any = "train", **fields: Any) -> Any:
+    """Return a net whose source reads a text."""
+    Path("a.txt").write_bytes(content)
+    layer = CharTextLayer(name="text", source="a.txt", **{"batch_size": 2, "steps": 3, **fields})
+    return Net("small", [layer], phase=phase)
 
 
 def transformed(transformer: Any, *shape: int) -> Any:
@@ -207,6 +215,34 @@ MESSAGES: list[Message] = [
     (
         lambda: read("a.png", PNG, (8,)),
         "a.png: a picture cannot become a record of shape (8,)\n  the shape must be (1, 3 or 4, rows, columns)",
+    ),
+    (
+        lambda: text(b"ab\nn\xe9"),
+        (
+            "text: a.txt: line 2: the byte 0xe9 at offset 4 is not UTF-8\n"
+            "  convert the file to UTF-8, for example with iconv -f LATIN1 -t UTF-8"
+        ),
+    ),
+    (
+        lambda: text(b"ab\nc", vocabulary=["a", "b", "\n"]),
+        (
+            "text: a.txt: line 2: the character 'c' is not one of the 3 characters of the vocabulary\n"
+            '  correct the text, or let all unknown ones share a number: unknown = "own"'
+        ),
+    ),
+    (
+        lambda: text(b"abcabc"),
+        (
+            "text: batch_size=2 and steps=3 need 7 characters, but the text has only 6\n"
+            "  set batch_size or steps to less, or give a longer text"
+        ),
+    ),
+    (
+        lambda: text(b"abc", phase="test"),
+        (
+            "text: the vocabulary is that of the training's text, of which nothing is known in phase 'test'\n"
+            "  derive this net from the training net (net.derive), or give it fitted=snapshot.fitted()"
+        ),
     ),
     (
         lambda: (Path("a.h5").write_bytes(b"dear diary"), load_snapshot("a.h5")),
