@@ -26,6 +26,7 @@ KINDS = {
     "neuron": "Neurons",
     "pooling": "Pooling functions",
     "elementwise": "Functions of several blobs, element by element",
+    "connection": "Connections between the steps of an Unroll",
     "initializer": "Initialisers",
     "regularizer": "Regularisers",
     "constraint": "Constraints",

@@ -93,15 +93,15 @@ class Slot:
         assert parameter.gradient is not None
         backend.from_host(parameter.gradient, self.on_host[parameter])
 
-    def add_step(self, parameter: Parameter, op: Op, backend: Backend) -> Step:
+    def add_step(self, parameter: Parameter, backend: Backend, own: Backend | None) -> Step:
         """Return the step that adds a sharer's part to the gradient; for the first that runs backward it copies.
 
-        Behind a kernel of the backend, the backend itself does it, so that it is recorded with what the kernel does.
+        `own` is the backend of the kernel that wrote the part, or None if it was the layer's own state.
         """
         part, total, first = self.parts[parameter], self.gradient, parameter is self.first
-        if op.kernel and op.backend is backend and backend.elementwise and not parameter.transposed:
-            one, other = _as_own(backend, part), _as_own(backend, total)
-            return Step("accumulate", self.name, lambda: backend.add(one, other, first=first), backend, None, "add")
+        if own is not None and own.elementwise and not parameter.transposed:
+            one, other = _as_own(own, part), _as_own(own, total)
+            return Step("accumulate", self.name, lambda: own.add(one, other, first=first), own, None, "add")
         part = part.T if parameter.transposed else part
         if first:
             return Step("accumulate", self.name, lambda: backend.xp.copyto(total, part))

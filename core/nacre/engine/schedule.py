@@ -210,7 +210,7 @@ class Schedule:
             if slot.on_host.get(parameter) is not None:
                 steps.append(Step("copy", slot.name, partial(slot.give_back, parameter, self.main)))
             if parameter in slot.parts:
-                steps.append(slot.add_step(parameter, op, self.main))
+                steps.append(slot.add_step(parameter, self.main, op.backend if op.kernel else None))
         return steps
 
 

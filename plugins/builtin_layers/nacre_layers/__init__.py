@@ -10,9 +10,14 @@ if TYPE_CHECKING:
     from nacre import Identity as Identity
 
     from .constraints import L2Norm as L2Norm
+    from .containers.connections import Customised as Customised
+    from .containers.connections import FirstToLast as FirstToLast
+    from .containers.connections import OneToAll as OneToAll
+    from .containers.connections import OneToOne as OneToOne
     from .containers.repeat import RepeatLayer as RepeatLayer
     from .containers.residual import ResidualLayer as ResidualLayer
     from .containers.sequential import SequentialLayer as SequentialLayer
+    from .containers.unroll import UnrollLayer as UnrollLayer
     from .convolution.convolution import ConvolutionLayer as ConvolutionLayer
     from .convolution.deconvolution import DeconvolutionLayer as DeconvolutionLayer
     from .convolution.im2col import Im2colLayer as Im2colLayer
@@ -108,8 +113,11 @@ if TYPE_CHECKING:
     from .shapes.silence import SilenceLayer as SilenceLayer
     from .shapes.slice import SliceLayer as SliceLayer
     from .shapes.split import SplitLayer as SplitLayer
+    from .shapes.stack import StackLayer as StackLayer
     from .shapes.stop_gradient import StopGradientLayer as StopGradientLayer
     from .shapes.tile import TileLayer as TileLayer
+    from .shapes.unstack import UnstackLayer as UnstackLayer
+    from .shapes.zeros import ZerosLayer as ZerosLayer
 
 nacre_api = "1"
 
@@ -173,12 +181,16 @@ LAYERS = {
     "SoftmaxLoss": "nacre_layers.losses.softmax_loss:SoftmaxLossLayer",
     "Split": "nacre_layers.shapes.split:SplitLayer",
     "SquareLoss": "nacre_layers.losses.square_loss:SquareLossLayer",
+    "Stack": "nacre_layers.shapes.stack:StackLayer",
     "StopGradient": "nacre_layers.shapes.stop_gradient:StopGradientLayer",
     "SumLoss": "nacre_layers.losses.sum_loss:SumLossLayer",
     "Threshold": "nacre_layers.elementwise.functions:ThresholdLayer",
     "TiedInnerProduct": "nacre_layers.linear.tied_inner_product:TiedInnerProductLayer",
     "Tile": "nacre_layers.shapes.tile:TileLayer",
+    "Unroll": "nacre_layers.containers.unroll:UnrollLayer",
+    "Unstack": "nacre_layers.shapes.unstack:UnstackLayer",
     "WassersteinLoss": "nacre_layers.losses.wasserstein_loss:WassersteinLossLayer",
+    "Zeros": "nacre_layers.shapes.zeros:ZerosLayer",
 }
 NEURONS = {
     "BNLL": "nacre_layers.neurons:Softplus",  # Caffe's name
@@ -225,6 +237,12 @@ ELEMENT_WISE = {
     "Multiply": "nacre_layers.elementwise.element_wise:Multiply",
     "Subtract": "nacre_layers.elementwise.element_wise:Subtract",
 }
+CONNECTIONS = {
+    "Customised": "nacre_layers.containers.connections:Customised",
+    "FirstToLast": "nacre_layers.containers.connections:FirstToLast",
+    "OneToAll": "nacre_layers.containers.connections:OneToAll",
+    "OneToOne": "nacre_layers.containers.connections:OneToOne",
+}
 
 FUNCTIONS = {"class_starts": "nacre_layers.losses.class_softmax_loss:class_starts"}
 
@@ -243,6 +261,7 @@ def offer_components() -> dict[str, dict[str, str]]:
         "constraint": CONSTRAINTS,
         "pooling": POOLINGS,
         "elementwise": ELEMENT_WISE,
+        "connection": CONNECTIONS,
         "layer_of": LAYERS_OF,
         "number_of": {"initializer": INITIALIZERS["Constant"]},
     }
@@ -250,4 +269,5 @@ def offer_components() -> dict[str, dict[str, str]]:
 
 __getattr__ = lazy(
     __name__, LAYERS, NEURONS, INITIALIZERS, REGULARIZERS, POOLINGS, ELEMENT_WISE, CONSTRAINTS, FUNCTIONS
+    __name__, LAYERS, NEURONS, INITIALIZERS, REGULARIZERS, POOLINGS, ELEMENT_WISE, CONNECTIONS, CONSTRAINTS
 )

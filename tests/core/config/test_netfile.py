@@ -677,6 +677,15 @@ NEEDED: dict[str, dict[str, Any]] = {
     "TarData": {"source": ["a.tar", "sub/b.tar"], "batch_size": 2},
     "TiedInnerProduct": {"bottoms": ["a"], "tops": ["t"], "tied": "ip", "output_dim": 4},
     "Tile": {"bottoms": ["a"], "tops": ["t"], "tiles": 2},
+    "Unroll": {
+        "bottoms": ["a"],
+        "tops": ["t"],
+        "steps": 2,
+        "layer": [{"type": "ReLU"}],
+        "connections": [],
+        "last": [],
+        "whole": [],
+    },
     "WassersteinLoss": {"bottoms": ["a", "b"], "cost": [[1, 0.5], [0, 2]], "sharpness": 2.5},
     "WordText": {"source": "a.txt", "batch_size": 2},
 }
