@@ -98,9 +98,7 @@ def read_once(format: Format, path: Path) -> tuple[tuple[str, Any], bool]:
     try:
         return ("read", read_all(format, path)), False
     except NacreError as error:
-        begins = str(error).startswith(
-            "/" if format.store == "Pictures" else str(path.parent)
-        )  # lists name any picture
+        begins = str(error).startswith("/" if format.store == "Pictures" else str(path.parent))  # of any picture
         what = ("told", str(error)) if begins else ("fault", f"the message does not begin with the file: {error}")
         return what, lacks_memory(error)
     except BaseException as error:
