@@ -24,7 +24,16 @@ import nacre
 from crashing_store import SIZE
 from crashing_store import Crashing as OnlyHere
 from nacre import ConfigError, DataError, Field, Layer, PluginError, Reader, open_records
-from nacre_data import LMDB, AsyncHDF5DataLayer, CSVDataLayer, DataLayer, HDF5DataLayer, ImageDataLayer, Shard
+from nacre_data import (
+    LMDB,
+    AsyncHDF5DataLayer,
+    CSVDataLayer,
+    DataLayer,
+    HDF5DataLayer,
+    ImageDataLayer,
+    LMDBDataLayer,
+    Shard,
+)
 from nacre_data.processes import ProcessReader
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -109,7 +118,7 @@ SOURCES: dict[str, Callable[..., Layer]] = {
     "AsyncHDF5Data": lambda files, **fields: AsyncHDF5DataLayer(source=str(files / "x.h5"), chunk_size=4, **fields),
     "Data, in memory": lambda files, **fields: DataLayer(source=str(files / "x.h5"), **fields),
     "Data, shard": lambda files, **fields: DataLayer(source=str(files / "x.shard"), cache_bytes=0, **fields),
-    "Data, LMDB": lambda files, **fields: DataLayer(source=lmdb(files), cache_bytes=0, **fields),
+    "LMDBData": lambda files, **fields: LMDBDataLayer(source=lmdb(files), cache_bytes=0, **fields),
     "ImageData": lambda files, **fields: ImageDataLayer(
         source=pictures(files), short_side=8, crop_size=4, mirror=True, **fields
     ),
@@ -125,7 +134,7 @@ def test_it_changes_nothing(name: str, files: Path) -> None:
     """Several states are used for all steps: a process takes long to start."""
 
     def state(**more: Any) -> Any:
-        more = {"ahead": 0, **more}
+        more = {"ahead": 0, "processes": 0, **more}
         return state_at(SOURCES[name](files, name="d", batch_size=4, shuffle=True, **more), "train")
 
     ways = [state(), state(processes=1), state(processes=3, threads=3), state(processes=2, ahead=2)]
@@ -538,7 +547,7 @@ with Net("t", layers, backend="numpy") as net, Solver(SGD(), max_iter=end, lr_po
 """
 
 
-@pytest.mark.parametrize("name", ["HDF5Data", "Data, shard", "Data, LMDB", "ImageData"])
+@pytest.mark.parametrize("name", ["HDF5Data", "Data, shard", "LMDBData", "ImageData"])
 @pytest.mark.parametrize("kills", [2, pytest.param(int(os.environ.get("NACRE_TRIALS", "100")), marks=pytest.mark.long)])
 def test_a_training_that_is_killed_sees_the_records_that_it_would_have_seen(
     name: str, kills: int, files: Path, tmp_path: Path
