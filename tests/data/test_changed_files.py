@@ -15,6 +15,7 @@ from nacre.cli.inputs import Inputs
 from nacre.config import NetFile
 from nacre.net.records import store_of
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
+from nacre_data.hdf5_checks import DatasetRows
 from nacre_data.hdf5_data import HDF5Records
 
 COUNT = 40
@@ -87,13 +88,13 @@ def test_a_mean_that_is_changed_while_it_is_read(tmp_path: Path, monkeypatch: py
     path = tmp_path / "mean.h5"
     with h5py.File(path, "w") as file:
         file["mean"] = np.ones((3, 8))
-    read = h5py.Dataset.__getitem__
+    read = DatasetRows.read
 
-    def cut(dataset: h5py.Dataset, *arguments: Any) -> Any:
+    def cut(rows: DatasetRows, *arguments: Any) -> None:
         os.truncate(path, path.stat().st_size - 8)
-        return read(dataset, *arguments)
+        read(rows, *arguments)
 
-    monkeypatch.setattr(h5py.Dataset, "__getitem__", cut)
+    monkeypatch.setattr(DatasetRows, "read", cut)
     with pytest.raises(DataError, match=r"mean\.h5: .*cut while it was read"):
         SubMean(mean_file=path).transform(np.ones((2, 3, 8)), None, "train")
 
