@@ -21,6 +21,7 @@ def three_threads(monkeypatch: pytest.MonkeyPatch):
     """So that pieces have different sizes, however many cores there are."""
     pool = Pool(3)
     monkeypatch.setattr("nacre_numpy.recurrent.pool_of", lambda view: pool)
+    monkeypatch.setattr("nacre_numpy.recurrent.ALONE", 0)
     yield
     pool.close()
 

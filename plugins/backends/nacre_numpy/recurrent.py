@@ -17,6 +17,9 @@ from nacre_layers.recurrent.rnn import RNNState
 
 from .kernels import pool_of
 
+ALONE = 1 << 21
+"""Operations of a step below which threads would wait for the interpreter more than they compute."""
+
 
 class OwnWork:
     """The memory of one piece: as `Work`, but no other piece shares its scratch memory."""
@@ -50,8 +53,8 @@ class SharedState(RecurrentState):
         return None if array is None else array.memory
 
     def make_pieces(self) -> list[Piece]:
-        pool = pool_of(self.backend)
-        ranges = pool.pieces(self.images)
+        step = 2 * self.images * max(prod(one["weight_hh"].shape) for one in self.named)
+        ranges = ((0, self.images),) if step < ALONE else pool_of(self.backend).pieces(self.images)
         self.shares: list[list[dict[str, Array]]] = []  # of the gradients of the parameters, but for the first piece
         if self.phase == "train":
             shapes = [{name: one.shape for name, one in parameters.items()} for parameters in self.named]
