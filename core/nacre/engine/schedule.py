@@ -237,6 +237,9 @@ def compile_steps(steps: Sequence[Step]) -> Callable[[], None]:
         members = list(run)
         if own is None:
             calls += [step.call for step in members]
+            for step in members:
+                if step.kind == "phase":
+                    step.call()  # so that the next steps are recorded in this phase
         else:
             calls.append(own.compile(members))
     return loop([Step("run", "", call) for call in calls])

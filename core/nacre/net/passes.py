@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from ..engine.schedule import Schedule, compile_steps
 from ..engine.target import Target
@@ -36,7 +37,10 @@ class Passes:
         self.calls["spread"] = self.compile([step for step in self._steps["feed"] if step.kind == "copy"])
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
-        return self._target.backend.wrap(compile_steps(steps))
+        try:
+            return self._target.backend.wrap(compile_steps(steps))
+        finally:
+            self._turn(self._target.phase)
 
     def steps(self, name: str) -> list[Step]:
         if name == "backward":
@@ -50,12 +54,12 @@ class Passes:
 
     def in_phase(self, phase: str, steps: Iterable[Step]) -> list[Step]:
         own = self._target.phase
+        return [
+            Step("phase", phase, partial(self._turn, phase)),
+            *steps,
+            Step("phase", own, partial(self._turn, own)),
+        ]
 
-        def turn(to: str) -> Callable[[], None]:
-            def call() -> None:
-                for view in self._target.views.values():
-                    view.phase = to
-
-            return call
-
-        return [Step("phase", phase, turn(phase)), *steps, Step("phase", own, turn(own))]
+    def _turn(self, phase: str) -> None:
+        for view in self._target.views.values():
+            view.phase = phase

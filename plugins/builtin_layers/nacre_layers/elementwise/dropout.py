@@ -33,21 +33,24 @@ class DropoutState(LayerState, of=DropoutLayer, reads=""):
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        acts = self.phase == "train"
-        self.blobs = [backend.blob(one.shape) if acts else backend.alias(one) for one in inputs]
+        self.acts = self.phase == "train"  # though an algorithm may run passes in other phases
+        self.blobs = [backend.blob(one.shape) if self.acts else backend.alias(one) for one in inputs]
         self.random = backend.random(layer.name)
         self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
 
     def ready(self) -> None:
-        if self.phase == "train":
+        if self.acts:
             self.uniforms = [self.backend.empty(one.shape, "float32") for one in self.blobs]
             self.masks = [self.backend.empty(one.shape) for one in self.blobs]
 
     def forward(self, inputs: list[Array]) -> None:
-        if self.phase != "train":
+        if not self.acts:
             return
         xp = self.backend.xp
         for draw, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
+            if self.phase != "train":
+                xp.copyto(y, x)
+                continue
             uniform, mask = self.uniforms[draw], self.masks[draw]
             self.random.uniform(uniform, draw)
             xp.greater_equal(uniform, self.layer.ratio, out=mask)
@@ -55,8 +58,10 @@ class DropoutState(LayerState, of=DropoutLayer, reads=""):
             xp.multiply(x, mask, out=y)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        if self.phase != "train":
+        if not self.acts:
             return
         for mask, dy, dx in zip(self.masks, self.blobs_diff, diffs, strict=True):
-            if dx is not None:
+            if dx is not None and self.phase != "train":
+                self.backend.xp.copyto(dx, dy)
+            elif dx is not None:
                 self.backend.xp.multiply(dy, mask, out=dx)
