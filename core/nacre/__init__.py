@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from .net.summary import Drawing as Drawing
     from .net.summary import LayerSummary as LayerSummary
     from .net.summary import NetSummary as NetSummary
+    from .protocols.algorithm import Algorithm as Algorithm
+    from .protocols.algorithm import AlgorithmState as AlgorithmState
     from .protocols.array import Array as Array
     from .protocols.backend import Backend as Backend
     from .protocols.backend import HostMemory as HostMemory
@@ -122,7 +124,6 @@ if TYPE_CHECKING:
     from .snapshots.folder import open_snapshot_store as open_snapshot_store
     from .snapshots.snapshot import Snapshot as Snapshot
     from .threads import number_of_threads as number_of_threads
-    from .training.algorithm import Algorithm as Algorithm
     from .training.callback import Callback as Callback
     from .training.callback import CallbackState as CallbackState
     from .training.callback import Score as Score
@@ -171,7 +172,7 @@ _PLACES = {
     "snapshots.folder": "SnapshotFolder load_snapshot open_snapshot_store",
     "snapshots.snapshot": "Snapshot",
     "threads": "number_of_threads",
-    "training.algorithm": "Algorithm",
+    "protocols.algorithm": "Algorithm AlgorithmState",
     "training.callback": "Callback CallbackState Score",
     "training.method": "Method MethodState",
     "training.policies": "LrPolicy LrState MomentumPolicy MomentumState",

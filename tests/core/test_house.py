@@ -14,8 +14,8 @@ import nacre
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core" / "nacre"
 GROUND = "(ground)"
-UPWARD = {("protocols.layer", "net.at_work")}
-"""(file, file in a room above): calls of one line, imported inside the function that makes them."""
+UPWARD = {("protocols.layer", "net.at_work"), ("protocols.algorithm", "net.net")}
+"""(file, file in a room above): calls of one line, imported inside the function that makes them, or in types only."""
 
 CIRCLES = [
     # in types only: a backend compiles steps of states of layers, whose components compute with a view of the backend

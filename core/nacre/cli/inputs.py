@@ -209,7 +209,7 @@ def fed(file: NetFile, phase: Phase) -> NetFile:
 
     if phase != "predict" or any(layer.is_source and phase not in layer.exclude for layer in file.layers):
         return file
-    want = wanted(file.layers)
+    want = wanted(file.layers, algorithm=file.algorithm)
     batches = {blob: _known_batch(file, blob) for blob in want.needed}
     if missing := [blob for blob, batch in batches.items() if batch is None]:
         message = f"the shape of '{missing[0]}' is not known, because the data of {file.path} are missing"

@@ -19,10 +19,12 @@ from ..discovery.registry import registry
 from ..discovery.requirements import parse_requirements
 from ..discovery.settings import settings
 from ..errors import ConfigError
+from ..fields.component import make_component
 from ..fields.types import Permission, base_folder, permission
 from ..files.table_check import KERNELS, Complaints, check_table
 from ..files.toml import read_toml, toml_text
 from ..net.options import FILE_OPTIONS, misfits
+from ..protocols.algorithm import Algorithm
 from ..protocols.making import divided, make_layer, type_of
 from .overrides import apply_override, layer_name
 from .tables import file_table, requirements
@@ -95,7 +97,8 @@ class NetFile:
         with pinned(self.pins, self.kernels):
             if not isinstance(backend, Backend):
                 backend = open_backend(self.backend(backend))
-            chosen |= {"backend": backend, "phase": phase, "pins": self.pins, "kernels": self.kernels, **options}
+            chosen |= {"backend": backend, "phase": phase, "pins": self.pins, "kernels": self.kernels}
+            chosen |= {"algorithm": self.algorithm, **options}
             return Net(self.name, self.layers, **chosen)
 
     def without_outputs(self) -> NetFile:
@@ -112,6 +115,13 @@ class NetFile:
     def has_solver(self) -> bool:
         """Whether the file has a table [solver]."""
         return "solver" in self.table
+
+    @property
+    def algorithm(self) -> Algorithm | None:
+        """The algorithm that [solver] names, or None."""
+        given = self.table.get("solver", {}).get("algorithm")
+        with self._building():
+            return None if given is None else make_component(Algorithm, given)
 
     def solver(self, **fields: Any) -> Solver:
         """Return a new solver with its callbacks; `fields` replace the file's.

@@ -6,10 +6,14 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, ContractError
 from ..protocols.graph import Graph, Inside, Node
 from ..protocols.layer import Inner, Layer, bottoms_of, is_container, is_output, layer_type, tops_of
+
+if TYPE_CHECKING:
+    from ..protocols.algorithm import Algorithm
 
 MOST = 100_000
 """Layers of the largest net with containers: a few numbers in a file could ask for any number of them."""
@@ -66,11 +70,16 @@ def _blobs(inner: Inner) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return bottoms, tops if inner.tops is None else inner.tops
 
 
-def expand(graph: Graph, phase: str) -> Graph:
+def expand(graph: Graph, phase: str, algorithm: Algorithm | None = None) -> Graph:
     """Return a graph with the layers of containers in the containers' places, without those that exclude the phase.
 
-    The same layer object at several places shares its parameters.
+    The same layer object at several places shares its parameters. An algorithm may rewrite the result.
     """
+    expanded = _without_containers(graph, phase)
+    return expanded if algorithm is None else algorithm.rewrite(expanded, phase)
+
+
+def _without_containers(graph: Graph, phase: str) -> Graph:
     if not any(is_container(node.layer) for node in graph.nodes):
         return graph
     owners: dict[int, Inside] = {}

@@ -78,8 +78,13 @@ def sort(graph: Graph) -> Graph:
             if waits[one] == 0:
                 heappush(ready, one)
     if len(order) < len(nodes):
-        names = ", ".join(f"'{node.name}'" for node, count in zip(nodes, waits, strict=True) if count)
-        raise TopologyError(f"the layers {names} wait for each other's blobs: the net has a cycle")
+        stuck = [node for node, count in zip(nodes, waits, strict=True) if count]
+        names = ", ".join(f"'{node.name}'" for node in stuck)
+        wanted = next((f'"{node.layer.needs_algorithm}"' for node in stuck if node.layer.needs_algorithm), "")
+        raise TopologyError(
+            f"the layers {names} wait for each other's blobs: the net has a cycle",
+            f"write algorithm = {wanted} in [solver], or Net(..., algorithm={wanted})" if wanted else "",
+        )
     return graph.with_nodes(nodes[index] for index in order)
 
 

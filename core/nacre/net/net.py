@@ -17,10 +17,12 @@ from ..engine.parameters import names_of, place_parameters
 from ..engine.schedule import Schedule
 from ..engine.setup import ready, set_up
 from ..errors import ConfigError, TopologyError
+from ..fields.component import Written
 from ..fields.outputs import check_places
 from ..graph.containers import expand
 from ..graph.gradients import wanted_gradients, why_no_backward
 from ..graph.wiring import check_names, results, sort, wire
+from ..protocols.algorithm import Algorithm
 from ..protocols.array import Dtype
 from ..protocols.backend import Backend, Step
 from ..protocols.graph import Graph
@@ -68,6 +70,8 @@ class Net(NetAccess):
             ["nacre-fast"]; those of `nacre.toml` are added.
         fallback: "warn" runs layers without a kernel through their own state; "error" refuses the copies between
             memories that this needs.
+        algorithm: the one that will train the net, if it rewrites the graph, such as one for layers in a circle; a net
+            file gives that of [solver].
         fitted: what sources learned from the training data, {top: {key: value}}: that of the training net
             (`net.fitted`) or of a snapshot (`snapshot.fitted()`). It is used as it is; only a net in phase `train`
             learns what is missing.
@@ -99,6 +103,7 @@ class Net(NetAccess):
         pins: Mapping[str, str] | None = None,
         kernels: Sequence[str] = (),
         fallback: Fallback = "warn",
+        algorithm: Algorithm | Written | None = None,
         fitted: Fitted | None = None,
         initialise: bool = True,
         allocate: bool = True,
@@ -108,7 +113,7 @@ class Net(NetAccess):
         self.phase: Phase = options.phase
         self.dtype: Dtype = options.dtype
         self.compute_dtype, self.seed, self.deterministic = options.compute, options.seed, options.deterministic
-        self.pins, self.kernels = options.pins, options.kernels
+        self.pins, self.kernels, self.algorithm = options.pins, options.kernels, options.algorithm
         self.plan, self.given_plan = options.plan, deepcopy(options.plan)
         self.target = options.target()
         self.scalars = self.target.scalars
@@ -126,9 +131,9 @@ class Net(NetAccess):
 
     def _make(self, options: NetOptions, given: Mapping[str, Storage]) -> None:
         """Make the net: from layers to calls, downwards. docs/inside.md has a picture of it."""
-        # layers -> graph: without containers, sorted, and with the layers that the backend replaces
+        # layers -> graph: without containers, rewritten by the algorithm, sorted, and rewritten by the backend
         here = (layer for layer in self.layers if self.phase not in layer.exclude)
-        graph = sort(expand(Graph.of(here, options.read_outside), self.phase))
+        graph = sort(expand(Graph.of(here, options.read_outside), self.phase, self.algorithm))
         if options.keep is not None:
             graph = sort(self.backend.rewrite(graph))
 
@@ -194,7 +199,7 @@ class Net(NetAccess):
     def layers_in(self, phase: str) -> dict[str, Layer]:
         """Return the layers of a phase by their names, those of containers by their full names."""
         here = Graph.of(layer for layer in self.layers if phase not in layer.exclude)
-        return {node.name: node.user for node in expand(here, phase).nodes}
+        return {node.name: node.user for node in expand(here, phase, self.algorithm).nodes}
 
     def view(self, backend: Backend | None = None) -> View:
         """Return this net's view of a backend; by default of its own."""

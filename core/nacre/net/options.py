@@ -11,7 +11,9 @@ from typing import Any, Literal, cast, get_args
 from ..discovery.settings import settings
 from ..engine.target import Target
 from ..errors import ConfigError, brief, nearest
+from ..fields.component import make_component
 from ..graph.containers import names_in
+from ..protocols.algorithm import Algorithm
 from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, open_backend
 from ..protocols.layer import PHASES, Layer, Phase, check_outputs
@@ -39,7 +41,10 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
 }
 """The options that a net file may have: their types in TOML, and a text for each type."""
 
-HANDED_ON = ("backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels", "fallback")
+HANDED_ON = (
+    *("algorithm", "backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels"),
+    "fallback",
+)
 """The options that derived nets take over."""
 
 
@@ -66,6 +71,7 @@ class NetOptions:
     pins: dict[str, str]
     kernels: tuple[str, ...]
     fallback: Fallback
+    algorithm: Algorithm | None
     fitted: Fitted
     initialise: bool
     allocate: bool
@@ -114,6 +120,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         "keep": None if given["keep"] == "all" else _names(given["keep"]),
         "input_gradients": tuple(given["input_gradients"]),
         "freeze": tuple(given["freeze"]),
+        "algorithm": None if given["algorithm"] is None else _algorithm(net, given["algorithm"]),
         "fitted": read_fitted(net, given["fitted"]),
         "plan": deepcopy(dict(given["plan"] or {})),
         "pins": {**settled.pins, **(given["pins"] or {})},
@@ -148,6 +155,13 @@ def _compute(net: str, compute: str | None, dtype: str, backend: Backend) -> str
             backend.lacks.get(compute, "leave compute out"),
         )
     return compute or dtype
+
+
+def _algorithm(net: str, given: Any) -> Algorithm:
+    try:
+        return given if isinstance(given, Algorithm) else make_component(Algorithm, given)
+    except ValueError:
+        raise ConfigError(f"{net}: algorithm={given!r}, but it must be {Algorithm.wants}") from None
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

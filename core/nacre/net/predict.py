@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import DataError
 from ..graph.containers import expand
 from ..graph.wiring import ancestors, sort
+from ..protocols.algorithm import Algorithm
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of
 from ..random import RecordRandom
@@ -28,13 +29,14 @@ class Wanted:
     layers: tuple[Layer, ...]
     needed: tuple[str, ...]
     sources: tuple[Layer, ...]
+    algorithm: Algorithm | None = None
 
     def source_of(self, blob: str) -> Layer:
         """Return the source of a blob: the first one, if several phases have one."""
         return next(source for source in self.sources if blob in source.tops)
 
 
-def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
+def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "", algorithm: Algorithm | None = None) -> Wanted:
     """Return the layers and blobs that outputs need; by default the outputs are the blobs that no layer reads.
 
     Raises:
@@ -44,20 +46,20 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "") -> Wanted:
     every = tuple(layers)
     sources = tuple(layer for layer in every if layer.is_source)
     here = Graph.of(layer for layer in every if "predict" not in layer.exclude and not layer.is_source)
-    graph = expand(here, "predict")
+    graph = expand(here, "predict", algorithm)
     given = tuple(dict.fromkeys(top for source in sources for top in source.tops))
     outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(here)
     used = tuple(dict.fromkeys(node.outermost for node in ancestors(graph, outputs, given)))
     read = {*outputs, *(name for layer in used for name in bottoms_of(layer))}
     needed = tuple(name for name in given if name in read)
-    return Wanted(outputs, used, needed, sources)
+    return Wanted(outputs, used, needed, sources, algorithm)
 
 
 def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, made: dict[Any, Net]) -> Any:
     """Do the work of `Net.predict`; `made` keeps the derived nets."""
     import numpy as np
 
-    want = wanted(net.layers, output)
+    want = wanted(net.layers, output, net.algorithm)
     arrays = _arrays(data, want.needed)
     counts = {len(array) for array in arrays.values()}
     if len(counts) != 1:
@@ -92,7 +94,7 @@ def layers_for(
         )
         for name, shape in shapes.items()
     ]
-    nodes = sort(expand(Graph.of([*inputs, *want.layers]), "predict")).nodes
+    nodes = sort(expand(Graph.of([*inputs, *want.layers]), "predict", want.algorithm)).nodes
     return list(dict.fromkeys(node.outermost for node in nodes))
 
 

@@ -27,8 +27,8 @@ class Inside:
 class Node:
     """One layer of a graph: `layer` is what runs, `user` the layer it came from; names and sharing go by `user`.
 
-    `inside` is None, except for a layer in a container: then it has the names, and a rewrite that connects the layer to
-    other blobs changes them there.
+    `inside` is None, except for a layer in a container, and for one that `again` has made: then it has the names, and a
+    rewrite that connects the layer to other blobs changes them there.
     """
 
     layer: Layer
@@ -60,12 +60,18 @@ class Node:
     @property
     def outermost(self) -> Layer:
         """The layer of the net that this one is, or is a part of."""
-        return self.user if self.inside is None else self.inside.containers[0]
+        containers = self.inside.containers if self.inside else ()
+        return containers[0] if containers else self.user
 
     @property
     def in_place(self) -> bool:
         """Whether the layer writes new versions of the blobs that it reads; in a container it may write others."""
         return self.layer.is_inplace and (self.inside is None or self.inside.tops == self.inside.bottoms)
+
+    def again(self, name: str, bottoms: Iterable[str], tops: Iterable[str]) -> Node:
+        """Return this layer once more, with the same parameters, under another name and connected to other blobs."""
+        containers = self.inside.containers if self.inside else ()
+        return replace(self, inside=Inside(containers, name, tuple(bottoms), tuple(tops), self.owner, self.key))
 
     def tops_without_gradient(self) -> set[str]:
         """Return the names of the tops that have no gradient."""

@@ -69,6 +69,9 @@ class Layer(Configured):
     param_key = ""
     """The layers of a net that have one key share their parameters; a layer that may share has it for a field."""
 
+    needs_algorithm = ""
+    """The algorithm that must rewrite a net with this layer, such as one that is in a circle with another layer."""
+
     if TYPE_CHECKING:  # not of __init__, or every layer would seem to need all three
         bottoms: Any = dataclasses.field(init=False)
         tops: Any = dataclasses.field(init=False)

@@ -12,7 +12,7 @@ from ..fields.checks import non_negative, positive, same_numbers
 from ..fields.component import Written
 from ..fields.configured import Configured
 from ..fields.types import default
-from .algorithm import Algorithm
+from ..protocols.algorithm import Algorithm
 from .callback import Callback, Callbacks
 from .method import Method
 from .policies import LrPolicy, MomentumPolicy

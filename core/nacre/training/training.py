@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
+from ..fields.tables import table_of
 from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
+from ..protocols.algorithm import Algorithm
 from ..protocols.backend import Step, open_backend
 from .callback import CallbackState, Score
 from .checkpoint import first_not_finite, make_snapshot, restore
@@ -90,7 +92,9 @@ class Training:
         self._refuse_closed()
         check_places(solver)
         self.waiting = Waiting()
-        batch = self.waiting.measured(solver.algorithm.train_one_batch(net))
+        self._refuse_other_algorithm()
+        self.algorithm = solver.algorithm.start(net)
+        batch = self.waiting.measured(self.algorithm.train_one_batch())
         self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
             message = f"net '{net.name}': every layer that could learn is frozen: {', '.join(idle)}"
@@ -287,6 +291,17 @@ class Training:
                         other.finish()
             raise
 
+    def _refuse_other_algorithm(self) -> None:
+        """Raise a ConfigError if the net's graph is not the one that the solver's algorithm trains."""
+        own, nets = self.solver.algorithm, self.net.algorithm
+        rewrites = any(one and type(one).rewrite is not Algorithm.rewrite for one in (own, nets))
+        if rewrites and (nets is None or table_of(nets) != table_of(own)):
+            was = "without an algorithm" if nets is None else f"for the algorithm {type(nets).__name__}"
+            raise ConfigError(
+                f"net '{self.net.name}' was made {was}, but the solver trains with {type(own).__name__}",
+                "give both the same: Net(..., algorithm=...) and Solver(..., algorithm=...)",
+            )
+
     def _refuse_closed(self) -> None:
         if self.net.closed:
             raise NacreError(f"net '{self.net.name}' is shut down: it cannot be trained", "make a new net")
@@ -359,7 +374,7 @@ class Training:
         solver = self.solver
         configured = {name: getattr(solver, name) for name in ("algorithm", "lr_policy", "momentum_policy")}
         owners: dict[str, Remembers] = self.net.owners()
-        owners |= {"solver": self.method, "algorithm": solver.algorithm}
+        owners |= {"solver": self.method, "algorithm": self.algorithm}
         owners |= {"lr_policy": self.lr, "momentum_policy": self.momentum}
         seen: dict[str, int] = {}
         for state in self.callbacks:

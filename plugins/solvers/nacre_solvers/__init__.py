@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .adaptive import AdaGrad as AdaGrad
     from .adaptive import RMSProp as RMSProp
     from .algorithms import BP as BP
+    from .algorithms import BPTT as BPTT
     from .decay import DecayOnValidation as DecayOnValidation
     from .early_stopping import EarlyStopping as EarlyStopping
     from .finite_check import FiniteCheck as FiniteCheck
@@ -74,7 +75,7 @@ MOMENTUM_POLICIES = {
     "Staged": "nacre_solvers.momentum_policies:StagedMomentum",
     "Step": "nacre_solvers.momentum_policies:StepMomentum",
 }
-ALGORITHMS = {"BP": "nacre_solvers.algorithms:BP"}
+ALGORITHMS = {"BP": "nacre_solvers.algorithms:BP", "BPTT": "nacre_solvers.algorithms:BPTT"}
 CALLBACKS = {
     "EarlyStopping": "nacre_solvers.early_stopping:EarlyStopping",
     "FiniteCheck": "nacre_solvers.finite_check:FiniteCheck",

@@ -15,3 +15,10 @@ class BP(Algorithm):
 
     def train_one_batch(self, net: Net) -> list[Step]:
         return [*net.steps("feed"), *net.steps("forward"), *net.steps("backward")]
+
+
+class BPTT(BP):
+    """Back-propagation through time: forward over all steps of the sequences, and backward over all of them.
+
+    For recurrent nets, whose sequences are whole in a layer, or unrolled (`Unroll`); all steps' gradients are added up.
+    """

@@ -13,7 +13,7 @@ from nacre_data import MemoryDataLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
-from nacre_solvers import SGD, ValidationPerformance
+from nacre_solvers import BP, SGD, ValidationPerformance
 from small_layers import PlainBackend
 
 BACKEND = PlainBackend()
@@ -51,6 +51,7 @@ ANOTHER: dict[str, Any] = {
     "pins": {"kernel:Pooling@numpy": "nacre-numba"},
     "kernels": ("nacre-numba",),
     "fallback": "error",
+    "algorithm": BP(),
     "fitted": {"label": {"classes": ["cat", "dog"]}},
     "initialise": False,
     "allocate": False,

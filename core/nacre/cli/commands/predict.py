@@ -114,7 +114,7 @@ def command(
     from ..snapshots import read_trained
 
     file, saved = read_trained(net, sets, seed, snapshot)
-    want = wanted(file.layers, blobs)
+    want = wanted(file.layers, blobs, file.algorithm)
     store = None if out is None else store_of(out, pins=file.pins)
     names = read_classes(classes) if classes else []
     blob = input_blob(file, want)
