@@ -81,9 +81,11 @@ class IterableDataLayer(RecordSourceLayer, is_source=True):
         import numpy as np
         from nacre_data import IterableDataLayer
 
+
         def records():  # called for each pass
             for number in range(100):
                 yield {"data": np.full((1, 28, 28), number), "label": number % 10}
+
 
         layer = IterableDataLayer(data=records, batch_size=20)  # "data" (20, 1, 28, 28), "label" (20,)
     """
