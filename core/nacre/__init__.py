@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     from .fields.component import Written as Written
     from .fields.component import make_component as make_component
     from .fields.configured import Configured as Configured
+    from .fields.inputs import local_file as local_file
     from .fields.outputs import claim_folder as claim_folder
     from .fields.outputs import open_to_append as open_to_append
     from .fields.outputs import output_place as output_place
     from .fields.outputs import replace_output as replace_output
     from .fields.tables import table_of as table_of
     from .fields.tables import type_name as type_name
+    from .fields.types import URL as URL
     from .fields.types import Converted as Converted
     from .fields.types import Names as Names
     from .fields.types import OutputPath as OutputPath
@@ -146,9 +148,10 @@ _PLACES = {
     "same_numbers",
     "fields.component": "Component Maybe Written make_component",
     "fields.configured": "Configured",
+    "fields.inputs": "local_file",
     "fields.outputs": "claim_folder open_to_append output_place replace_output",
     "fields.tables": "table_of type_name",
-    "fields.types": "Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",
+    "fields.types": "URL Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",
     "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
     "net.at_work": "AtWork",

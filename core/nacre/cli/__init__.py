@@ -12,6 +12,7 @@ from ..discovery.lazy import lazy
 if TYPE_CHECKING:
     from .commands.test import run_test as run_test
     from .inputs import fed as fed
+    from .options import InputFile as InputFile
     from .options import backend_option as backend_option
     from .options import common as common
     from .options import json_option as json_option
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "commands.test": "run_test",
     "inputs": "fed",
-    "options": "backend_option common json_option net_argument net_options phase_option read_net seed_option "
+    "options": "InputFile backend_option common json_option net_argument net_options phase_option read_net seed_option "
     "set_option write_options",
     "screen": "command_line print_json print_table statistic_text warn working",
     "snapshots": "read_trained",

@@ -76,6 +76,41 @@ set_option: Decorator = click.option(
 )
 
 
+REMOTE = "nacre.allow_remote"
+
+
+def _allow_remote(ctx: click.Context, _: click.Parameter, hosts: tuple[str, ...]) -> None:
+    ctx.meta[REMOTE] = hosts
+
+
+remote_option: Decorator = click.option(
+    "--allow-remote",
+    metavar="HOST",
+    multiple=True,
+    expose_value=False,
+    callback=_allow_remote,
+    help="Allow the net file to fetch data from this host, such as data.example.org or s3://bucket. May be repeated.",
+)
+
+
+def allowed_remote() -> tuple[str, ...]:
+    """Return the hosts that the command line allows the net file to fetch from."""
+    context = click.get_current_context(silent=True)
+    return () if context is None else context.meta.get(REMOTE, ())
+
+
+class InputFile(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  older clicks take none
+    """A file to read, or its URL; a command gets the path of a file on this machine."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path; fetch the file of a URL."""
+        from ..fields.inputs import local_file
+
+        return value if isinstance(value, Path) else local_file(value)
+
+
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that every command has."""
     return plugin_option(debug_option(command))
@@ -83,7 +118,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that change a net file for one run; the command gets them as `backend`, `sets` and `seed`."""
-    for decorate in (common, json_option, set_option, seed_option, backend_option):
+    for decorate in (common, json_option, remote_option, set_option, seed_option, backend_option):
         command = decorate(command)
     return command
 
@@ -128,4 +163,6 @@ def read_net(
     """Return a net file, changed by the options."""
     from ..config.netfile import load
 
-    return load(net, [*sets, *([] if seed is None else [f"seed={seed}"])], **(writes or {}))
+    return load(
+        net, [*sets, *([] if seed is None else [f"seed={seed}"])], allow_remote=allowed_remote(), **(writes or {})
+    )

@@ -15,6 +15,7 @@ import click
 from ..fields.configured import inside
 from ..fields.types import Paths
 from ..files.json import event_line
+from .options import allowed_remote
 from .screen import command_line, loss_text, seconds_text, statistic_text, warn
 from .snapshots import load_snapshot, resumed
 from .streams import work_matters_more
@@ -271,6 +272,7 @@ def print_end(
         return
     click.echo(f"snapshot: {path}")
     same = ["--backend", backend] if backend else []
+    same += [word for host in allowed_remote() for word in ("--allow-remote", host)]
     if exit_code(training):
         same += [] if seed is None else ["--seed", str(seed)]
         same += [word for change in sets for word in ("--set", change)]

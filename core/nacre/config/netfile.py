@@ -148,11 +148,13 @@ def load(
     *,
     allow_writes: Sequence[str | os.PathLike[str]] = (),
     overwrite: Sequence[str | os.PathLike[str]] = (),
+    allow_remote: Sequence[str] = (),
 ) -> NetFile:
     """Read a net file, apply `overrides` ("solver.max_iter=100"), and make its layers.
 
     Paths to write to must lie in the working folder, in one of `allow_writes`, or in one that the user's own settings
     allow. An existing file is replaced or appended to only if the same writer wrote it, or if it is one of `overwrite`.
+    URLs must be on hosts of `allow_remote`, or on those that the settings allow: "data.example.org", or "s3://bucket".
 
     Raises:
         ConfigError: the file cannot be read, has invalid values, or requires what is not installed. One message
@@ -174,7 +176,9 @@ def load(
     complaints.attempt(partial(parse_requirements, plugins.get("require", ())))
     complaints.end()
     settled = settings()
-    granted = Permission(_real(*settled.allow_writes, *allow_writes), _real(*overwrite))
+    granted = Permission(
+        _real(*settled.allow_writes, *allow_writes), _real(*overwrite), (*settled.allow_remote, *allow_remote)
+    )
     kernels = tuple(dict.fromkeys([*settled.kernels, *plugins.get("kernels", ())]))
     file = NetFile(path, table, (), {**settled.pins, **plugins.get("pin", {})}, granted, kernels)
     layers: list[Layer] = []

@@ -15,6 +15,7 @@ from ..errors import ConfigError
 from ..fields.configured import Configured, inside
 from ..fields.tables import table_of
 from ..fields.types import Paths, change_paths
+from ..files.remote import is_url
 from ..protocols.making import Layers
 
 if TYPE_CHECKING:
@@ -85,5 +86,7 @@ def _first_unwritable(values: Iterable[Any]) -> str:
 
 
 def _relative(path: str, base: Path) -> str:
+    if is_url(path):
+        return path
     absolute = Path(path).absolute()
     return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else path

@@ -22,18 +22,23 @@ FILE = Path("nacre.toml")
 _KNOWN: dict[str, tuple[type, str]] = {
     "backend": (str, "a string"),
     "allow_writes": (list, "a list of folders"),
+    "allow_remote": (list, "a list of hosts"),
     "plugins": (dict, "a table: [plugins]"),
 }
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings for every net: `backend` (or ""), pins, where net files may write, and whose kernels are enabled."""
+    """Settings for every net: `backend` (or ""), pins, where net files may write, whose kernels are enabled.
+
+    `allow_remote` are the hosts from which they may fetch.
+    """
 
     backend: str = ""
     pins: dict[str, str] = field(default_factory=dict[str, str])
     allow_writes: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
+    allow_remote: tuple[str, ...] = ()
 
 
 _held: ContextVar[Settings | None] = ContextVar("_held", default=None)
@@ -70,14 +75,16 @@ def settings() -> Settings:
         found = _read(path, path.absolute(), (status.st_ino, status.st_mtime_ns, status.st_size))
         if path == user:
             own = status
-        elif found.allow_writes:  # it may have come with the net file
-            message = f"{path.absolute()}: allow_writes is not allowed in the nacre.toml of a working folder"
-            raise ConfigError(message, f"write it into your own settings file, {user}, or use --allow-writes DIR")
+        elif found.allow_writes or found.allow_remote:  # it may have come with the net file
+            key, option = ("writes", "writes DIR") if found.allow_writes else ("remote", "remote HOST")
+            message = f"{path.absolute()}: allow_{key} is not allowed in the nacre.toml of a working folder"
+            raise ConfigError(message, f"write it into your own settings file, {user}, or use --allow-{option}")
         together = Settings(
             found.backend or together.backend,
             together.pins | found.pins,
             together.allow_writes or found.allow_writes,
             tuple(dict.fromkeys(together.kernels + found.kernels)),
+            together.allow_remote or found.allow_remote,
         )
     return together
 
@@ -104,7 +111,8 @@ def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
     )
     complaints.end()
     kernels = tuple(plugins.get("kernels", ()))
-    return Settings(table.get("backend", ""), plugins.get("pin", {}), tuple(map(str, folders)), kernels)
+    hosts = tuple(map(str, table.get("allow_remote", [])))
+    return Settings(table.get("backend", ""), plugins.get("pin", {}), tuple(map(str, folders)), kernels, hosts)
 
 
 def enable(distribution: str) -> bool:

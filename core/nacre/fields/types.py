@@ -11,8 +11,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from urllib.parse import urljoin
 
 from ..errors import ConfigError
+from ..files.remote import is_url
 
 Given = TypeVar("Given", contravariant=True)
 
@@ -27,10 +29,15 @@ base_folder: ContextVar[Path | None] = ContextVar("base_folder", default=None)
 
 @dataclass(frozen=True)
 class Permission:
-    """Real paths: `folders` besides the working folder that a net file may write in, files that it may `overwrite`."""
+    """What a net file may do besides reading files, and writing new ones in the working folder.
+
+    `folders` and `overwrite` are real paths: where it may write, and files that it may replace. `hosts` are those from
+    which it may fetch.
+    """
 
     folders: tuple[str, ...] = ()
     overwrite: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 permission: ContextVar[Permission | None] = ContextVar("permission", default=None)
@@ -56,6 +63,18 @@ def place(path: str, permission: Permission | None) -> Place:
     made = Place(path)
     made.permission = permission
     return made
+
+
+class URL(str):
+    """A URL to read from; `permission` is as in a `Place`."""
+
+    permission: Permission | None = None
+
+    def beside(self, path: str) -> URL:
+        """Return the URL of a file whose path is relative to this one, with the same permission."""
+        url = URL(urljoin(self, path))
+        url.permission = self.permission
+        return url
 
 
 class Reading:
@@ -185,7 +204,10 @@ def is_path(text: str) -> bool:
 
 
 class Paths(Texts):
-    """Files or folders; relative ones start from the net file's folder, or in Python from the working folder."""
+    """Files or folders; relative ones start from the net file's folder, or in Python from the working folder.
+
+    Whoever reads one passes it through `local_file`, which fetches the file of a URL.
+    """
 
     wants = "a path, or a list of paths"
 
@@ -194,7 +216,15 @@ class Paths(Texts):
         folder, texts = base_folder.get(), Texts.convert(value)
         if not all(map(is_path, texts)):
             raise ValueError
-        return tuple(text if folder is None else str(folder / text) for text in texts)
+        return tuple(_url(text) if is_url(text) else text if folder is None else str(folder / text) for text in texts)
+
+
+def _url(text: str) -> URL:
+    if isinstance(text, URL):
+        return text
+    url = URL(text)
+    url.permission = None if isinstance(text, Said) else permission.get()
+    return url
 
 
 class OutputPath(Converted["str | os.PathLike[str]", Place]):

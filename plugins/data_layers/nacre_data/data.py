@@ -17,6 +17,7 @@ from nacre import (
     Store,
     at_least,
     default,
+    local_file,
     non_negative,
     open_records,
     positive,
@@ -103,7 +104,7 @@ def open_source(
 
     def opened() -> SourceReader:
         with named(layer.name):
-            paths = [file for given in layer.source for file in files_of(Path(given))]
+            paths = [file for given in layer.source for file in files_of(given)]
             fields = (*layer.tops, *layer.columns(backend.phase))
             options = {"paths": paths, "fields": fields, "store": store, "codec": codec, "shapes": shapes or {}}
             return read_with(layer, "records", open_records, options)
@@ -118,9 +119,10 @@ def open_source(
         raise
 
 
-def files_of(path: Path) -> list[Path]:
-    """Return the files that a path names: those on a `.txt` list, but a list of pictures has a store of its own."""
-    return listed(path) if path.suffix == ".txt" and not Pictures.fits(path) else [path]
+def files_of(given: str | Path) -> list[Path]:
+    """Return the files that a source names: those on a `.txt` list, but a list of pictures has a store of its own."""
+    path = local_file(given)
+    return listed(given) if path.suffix == ".txt" and not Pictures.fits(path) else [path]
 
 
 class StoreRecords(Records):

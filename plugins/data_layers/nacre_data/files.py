@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nacre import DataError
-from nacre.files import check_file, unchanged
+from nacre import URL, DataError, local_file
+from nacre.files import check_file, is_url, unchanged
 
 LIST_BYTES = 1 << 24  # of a list of files
 
@@ -25,8 +25,12 @@ def named(where: str) -> Generator[None]:
         raise DataError(f"{where}: {error}") from error
 
 
-def listed(path: Path) -> list[Path]:
-    """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list."""
+def listed(given: str | Path) -> list[Path]:
+    """Return the files listed in a `.txt` file, one per line, relative to its folder; another file is its own list.
+
+    Files at URLs, which a list at a URL names, are copied to this machine.
+    """
+    path = local_file(given)
     if path.suffix != ".txt":
         return [path]
     check_file(path, "a file with records, or of a .txt list of them")
@@ -37,10 +41,14 @@ def listed(path: Path) -> list[Path]:
             lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: this is not a list of files: {error}") from error
-    files = [path.parent / line.strip() for line in lines if line.strip()]
-    if not files:
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
         raise DataError(f"{path}: this list of files is empty")
-    return files
+    if isinstance(given, URL):
+        return [local_file(given.beside(name)) for name in names]
+    if urls := [name for name in names if is_url(name)]:
+        raise DataError(f"{path}: it names the URL {urls[0]}", "name URLs in the source itself")
+    return [path.parent / name for name in names]
 
 
 def inside(path: Path, folder: Path) -> Path:

@@ -72,7 +72,7 @@ class HDF5Records(Records):
         self.whole: ArrayRecords | None = None
         self.numbers: list[dict[str, Labels]] = []
         with named(self.where):
-            self.files = [file for given in source for file in listed(Path(given))]
+            self.files = [file for given in source for file in listed(given)]
             self.counts = [self._look_into(file) for file in self.files]
         self.starts = list(accumulate(self.counts, initial=0))
         self.count = self.starts[-1]

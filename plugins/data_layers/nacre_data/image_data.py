@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Maybe, Paths, Store, Transformer, at_least, default
+from nacre import Maybe, Paths, Store, Transformer, at_least, default, local_file
 from nacre.random import RecordRandom
 
 from .codecs.picture import Background, CropSize, NewHeight, NewWidth, Picture, ShortSide, misfits
@@ -105,8 +104,7 @@ class ImageDataLayer(ReadingLayer, is_source=True):
         """
         channels = 3 if self.is_color else 1
         size = self.crop_size if self.crop_size[0] else (self.new_height, self.new_width)
-        options = {
-            "paths": [Path(path) for path in self.source],
+        options: dict[str, Any] = {
             "fields": (*self.tops, *self.columns(backend.phase)),
             "shapes": {self.tops[0]: (channels, *size)} if size[0] else {},
             "channels": channels,
@@ -114,6 +112,7 @@ class ImageDataLayer(ReadingLayer, is_source=True):
             **self.reading(),
         }
         with named(self.name):
+            options["paths"] = [local_file(path) for path in self.source]
             reader = read_with(self, "pictures", open_pictures, options)
         try:
             records = PictureRecords(self, backend, reader)

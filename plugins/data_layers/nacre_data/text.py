@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ from nacre import (
     at_least,
     count_in,
     default,
+    local_file,
     positive,
 )
 
@@ -167,7 +167,7 @@ class TextState(SourceState, host_only=True):
             return
         layer = self.layer
         with named(layer.name):
-            text = Text([*map(Path, layer.source)], layer.units(), layer.part)
+            text = Text([*map(local_file, layer.source)], layer.units(), layer.part)
         known = self._known()
         if known is None:
             if not self.trains:

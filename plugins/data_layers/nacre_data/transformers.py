@@ -8,7 +8,18 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from nacre import ConfigError, Converted, DataError, Pair, Paths, Transformer, default, non_negative, positive
+from nacre import (
+    ConfigError,
+    Converted,
+    DataError,
+    Pair,
+    Paths,
+    Transformer,
+    default,
+    local_file,
+    non_negative,
+    positive,
+)
 
 from .means import no_fit, read_mean
 
@@ -124,7 +135,7 @@ class SubMean(Transformer):
         return mean
 
     def _fit(self, record: tuple[int, ...]) -> np.ndarray:
-        path = self.mean_file[0] if self.mean_file else ""
+        path = str(local_file(self.mean_file[0])) if self.mean_file else ""
         try:
             mean = read_mean(path, record) if path else np.asarray(self.mean, np.float64)
             if mean.shape == (1, *record):

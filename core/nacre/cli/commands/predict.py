@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import net_argument, net_options
+from ..options import InputFile, net_argument, net_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
 @click.command()
 @net_argument
 @click.argument("snapshot", type=click.Path(path_type=Path))
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, type=InputFile())
 @click.option(
     "--blob",
     "blobs",
@@ -99,11 +99,11 @@ def command(
 ) -> None:
     """Run a trained net on your own records.
 
-    INPUT is a file that a plugin can read. nacre itself reads arrays (.npy), HDF5 files with a dataset named after the
-    input blob (.h5), tables with one record on each line (.csv), and pictures, which are scaled to the net's input, in
-    grey if it has one channel. The net's source transforms these records as it does its own, so they must be like its
-    data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record are printed, with
-    percentages if the first blob holds probabilities.
+    INPUT is a file that a plugin can read, or its URL. nacre itself reads arrays (.npy), HDF5 files with a dataset
+    named after the input blob (.h5), tables with one record on each line (.csv), and pictures, which are scaled to the
+    net's input, in grey if it has one channel. The net's source transforms these records as it does its own, so they
+    must be like its data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record
+    are printed, with percentages if the first blob holds probabilities.
     """
     from ...net.fitted import class_names
     from ...net.predict import check_outputs, prepared, run, wanted

@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from nacre import ConfigError, DataError, Field, Reader, Writer, blocks, number_of_threads, open_records, store_of
-from nacre.cli import working
+from nacre.cli import InputFile, working
 
 from ..data import files_of
 
@@ -88,7 +88,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
 def sources_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add SOURCE..., --field and --store; the command gets them as `sources`."""
 
-    @click.argument("paths", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+    @click.argument("paths", metavar="SOURCE...", nargs=-1, required=True, type=InputFile())
     @click.option("--field", "names", metavar="A,B", help="Fields that are wanted; by default all.")
     @click.option(
         "--store", metavar="NAME", help='Format of the sources, such as CSV or \'{type = "CSV", separator = ";"}\'.'
