@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from .fields.component import make_component as make_component
     from .fields.configured import Configured as Configured
     from .fields.inputs import local_file as local_file
+    from .fields.outputs import check_replaceable as check_replaceable
     from .fields.outputs import claim_folder as claim_folder
+    from .fields.outputs import may_reach as may_reach
     from .fields.outputs import open_to_append as open_to_append
     from .fields.outputs import output_place as output_place
     from .fields.outputs import replace_output as replace_output
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from .fields.types import URL as URL
     from .fields.types import Converted as Converted
     from .fields.types import Names as Names
+    from .fields.types import OutputFile as OutputFile
     from .fields.types import OutputPath as OutputPath
     from .fields.types import Pair as Pair
     from .fields.types import Paths as Paths
@@ -149,9 +152,10 @@ _PLACES = {
     "fields.component": "Component Maybe Written make_component",
     "fields.configured": "Configured",
     "fields.inputs": "local_file",
-    "fields.outputs": "claim_folder open_to_append output_place replace_output",
+    "fields.outputs": "check_replaceable claim_folder may_reach open_to_append output_place replace_output",
     "fields.tables": "table_of type_name",
-    "fields.types": "URL Converted Names OutputPath Pair Paths Shape Sizes Texts default spread whole wholes",
+    "fields.types": "URL Converted Names OutputFile OutputPath Pair Paths Shape Sizes Texts default spread whole "
+    "wholes",
     "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
     "net.at_work": "AtWork",

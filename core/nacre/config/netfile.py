@@ -21,6 +21,7 @@ from ..discovery.settings import settings
 from ..errors import ConfigError
 from ..fields.component import make_component
 from ..fields.types import Permission, base_folder, permission
+from ..files.remote import is_url
 from ..files.table_check import KERNELS, Complaints, check_table
 from ..files.toml import read_toml, toml_text
 from ..net.options import FILE_OPTIONS, misfits
@@ -266,7 +267,7 @@ def _may_write(what: Permission) -> Generator[None]:
 
 
 def _real(*paths: str | os.PathLike[str]) -> tuple[str, ...]:
-    return tuple(os.path.realpath(os.fspath(path)) for path in paths)
+    return tuple(path if isinstance(path, str) and is_url(path) else os.path.realpath(path) for path in paths)
 
 
 def _called(table: Mapping[str, Any], number: int) -> str:

@@ -13,11 +13,13 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
 
 from ..errors import ConfigError, NacreError
 from ..files.durable import atomic_write, make_folder, os_errors
+from ..files.remote import is_at, is_url, shown
 from .configured import Configured
-from .types import Permission, Place
+from .types import URL, Permission, Place
 
 MARK = ".nacre"
 """A file that marks a folder as one of nacre's."""
@@ -33,6 +35,9 @@ def output_place(place: str | Path, ours: Ours | None = None) -> Path:
         ConfigError: the net file with this path may not write there.
     """
     permission = _permission(place)
+    if isinstance(place, str) and is_url(place):
+        may_reach(place)
+        return Path(place)
     if permission is None:
         return Path(place)
     here, path = os.path.realpath("."), Path(os.path.realpath(place))
@@ -49,6 +54,34 @@ def output_place(place: str | Path, ours: Ours | None = None) -> Path:
             f"move it away, use another path, or allow it: --overwrite {place}",
         )
     return path
+
+
+def may_reach(url: str) -> Callable[[str], bool]:
+    """Return what says whether other URLs may be reached for this one, which a layer reads or writes.
+
+    Raises:
+        ConfigError: the net file that names this URL may not reach its host.
+    """
+    permission = url.permission if isinstance(url, URL | Place) else None
+    if permission is None:
+        return lambda other: True
+    if not is_at(url, permission.hosts):
+        parts = urlsplit(url)
+        host = parts.hostname if parts.scheme.lower() in ("http", "https") else f"{parts.scheme}://{parts.netloc}"
+        raise ConfigError(
+            f"a net file may reach only hosts that you allow, but this one names {shown(url)}",
+            f"if you trust the file, allow it with --allow-remote {host} (in Python load(..., allow_remote=[...]), for "
+            "every net allow_remote in your own nacre.toml)",
+        )
+    return lambda other: is_at(other, permission.hosts)
+
+
+def check_replaceable(url: str) -> None:
+    """Raise ConfigError if a net file would replace what is at a URL, whatever that is."""
+    permission = _permission(url)
+    if permission is not None and url not in permission.overwrite:
+        message = f"{shown(url)}: it exists, and a net file may not replace what is at a URL"
+        raise ConfigError(message, f"use another one, or allow it: --overwrite {shown(url)}")
 
 
 def replace_output(place: str, data: bytes, ours: Ours, error: type[NacreError] = NacreError) -> None:

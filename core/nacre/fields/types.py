@@ -237,12 +237,31 @@ class OutputPath(Converted["str | os.PathLike[str]", Place]):
 
     @staticmethod
     def convert(value: Any) -> Place:
-        if not isinstance(value, str | os.PathLike) or not is_path(os.fspath(cast("str | os.PathLike[str]", value))):
+        if isinstance(value, str) and is_url(value):
             raise ValueError
-        if isinstance(value, Place):
-            return value
-        path = os.fspath(cast("str | os.PathLike[str]", value))
-        return place(path, None if isinstance(value, Said) else permission.get())
+        return _place_of(value)
+
+
+class OutputFile(OutputPath):
+    """A file or folder to write to, as `OutputPath`, or a URL.
+
+    A URL in a net file must be on a host that the user allows: see `outputs.py`.
+    """
+
+    wants = "a path or a URL"
+
+    @staticmethod
+    def convert(value: Any) -> Place:
+        return _place_of(value)
+
+
+def _place_of(value: Any) -> Place:
+    if not isinstance(value, str | os.PathLike) or not is_path(os.fspath(cast("str | os.PathLike[str]", value))):
+        raise ValueError
+    if isinstance(value, Place):
+        return value
+    path = os.fspath(cast("str | os.PathLike[str]", value))
+    return place(path, None if isinstance(value, Said) else permission.get())
 
 
 def change_paths(value: Any, change: Callable[[str], str]) -> Any:

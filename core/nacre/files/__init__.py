@@ -12,5 +12,7 @@ from .json import is_log as is_log
 from .reading import Watched as Watched
 from .reading import check_file as check_file
 from .reading import unchanged as unchanged
+from .remote import is_there as is_there
 from .remote import is_url as is_url
+from .remote import upload as upload
 from .toml import toml_text as toml_text

@@ -111,6 +111,28 @@ def fetch(url: str, allowed: Allowed = lambda url: True) -> Path:
     return copy
 
 
+def is_there(url: str, allowed: Allowed) -> bool:
+    """Return whether there is a file or folder at a URL. Raises DataError if nobody can tell."""
+    with _transfer(url, "cannot be read"):
+        return bool(_system(url, allowed).exists(url))
+
+
+def upload(path: Path, url: str, allowed: Allowed) -> None:
+    """Copy a file, or all files of a folder, to a URL.
+
+    Raises:
+        DataError: it cannot be written there.
+    """
+    with _transfer(url, "cannot be written"):
+        system = _system(url, allowed)
+        if path.is_file():
+            system.put_file(str(path), url)
+            return
+        system.makedirs(url, exist_ok=True)
+        for file in sorted(one for one in path.rglob("*") if one.is_file()):
+            system.put_file(str(file), f"{url.rstrip('/')}/{file.relative_to(path).as_posix()}")
+
+
 def _system(url: str, allowed: Allowed) -> Any:
     """Return what reads such URLs."""
     scheme, seconds = urlsplit(url).scheme.lower(), timeout()

@@ -17,18 +17,22 @@ from nacre import (
     LayerState,
     Maybe,
     Names,
-    OutputPath,
+    OutputFile,
     Store,
     Writer,
     at_least,
+    check_replaceable,
     default,
+    may_reach,
     output_place,
     store_of,
 )
+from nacre.files import is_there, is_url
 
 from .files import named
 from .stores.packed import CodecName
 from .stores.table_options import TextOptions
+from .uploads import create_records
 
 NAMES = "names of the fields in the file, one for each bottom; by default the bottoms'"
 
@@ -45,7 +49,7 @@ class FileOutputLayer(Layer, is_sink=True):
     """Whether the file can hold more rows of one bottom than of another."""
 
     bottoms: Annotated[Names, at_least(1), "what is written"]
-    filename: Annotated[OutputPath, "the file; relative to the working folder"]
+    filename: Annotated[OutputFile, "the file, relative to the working folder, or its URL"]
     force_overwrite: Annotated[bool, "replace an existing file"] = False
 
     def format(self) -> Store:
@@ -294,10 +298,15 @@ class FileOutputState(LayerState, of=FileOutputLayer, reads="", host_only=True):
                 )
 
     def _check_free(self) -> None:
-        if self.path.exists() and not self.layer.force_overwrite:
-            message = f"{self.path} exists already"
+        filename = self.layer.filename
+        remote = is_url(filename)
+        there = is_there(filename, may_reach(filename)) if remote else self.path.exists()
+        if there and not self.layer.force_overwrite:
+            message = f"{filename} exists already"
             raise DataError(message, "move it away, use another name, or set force_overwrite to replace it")
-        output_place(self.layer.filename, self.layer.wrote)
+        if there and remote:
+            check_replaceable(filename)
+        output_place(filename, self.layer.wrote)
 
     def forward(self, inputs: list[Any]) -> None:
         names = self.layer.in_file()
@@ -305,7 +314,7 @@ class FileOutputState(LayerState, of=FileOutputLayer, reads="", host_only=True):
             with named(self.layer.name):
                 if self.writer is None:
                     fields = {name: Field(x.shape[1:], x.dtype.name) for name, x in zip(names, inputs, strict=True)}
-                    self.writer = self.store.create(self.path, fields)
+                    self.writer = create_records(self.store, self.layer.filename, fields)
                     self.handled = sys.exception()  # of a run in an `except`, which that error does not end
                 rows = (x[: min(self.backend.rows, len(x))] for x in inputs)
                 self.writer.append(dict(zip(names, rows, strict=True)))

@@ -6,6 +6,7 @@ import http.server
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +17,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nacre import ConfigError, DataError, Net, local_file
+from nacre import ConfigError, DataError, Net, local_file, open_records
 from nacre.cli.app import nacre as command
 from nacre.config import dumps, load
 from nacre.files import remote
 from nacre.files.remote import fetch, is_at, is_url, shown
-from nacre_data import DataLayer, HDF5DataLayer, ImageDataLayer
+from nacre_data import DataLayer, HDF5DataLayer, ImageDataLayer, MemoryDataLayer, OutputLayer
+from nacre_solvers import JSONLog
 
 pytest.importorskip("aiohttp")
 
@@ -170,12 +172,15 @@ def test_it_stalls(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if handler.command == "GET":
             server.stopping.wait(60)
 
+    def silent(_: Handler) -> None:
+        server.stopping.wait(60)
+
     monkeypatch.setenv("NACRE_REMOTE_TIMEOUT", "0.2")
     words = r"/a\.h5: was not read to its end: no answer within 0\.2 s\n  .*NACRE_REMOTE_TIMEOUT=300"
     with pytest.raises(DataError, match=words):
         fetch(server.at("/a.h5", stalled))
     with pytest.raises(DataError, match=r"/b\.h5: cannot be read: no answer within 0\.2 s"):
-        fetch(server.at("/b.h5", lambda _: server.stopping.wait(60) and None))
+        fetch(server.at("/b.h5", silent))
     assert kept(tmp_path) == {}
 
 
@@ -262,7 +267,7 @@ def test_a_net_file_fetches_only_from_hosts_that_are_allowed(
     kind: str, server: Server, digits: str, tmp_path: Path
 ) -> None:
     path = net_file(tmp_path, digits, kind)
-    words = rf"a net file may fetch only from .* {digits}\n  .*--allow-remote 127\.0\.0\.1 .*allow_remote=\[\.\.\.\]"
+    words = rf"a net file may reach only hosts .* {digits}\n  .*--allow-remote 127\.0\.0\.1 .*allow_remote=\[\.\.\.\]"
     for hosts in ([], ["localhost", "s3://127.0.0.1", f"127.0.0.1:{int(server.host[10:]) + 1}"]):
         with pytest.raises(ConfigError, match=words):
             load(path, allow_remote=hosts).net(backend="numpy")
@@ -300,7 +305,7 @@ def test_a_list_at_a_url_names_files_beside_it(server: Server, digits: str, tmp_
             net.forward()
             assert net.blob("data")[:, 0].tolist() == [0, 2, 4, 6, 8, 10] * 2
     outside = server.at("/digits/far.txt", b"http://localhost:1/train.h5\n")
-    with pytest.raises(ConfigError, match=r"a net file may fetch only .*localhost:1/train\.h5"):
+    with pytest.raises(ConfigError, match=r"a net file may reach only .*localhost:1/train\.h5"):
         load(net_file(tmp_path, outside), allow_remote=["127.0.0.1"]).net(backend="numpy")
     (tmp_path / "here.txt").write_text(digits)
     with pytest.raises(DataError, match=r"here\.txt: it names the URL http.*\n  name URLs in the source itself"):
@@ -326,6 +331,72 @@ def test_commands_take_urls(digits: str, tmp_path: Path, monkeypatch: pytest.Mon
     refused = CliRunner().invoke(command, ["summary", str(net)])
     assert refused.exit_code != 0
     assert CliRunner().invoke(command, ["summary", str(net), "--allow-remote", "127.0.0.1"]).exit_code == 0
+
+
+# Outputs
+
+
+def written(url: Any, **fields: Any) -> None:
+    source = MemoryDataLayer(name="d", tops=["x"], data=[np.arange(5.0)], batch_size=2)
+    layers = [source, OutputLayer(name="out", bottoms=["x"], filename=url, **fields)]
+    with Net("n", layers, backend="numpy", phase="test") as net:
+        net.forward_epoch()
+
+
+@pytest.mark.parametrize("name", ["x.h5", "x.npy", "x.csv", "x.jsonl", "x.kvfile", "x.mdb", "x.shard"])
+def test_outputs_are_uploaded_when_they_are_complete(name: str, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/{name}"
+    before = {*Path(tempfile.gettempdir()).glob("nacre-upload-*")}
+    written(url)
+    with open_records([tmp_path / name], ["x"]) as reader:
+        assert [row["x"].reshape(()) for row in reader.rows()] == [0, 1, 2, 3, 4]
+    with pytest.raises(DataError, match=rf"^out: {url} exists already"):
+        written(url)
+    written(url, force_overwrite=True)
+    assert {*Path(tempfile.gettempdir()).glob("nacre-upload-*")} == before
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_error_uploads_nothing() -> None:
+    import fsspec
+
+    source = MemoryDataLayer(name="d", tops=["x"], data=[np.arange(5.0)], batch_size=2)
+
+    def run() -> None:
+        layers = [source, OutputLayer(name="out", bottoms=["x"], filename="memory://some/x.npy")]
+        with Net("n", layers, backend="numpy", phase="test") as net:
+            net.forward()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert not fsspec.filesystem("memory").exists("memory://some/x.npy")
+    written("memory://some/x.npy")
+    assert fsspec.filesystem("memory").exists("memory://some/x.npy")
+
+
+def test_a_net_file_uploads_only_to_hosts_that_are_allowed(tmp_path: Path) -> None:
+    path, url = tmp_path / "net.toml", f"file://{tmp_path}/x.npy"
+    path.write_text(
+        '[[layer]]\ntype = "Input"\ntops = ["x"]\nshape = [2]\nbatch_size = 3\n\n'
+        f'[[layer]]\ntype = "Output"\nname = "out"\nbottoms = ["x"]\nfilename = "{url}"\nforce_overwrite = true\n'
+    )
+    with pytest.raises(ConfigError, match=r"a net file may reach only hosts .*x\.npy\n.*--allow-remote file://"):
+        load(path).net(backend="numpy")
+    for overwrite in ((), (url,)):
+        with load(path, allow_remote=["file://"], overwrite=overwrite).net(backend="numpy") as net:
+            net.write("x", np.ones((3, 2)))
+            net.forward()
+        assert np.load(tmp_path / "x.npy").tolist() == [[1, 1]] * 3
+    with pytest.raises(
+        ConfigError, match=r"x\.npy: it exists, and a net file may not replace .*\n.*--overwrite file://"
+    ):
+        load(path, allow_remote=["file://"]).net(backend="numpy")
+
+
+def test_callbacks_write_on_this_machine() -> None:
+    with pytest.raises(ConfigError, match="path='https://x/y', but it must be a path"):
+        JSONLog(path="https://x/y")
 
 
 # The library and the settings
