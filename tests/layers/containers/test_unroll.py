@@ -13,7 +13,7 @@ from agreement import Agreement
 from nacre import ConfigError, InputLayer, Net, Solver, TopologyError
 from nacre.config import dumps, load
 from nacre.testing import Example
-from nacre_layers import Customised, FirstToLast, OneToAll, OneToOne, SquareLossLayer, UnrollLayer
+from nacre_layers import Customised, FirstToLast, GRULayer, OneToAll, OneToOne, SquareLossLayer, UnrollLayer
 from nacre_layers.containers.connections import Connection
 from nacre_onednn.backend import OnednnBackend
 from nacre_solvers import SGD, Snapshot
@@ -181,9 +181,10 @@ def test_what_every_step_reads_whole() -> None:
 # Names
 
 
-def net_of(layer: UnrollLayer, batch: int = 2, width: int = 4, **options: Any) -> Net:
-    x = InputLayer(tops="x", shape=(layer.steps, width), batch_size=batch)
-    wanted = InputLayer(tops="wanted", shape=(layer.steps, H), batch_size=batch)
+def net_of(layer: Any, batch: int = 2, steps: int = 0, **options: Any) -> Net:
+    steps = steps or layer.steps
+    x = InputLayer(tops="x", shape=(steps, 4), batch_size=batch)
+    wanted = InputLayer(tops="wanted", shape=(steps, H), batch_size=batch)
     layers = [x, wanted, layer, SquareLossLayer(name="loss", bottoms=["y", "wanted"])]
     return Net("n", layers, **{"backend": "numpy", "dtype": "float64"} | options)
 
@@ -405,3 +406,37 @@ def test_onednn_agrees() -> None:
     works = [layer.at_work(name, x) for name in ("numpy", "onednn")]
     np.testing.assert_allclose(*[work.forward(x) for work in works], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(*[work.backward(dy) for work in works], rtol=1e-4, atol=1e-5)
+
+
+def gru_layer(p: Any, layer: GRULayer) -> dict[str, Any]:
+    """Return the layer's parameters, made of those of the layers of the unrolled GRU."""
+    weights = {"weight_ih_l0": "x{}/weight", "weight_hh_l0": "h{}/weight", "bias_ih_l0": "x{}/bias"}
+    return {f"{layer.name}/{one}": np.concatenate([p(f"u/{name.format(gate)}") for gate in "rzc"])
+            for one, name in weights.items()}  # fmt: skip
+
+
+def test_a_gru_of_layers_is_the_gru_layer() -> None:
+    x, dy = random(3, 7, 4), random(3, 7, H)
+    layer = GRULayer(name="gru", bottoms="x", tops="y", output_dim=H, hidden_bias=False)
+    works = at_work(unroll(steps=7, layer=GRU, connections=[STATE]), x), at_work(layer, x)
+    for name, value in gru_layer(lambda name: works[0].parameters[name].value, layer).items():
+        works[1].parameters[name].value = value
+    np.testing.assert_allclose(*[work.forward(x) for work in works], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(*[work.backward(dy) for work in works], rtol=0, atol=1e-10)
+    for name, value in gru_layer(lambda name: works[0].parameters[name].gradient, layer).items():
+        np.testing.assert_allclose(works[1].parameters[name].gradient, value, rtol=0, atol=1e-10)
+
+
+def test_a_gru_of_layers_trains_as_the_gru_layer() -> None:
+    layer = GRULayer(name="gru", bottoms="x", tops="y", output_dim=H, hidden_bias=False)
+    nets = net_of(unroll(steps=7, layer=GRU, connections=[STATE]), batch=3, steps=7), net_of(layer, batch=3, steps=7)
+    for name, value in gru_layer(lambda name: nets[0].parameters[name].value, layer).items():
+        nets[1].parameters[name].value = value
+    for net in nets:
+        net.write("x", random(3, 7, 4))
+        net.write("wanted", random(3, 7, H))
+        training = Solver(SGD(), lr_policy=0.1, momentum_policy=0.9).start(net)
+        for _ in range(20):
+            training.step()
+    for name, value in gru_layer(lambda name: nets[0].parameters[name].value, layer).items():
+        np.testing.assert_allclose(nets[1].parameters[name].value, value, rtol=0, atol=1e-10)
