@@ -65,11 +65,17 @@ def test_python_runs(page: Path, tmp_path: Path) -> None:
         pytest.importorskip("torch")
     script = tmp_path / f"test_{page.stem.replace('-', '_')}.py"
     script.write_text(code, encoding="utf-8")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     tests = re.search(r"^(class Test|def test_)", code, re.M)
     runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"] if tests else ["-W", "error"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, PLUGINS))}
     done = subprocess.run(
-        [sys.executable, *runner, str(script)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *runner, str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
