@@ -20,14 +20,15 @@ from nacre import (
     SourceState,
     at_least,
     default,
+    every,
     layer_maker,
-    non_negative,
     same_numbers,
     tops_of,
 )
 
 from .ahead import ReadAhead
 
+MOST = 1000  # batches
 IN_NO_SOURCE = ("is_sink", "has_param", "has_loss", "has_stats")
 """The traits of layers that cannot be in a Prefetch."""
 
@@ -54,7 +55,12 @@ class PrefetchLayer(Layer, is_source=True):
 
     layer: Annotated[Layers, at_least(1), "the source, and the layers that read its tops"]
     tops: Annotated[Names, "tops of embedded layers; by default those that no embedded layer reads"] = default(())
-    ahead: Annotated[int, non_negative, same_numbers, "batches that are made ahead; 0: without a thread"] = 2
+    ahead: Annotated[
+        int,
+        every(lambda number: 0 <= number <= MOST, f"from 0 to {MOST:,}"),
+        same_numbers,
+        "batches that are made ahead; 0: without a thread",
+    ] = 2
 
     def _complete(self) -> None:
         object.__setattr__(self, "layer", tuple(self._made()))
