@@ -76,6 +76,18 @@ def test_one_thread_starts_no_threads():
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("how", ["ignore", "raise", "warn"])
+def test_threads_tell_of_numbers_that_are_not_finite_as_their_caller_does(how):
+    found = {}
+
+    def look(start, stop, worker):
+        found[worker] = np.geterr()["over"]
+
+    with np.errstate(over=how):
+        POOLS[3].parallel(look, 3)
+    assert found == dict.fromkeys(range(3), how)
+
+
 @pytest.mark.parametrize("guilty", [0, 1, 2])
 def test_an_exception_reaches_the_caller_and_the_pool_works_on(guilty):
     pool, done = Pool(3), []

@@ -68,6 +68,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self.call: tuple[Callable[[int, int, int], None], int, int, int] | None = None
+        self.floats: Any = None  # what the caller wants to be told of numbers that are not finite: np.geterr()
         self.error: BaseException | None = None
         self.stopping = False
         self.begin, self.done = _thread.allocate_lock(), _thread.allocate_lock()
@@ -78,12 +79,16 @@ class _Worker:
 
     def loop(self) -> None:
         np.setbufsize(BUFFER)
+        floats = np.geterr()
         while not self.stopping:
             self.begin.acquire()
             if self.call is None:
                 continue
             function, start, stop, worker = self.call
             try:
+                if self.floats != floats:
+                    np.seterr(**self.floats)
+                    floats = self.floats
                 function(start, stop, worker)
             except BaseException as error:
                 self.error = error
@@ -190,7 +195,9 @@ class Pool:
         for worker in busy:  # still at work only where an interrupt cut the last call short
             worker.wait(wake=True)
         try:
+            floats = np.geterr()
             for index, worker in enumerate(busy, 1):
+                worker.floats = floats
                 worker.call = (function, *pieces[index], index)
                 _wake(worker.begin)
             function(*pieces[0], 0)
