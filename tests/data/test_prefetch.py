@@ -212,7 +212,7 @@ def of_steps(ahead: int) -> PrefetchLayer:
     return PrefetchLayer(name="p", layer=layers, ahead=ahead)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     ahead=st.integers(1, 4),
     phase=st.sampled_from(["train", "validation"]),
@@ -482,7 +482,7 @@ def test_a_top_of_several_blobs_can_be_fed_but_not_predicted() -> None:
             {"layer": inner(), "tops": ["rgb", "lable"]},
             "p: tops name 'lable', but the embedded layers write image, class",
         ),
-        ({"layer": inner(), "ahead": -1}, "p: ahead=-1, but it must be 0 or more"),
+        ({"layer": inner(), "ahead": -1}, "p: ahead=-1, but it must be from 0 to 1,000"),
         ({"layer": [{"type": "RGBImag"}]}, "RGBImag"),
         (
             {"layer": [{"type": "RGBImage", "bottoms": "a", "tops": "rgb", "crop": 2}]},

@@ -140,7 +140,7 @@ class TestCSVData(LayerTests):
         return [X[:3], LABEL[:3]]
 
 
-class OfFiveRecords(LayerTests):
+class OfFiveRecords:
     """The tests of a source that is Data with one store."""
 
     ending = ""
