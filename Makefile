@@ -53,7 +53,7 @@ wheels: $(VENV)/dev.stamp
 # The onednn backend's tests on fewer instructions than this processor has: oneDNN and nacre's own C code obey one variable.
 KERNELS := activation batch_norm concat convolution dropout element_wise inner_product lrn pooling softmax softmax_loss split
 older: $(VENV)/dev.stamp
-	@for most in AVX2 SSE41; do \
+	@for most in $$(grep -qs avx512 /proc/cpuinfo && echo AVX2) SSE41; do \
 	  echo "with no more than $$most:"; \
 	  ONEDNN_MAX_CPU_ISA=$$most $(BIN)/python -m pytest $(TEST) -k onednn tests/backends \
 	    $(KERNELS:%=tests/layers/*/test_%.py) $(ARGS) || exit 1; \

@@ -25,7 +25,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, trainings that the 
 # what a test sets besides (`max_examples`) it adds to this.
 settings.register_profile("nacre", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nacre")
-Suite.max_examples = trials(5, 10)
+Suite.max_examples = trials(3, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)

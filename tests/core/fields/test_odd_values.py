@@ -216,7 +216,7 @@ def test_what_is_not_odd_is_trained() -> None:
         Solver(SGD(), max_iter=2).solve(net)
 
 
-@pytest.mark.parametrize(("try_one", "count"), [(trial, 500), (odd_net_file, 200)])
+@pytest.mark.parametrize(("try_one", "count"), [(trial, 200), (odd_net_file, 100)])
 def test_whatever_a_field_says_ends_in_a_sentence(try_one: Callable[[int], str], count: int) -> None:
     try_all(try_one, range(count))
 
@@ -224,7 +224,7 @@ def test_whatever_a_field_says_ends_in_a_sentence(try_one: Callable[[int], str],
 @pytest.mark.long
 @pytest.mark.parametrize("try_one", [trial, odd_net_file])
 def test_whatever_many_fields_say_ends_in_a_sentence(try_one: Callable[[int], str]) -> None:
-    try_all(try_one, range(500, trials(1000, 10_500)))
+    try_all(try_one, range(100, trials(1000, 10_500)))
 
 
 @pytest.mark.parametrize("count", [2**31, 2**63, 10**40])

@@ -159,6 +159,7 @@ def test_a_net_is_set_up_by_calls_in_proportion_to_its_layers(kind: str, backend
     assert growth(cost, count) <= MOST
 
 
+@pytest.mark.long
 def test_a_thousand_layers_and_two_thousand() -> None:
     assert growth(lambda size: calls(lambda: made(chain(size))), 1000) <= MOST
 

@@ -21,7 +21,7 @@ TRAININGS = {  # file and function, as kill_child.py says
     "toy": (CHILD, "toy_training"),
     "solver": (CHILD.parents[1] / "training/test_training_kill.py", "solver_training"),
 }
-TRIALS = [5, pytest.param(int(os.environ.get("NACRE_TRIALS", "1000")), marks=pytest.mark.long)]
+TRIALS = [3, pytest.param(int(os.environ.get("NACRE_TRIALS", "1000")), marks=pytest.mark.long)]
 ENVIRONMENT = os.environ | {
     "PYTHONPATH": os.pathsep.join(sys.path),
     "OPENBLAS_NUM_THREADS": "1",  # a process that forks should have one thread
