@@ -19,7 +19,9 @@ from registries import NewRegistry, use_registry
 for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACRE_PLUGINS"):
     os.environ.pop(name, None)  # the developer's own; here, since test files ask the registry while they are collected
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, trainings that the tests start would ignore it
+# Under nohup, and behind a shell's `&`, all that the tests start would ignore these.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no fault of what is tested, so no test of properties looks at the clock. This is the one place:
 # what a test sets besides (`max_examples`) it adds to this.

@@ -378,7 +378,7 @@ def test_ctrl_c_while_waiting_for_a_batch_ends_the_thread_too() -> None:
         reading(state, pressed)
 
         def go_on() -> None:
-            while True:
+            for _ in range(10_000):
                 net.forward()
 
         with pytest.raises(KeyboardInterrupt):
