@@ -212,6 +212,11 @@ def test_two_datasets_of_one_name_are_told(tmp_path: Path) -> None:
         HDF5().open(path)
 
 
+newer_hdf5 = pytest.mark.skipif(
+    h5py.version.hdf5_version_tuple < (2,), reason="older HDF5 lays files of its latest format out in another way"
+)
+
+
 def latest(path: Path, place: int, number: bytes) -> Path:
     """Write a file of the latest format, in which checksums are right, with other bytes at a place."""
     data = hdf5(libver="latest", compression="lzf")()["x.h5"]
@@ -220,6 +225,7 @@ def latest(path: Path, place: int, number: bytes) -> Path:
     return path
 
 
+@newer_hdf5
 def test_letters_of_many_bytes_are_told(tmp_path: Path) -> None:
     """HDF5 would make room for as many of them as there are letters."""
     path = latest(tmp_path / "a.h5", 8, struct.pack("<I", 0x26000001))
@@ -229,6 +235,7 @@ def test_letters_of_many_bytes_are_told(tmp_path: Path) -> None:
         HDF5().open(path)
 
 
+@newer_hdf5
 def test_an_index_that_says_it_has_any_number_of_chunks_is_not_followed(tmp_path: Path) -> None:
     """To add up their sizes, HDF5 would go through all of them."""
     path = latest(tmp_path / "a.h5", 44, struct.pack("<Q", 1 << 60))

@@ -83,7 +83,8 @@ def _weights(layer: Any, records: Records) -> np.ndarray:
         raise DataError(
             f"{layer.name}: sampling: '{field}' is 0 in all {len(weights)} records{of_part}, so there is none to draw"
         )
-    return weights / weights.max()  # so that their sum is finite
+    with np.errstate(over="ignore"):  # NumPy 1 warns of the smallest numbers there are, wrongly
+        return weights / weights.max()  # so that their sum is finite
 
 
 class Balanced:
