@@ -12,7 +12,7 @@ from command_line import run
 from nacre import ConfigError, DataError, Net, SnapshotError
 from nacre.testing.layers import LayerTests
 from nacre.testing.trial import Example
-from nacre_data import CharTextLayer, WordTextLayer
+from nacre_data import CharTextLayer, LabelLayer, WordTextLayer
 from nacre_layers import (
     EmbeddingLayer,
     GRULayer,
@@ -187,6 +187,17 @@ def test_elsewhere_a_pass_feeds_every_target_once(count, size, ranks, steps, pha
         assert [place for stream in streams for place in stream] == [*range(count - 1)]
 
 
+def test_a_parser_above_a_text_takes_random_numbers_by_rows():
+    """A text has no records that random numbers could belong to."""
+    layers = [
+        CharTextLayer(source="text.txt", tops=["data", "label"], batch_size=4, steps=1),
+        LabelLayer(bottoms="label", tops="parsed"),
+    ]
+    with Net("n", layers, backend="numpy", phase="train") as net:
+        net.forward()
+        assert net.blob("parsed").tolist() == net.blob("label")[:, 0].tolist()
+
+
 def test_the_part_of_a_text():
     first, second = (net_of(chars("abcdefghij", steps=2, part=part)) for part in ([0.0, 0.7], [0.7, 1.0]))
     assert ["".join(net.classes["data"]) for net in (first, second)] == ["abcdefg", "hij"]
@@ -285,7 +296,7 @@ def test_any_text(text, size):
         with net_of(make(text, batch_size=size, steps=1)) as net:
             names = net.classes["data"]
             assert sorted(names) == sorted({*units})
-            assert [names[number] for number in net.node_ops["data"].state.numbers] == units
+            assert [names[number] for number in net.node_ops["data"].state.text] == units
 
 
 # Resuming

@@ -160,10 +160,10 @@ class TextState(SourceState, host_only=True):
         self.trains = backend.phase == "train"
         self.streams = layer.batch_size * backend.ranks
         self.position = 0
-        self.numbers: np.ndarray | None = None
+        self.text: np.ndarray | None = None
 
     def ready(self) -> None:
-        if self.numbers is not None:
+        if self.text is not None:
             return
         layer = self.layer
         with named(layer.name):
@@ -179,15 +179,15 @@ class TextState(SourceState, host_only=True):
             known = text.vocabulary()
         self.fitted = {top: {CLASSES: list(known)} for top in layer.tops[:2]}
         with named(layer.name):
-            self.numbers = text.numbers(known, layer.unknown == "own")
-        self.targets = len(self.numbers) - 1
-        self.steps_of_pass = -(-len(self.numbers) // self.streams)
+            self.text = text.numbers(known, layer.unknown == "own")
+        self.targets = len(self.text) - 1
+        self.steps_of_pass = -(-len(self.text) // self.streams)
         batch = self.streams * layer.steps
         if self.trains and batch > self.targets:
             ranks = f" on each of {self.backend.ranks} ranks" if self.backend.ranks > 1 else ""
             raise DataError(
                 f"{layer.name}: batch_size={layer.batch_size}{ranks} and steps={layer.steps} need "
-                f"{batch + 1} {text.units.what}s, but the text has only {len(self.numbers)}",
+                f"{batch + 1} {text.units.what}s, but the text has only {len(self.text)}",
                 "set batch_size or steps to less, or give a longer text",
             )
 
@@ -198,9 +198,9 @@ class TextState(SourceState, host_only=True):
 
     def forward(self, inputs: list[Any]) -> None:
         places, real, begins = self._train() if self.trains else self._once()
-        assert self.numbers is not None
+        assert self.text is not None
         for blob, shift in zip(self.blobs, (0, 1), strict=False):
-            blob[...] = self.numbers[np.minimum(places + shift, self.targets)]
+            blob[...] = self.text[np.minimum(places + shift, self.targets)]
             blob[~real] = self.layer.ignore_label if shift else 0
         if len(self.blobs) > 2:
             self.blobs[2][...] = ~begins
