@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from functools import partial
 
 from ..engine.schedule import Schedule, compile_steps
@@ -50,7 +51,7 @@ class Passes:
     def need_backward(self) -> None:
         """Raise the error that says why back-propagation is not possible, if it is not."""
         if self._bp_problem is not None:
-            raise self._bp_problem
+            raise copy(self._bp_problem)  # what is raised keeps its traceback
 
     def in_phase(self, phase: str, steps: Iterable[Step]) -> list[Step]:
         own = self._target.phase
