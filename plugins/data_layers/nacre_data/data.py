@@ -25,7 +25,7 @@ from nacre import (
 
 from .files import listed, named
 from .reading import ReadingLayer, SourceReader, read_with
-from .records import ArrayRecords, Records, check_one_number, entries_of
+from .records import ArrayRecords, Records, column_of, entries_of
 from .sequential import SequentialState
 from .source import CacheBytes, RecordSourceState
 from .stores.pictures import Pictures
@@ -156,12 +156,7 @@ class StoreRecords(Records):
         self.window.read(np.arange(len(records)), arrays)
 
     def column(self, name: str) -> np.ndarray:
-        field = self.reader.fields[name]
-        check_one_number(self.where, name, field.shape)
-        column = np.empty((self.count, *(field.shape or ())), field.dtype)
-        with named(self.where):
-            self.reader.read(np.arange(self.count), {name: column})
-        return column.reshape(-1)
+        return column_of(self.reader, self.where, name)
 
     def _read_all(self) -> ArrayRecords:
         arrays = self._empty(self.count)

@@ -14,7 +14,7 @@ from .codecs.picture import Background, CropSize, NewHeight, NewWidth, Picture, 
 from .files import named
 from .picture_reader import open_pictures
 from .reading import ReadingLayer, SourceReader, Threads, read_with
-from .records import ArrayRecords, Records, check_one_number
+from .records import ArrayRecords, Records, column_of
 from .source import Ahead, Passes, RecordSourceState
 from .stores.pictures import Pictures, RootFolder
 from .transformers import PerChannel, Scale, SubMean
@@ -166,12 +166,7 @@ class PictureRecords(Records):
         return self.random.each(3)
 
     def column(self, name: str) -> np.ndarray:
-        field = self.reader.fields[name]
-        check_one_number(self.layer.name, name, field.shape)
-        column = np.empty((self.count, *(field.shape or ())), field.dtype)
-        with named(self.layer.name):
-            self.reader.read(np.arange(self.count), {name: column})
-        return column.reshape(-1)
+        return column_of(self.reader, self.layer.name, name)
 
     def left_out(self, records: np.ndarray) -> list[str]:
         return self.reader.left_out(records)

@@ -12,6 +12,7 @@ import numpy as np
 from nacre import DataError, Reader, misfit, nearest, number_text
 
 from .checks import NUMBERS
+from .files import named
 
 ONE_NUMBER = ((), (1,))
 STAGED = 1 << 17
@@ -176,3 +177,17 @@ def check_one_number(where: str, name: str, shape: tuple[int, ...] | None) -> No
     """Raise DataError unless the records of a field are single numbers."""
     if shape not in ONE_NUMBER:
         raise DataError(f"{where}: '{name}' has records of shape {shape}, but one number in each is needed")
+
+
+def column_of(reader: Reader, where: str, name: str) -> np.ndarray:
+    """Return a field of all records of a reader with a count, which has one number for each.
+
+    Raises:
+        DataError: it has more than one number, or cannot be read; `where` begins the message.
+    """
+    field = reader.fields[name]
+    check_one_number(where, name, field.shape)
+    column = np.empty((reader.count or 0, *(field.shape or ())), field.dtype)
+    with named(where):
+        reader.read(np.arange(len(column)), {name: column})
+    return column.reshape(-1)

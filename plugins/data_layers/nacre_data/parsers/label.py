@@ -48,8 +48,7 @@ class LabelLayer(ParserLayer):
         tops = ["label"]  # (8,)
     """
 
-    def transformer(self) -> Label:
-        return Label()
+    parses = Label
 
 
 class LabelState(ParserState, of=LabelLayer, host_only=True, reads=""):

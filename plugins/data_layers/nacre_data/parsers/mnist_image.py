@@ -158,5 +158,4 @@ class MnistImageLayer(MnistImageFields, ParserLayer):
         norm_b = 1.0
     """
 
-    def transformer(self) -> MnistImage:
-        return MnistImage(**{field.name: getattr(self, field.name) for field in MnistImageFields.fields()})
+    parses = MnistImage

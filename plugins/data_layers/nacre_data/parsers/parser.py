@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -13,14 +13,16 @@ from ..pipeline import told
 
 
 class ParserLayer(Layer):
-    """The fields of a parser; a subclass adds those of its transformer."""
+    """The fields of a parser; a subclass adds those of the transformer that it `parses` with."""
+
+    parses: ClassVar[type[Transformer]]
 
     bottoms: Annotated[Names, exactly(1), "the records"]
     tops: Annotated[Names, exactly(1), "what is made of them"]
 
     def transformer(self) -> Transformer:
         """Return what changes the records."""
-        raise NotImplementedError
+        return self.parses(**{field.name: getattr(self, field.name) for field in self.parses.fields()})
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> LayerState:
         return ParserState(self, backend, inputs, diffs)

@@ -96,5 +96,4 @@ class RGBImageLayer(RGBImageFields, ParserLayer):
         mirror = true
     """
 
-    def transformer(self) -> RGBImage:
-        return RGBImage(**{field.name: getattr(self, field.name) for field in RGBImageFields.fields()})
+    parses = RGBImage
