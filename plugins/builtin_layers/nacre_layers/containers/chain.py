@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nacre import ConfigError, Inner, Layer, NacreError, as_many_as, layer_maker, tops_of
+from nacre import ConfigError, Inner, Layer, NacreError, as_many_as, every, layer_maker, tops_of
 
 ONE_EACH = as_many_as("bottoms").words
+MOST = 10_000
+repetitions = every(lambda number: 0 < number <= MOST, f"from 1 to {MOST:,}")
+"""How often a container may have its layers."""
 
 
 class Chain:

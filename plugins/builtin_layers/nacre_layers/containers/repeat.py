@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
-from nacre import Inner, Layer, Layers, Names, as_many_as, at_least, every, fresh
+from nacre import Inner, Layer, Layers, Names, as_many_as, at_least, fresh
 
 from ..fields import Learning
-from .chain import unused
+from .chain import repetitions, unused
 from .sequential import SequentialLayer
-
-MOST = 10_000
 
 
 class RepeatLayer(Learning):
@@ -39,7 +37,7 @@ class RepeatLayer(Learning):
 
     bottoms: Annotated[Names, at_least(1), "the blobs that the first repetition reads"]
     tops: Annotated[Names, as_many_as("bottoms"), "the blobs that the last repetition writes"]
-    times: Annotated[int, every(lambda number: 0 < number <= MOST, f"from 1 to {MOST:,}"), "number of repetitions"]
+    times: Annotated[int, repetitions, "number of repetitions"]
     shared: Annotated[bool, "whether all repetitions have the same parameters"] = False
     layer: Annotated[Layers, at_least(1), "the layers of one repetition"]
 

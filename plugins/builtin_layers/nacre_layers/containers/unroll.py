@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Annotated, Any
 
-from nacre import ConfigError, Inner, Layer, Layers, Names, at_least, default, every, nearest
+from nacre import ConfigError, Inner, Layer, Layers, Names, at_least, default, nearest
 
 from ..fields import Learning
 from ..shapes.silence import SilenceLayer
 from ..shapes.stack import StackLayer
 from ..shapes.unstack import UnstackLayer
 from ..shapes.zeros import ZerosLayer
-from .chain import Chain
+from .chain import Chain, repetitions
 from .connections import Connection, Connections
-
-MOST = 10_000
 
 
 class UnrollLayer(Learning):
@@ -42,7 +40,7 @@ class UnrollLayer(Learning):
 
     bottoms: Annotated[Names, at_least(1), "sequences, and what steps read whole"]
     tops: Annotated[Names, at_least(1), "blobs of the layers, as sequences"]
-    steps: Annotated[int, every(lambda number: 0 < number <= MOST, f"from 1 to {MOST:,}"), "number of steps"]
+    steps: Annotated[int, repetitions, "number of steps"]
     connections: Annotated[Connections, "what the layers read of other steps"] = default(())
     whole: Annotated[Names, "bottoms that every step reads whole; those that are `initial` are, too"] = default(())
     last: Annotated[Names, "tops that are the last step's blob alone, without an axis of steps"] = default(())
