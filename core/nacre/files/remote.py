@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -253,6 +252,8 @@ def _make_room(size: int, url: str) -> None:
         DataError: they never do.
     """
     bound = most_bytes()
+    import shutil  # slow to import, and rarely needed
+
     entries = [path for path in folder().glob("*-*") if path.is_dir()]
     sizes = {path: sum(file.stat().st_size for file in path.iterdir()) for path in entries}
     total = sum(sizes.values())
