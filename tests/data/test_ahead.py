@@ -21,7 +21,7 @@ from nacre_data import (
 )
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
-from ranks import state_at
+from ranks import assert_same, state_at
 from resuming import trained
 from toy_training import Reports
 
@@ -83,22 +83,7 @@ def test_it_changes_nothing(
     plain, early = (
         state_at(SOURCES[name](path, ahead=number, **fields), phase, ranks - 1, ranks) for number in (0, ahead)
     )
-    memory: Any = {}
-    for step, call in enumerate(what):
-        for state in (plain, early):
-            if call == "forward":
-                state.backend.scalars["step"] = step
-                state.forward([])
-            elif call == "rewind":
-                state.rewind()
-            else:
-                state.remember(memory)
-        for one, other in zip(plain.blobs, early.blobs, strict=True):
-            assert call != "forward" or one.tobytes() == other.tobytes()
-        assert (plain.rows, plain.epoch, plain.memory()) == (early.rows, early.epoch, early.memory())
-        memory = plain.memory() if step % 3 == 0 else memory
-    plain.shutdown()
-    early.shutdown()
+    assert_same(plain, early, what)
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -34,7 +34,7 @@ from nacre_data import (
 from nacre_data.ahead import ReadAhead
 from nacre_layers import DropoutLayer, InnerProductLayer, SoftmaxLossLayer
 from nacre_solvers import SGD
-from ranks import state_at
+from ranks import assert_same, state_at
 
 COUNT = 11
 IMAGES = np.random.default_rng(0).integers(0, 256, (COUNT, 3, 6, 5), np.uint8)
@@ -223,27 +223,7 @@ def of_steps(ahead: int) -> PrefetchLayer:
 def test_it_changes_nothing(ahead: int, phase: str, what: list[Any]) -> None:
     """Whatever a net does with its source, and however its steps go on."""
     plain, early = (state_at(of_steps(number), phase) for number in (0, ahead))
-    memory: Any = {}
-    step = 0
-    for number, call in enumerate(what):
-        if isinstance(call, int):
-            step = max(0, step + call)
-            continue
-        for state in (plain, early):
-            if call == "forward":
-                state.backend.scalars["step"] = step
-                state.forward([])
-            elif call == "rewind":
-                state.rewind()
-            else:
-                state.remember(memory)
-        for one, other in zip(plain.blobs, early.blobs, strict=True):
-            assert call != "forward" or one.tobytes() == other.tobytes()
-        assert (plain.rows, plain.epoch, plain.memory()) == (early.rows, early.epoch, early.memory())
-        step += call == "forward"
-        memory = plain.memory() if number % 3 == 0 else memory
-    plain.shutdown()
-    early.shutdown()
+    assert_same(plain, early, what)
 
 
 def test_without_a_thread_it_is_the_net_of_its_layers() -> None:
