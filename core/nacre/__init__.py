@@ -73,11 +73,11 @@ if TYPE_CHECKING:
     from .hooks import hookimpl as hookimpl
     from .net.at_work import AtWork as AtWork
     from .net.input import InputLayer as InputLayer
+    from .net.joined import class_numbers as class_numbers
+    from .net.joined import renumbered as renumbered
     from .net.net import Net as Net
     from .net.parameters import load_parameters as load_parameters
-    from .net.records import class_numbers as class_numbers
     from .net.records import open_records as open_records
-    from .net.records import renumbered as renumbered
     from .net.records import store_of as store_of
     from .net.summary import BlobSummary as BlobSummary
     from .net.summary import Drawing as Drawing
@@ -162,7 +162,8 @@ _PLACES = {
     "net.input": "InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",
-    "net.records": "class_numbers open_records renumbered store_of",
+    "net.joined": "class_numbers renumbered",
+    "net.records": "open_records store_of",
     "net.summary": "BlobSummary Drawing LayerSummary NetSummary",
     "protocols.algorithm": "Algorithm AlgorithmState",
     "protocols.array": "Array",

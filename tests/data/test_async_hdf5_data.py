@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nacre import ConfigError, DataError, Layer, Net, SnapshotError
+from nacre.net import joined
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, RandomShift, Scale
 from nacre_data.ahead import Batch, ReadAhead
 from nacre_data.source import RecordSourceState
@@ -247,6 +248,7 @@ def test_whoever_lets_go_of_a_thread_that_reads_ahead_does_not_wait_for_it() -> 
 def test_no_thread_is_made_by_setup(tmp_path: Path) -> None:
     net = make(parts(tmp_path, [9]))
     assert state_of(net).ahead is None
+    net.shutdown()
     planned = Net("t", [layer_of(parts(tmp_path, [9]))], backend="numpy", allocate=False)
     planned.shutdown()
 
@@ -268,10 +270,12 @@ def test_a_damaged_chunk_is_an_error_where_it_is_used_and_again(tmp_path: Path) 
     net.shutdown()
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    (file,) = parts(tmp_path, [9])
-    net = make(file)
-    Path(file).unlink()
+def test_a_file_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one that is open: of that, the records are still there."""
+    first, second = parts(tmp_path, [9, 9])
+    monkeypatch.setattr(joined, "OPEN_FILES", 1)
+    net = make([first, second], chunk_size=9)
+    Path(first).unlink()
     with pytest.raises(DataError, match=r"ahead: .*0\.h5: no such file"):
         net.feed()
     parts(tmp_path, [9])

@@ -195,8 +195,7 @@ def test_files_that_number_classes_otherwise_are_read_as_the_first(cache: int, t
         with pytest.raises(DataError) as error:
             Net("t", [HDF5DataLayer(source=paths, **fields)], backend="numpy")
         assert str(error.value) == (
-            f"d: {paths[1]}: dataset 'label' {said} of classes, unlike {paths[0]}\n"
-            "  give all files the attribute 'classes', or none"
+            f"d: {paths[1]}: 'label' {said} of classes, unlike {paths[0]}\n  name the classes in all files, or in none"
         )
 
 

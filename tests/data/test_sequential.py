@@ -131,7 +131,7 @@ def test_each_pass_opens_the_reader_once_and_only_if_it_begins(folder: Path) -> 
     fed(state, 3)
     assert (state.epoch, LineReader.opened - opened) == (2, 3)
     state.shutdown()
-    assert state.records.reader.reader.file.closed
+    assert not state.records.reader.reader.opened
 
 
 def test_several_files_follow_each_other(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from itertools import accumulate, islice
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,8 @@ from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.registry import registry
 from ..errors import DataError, PluginError, nearest
 from ..fields.component import make_component
-from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows, located
+from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows
+from .joined import Joined
 
 PACKED = 32
 """Records whose bytes are in memory at a time: they may be much larger than what is made of them."""
@@ -120,10 +121,10 @@ def open_records(
         DataError: a file cannot be read, or does not match the others.
     """
     with ExitStack() as stack:
-        parts = [stack.enter_context(store_of(path, store, pins).open(path, fields)) for path in paths]
-        joined = parts[0] if len(parts) == 1 else stack.enter_context(Joined([*map(str, paths)], parts))
+        openers = [partial(_open, path, fields, store, pins) for path in paths]
+        joined: Reader = stack.enter_context(Joined([*map(str, paths)], openers))
         if codec is not None and any(field.codec for field in joined.fields.values()):
-            where = f"{paths[0]}" if len(parts) == 1 else ""  # else a key begins with its file
+            where = f"{paths[0]}" if len(paths) == 1 else ""  # else a key begins with its file
             joined = stack.enter_context(Decoded(joined, where, codec, shapes or {}, threads))
         if missing := [name for name in fields if name not in joined.fields]:
             known = ", ".join(joined.fields)
@@ -132,6 +133,10 @@ def open_records(
             )
         stack.pop_all()
         return joined
+
+
+def _open(path: Path, fields: Sequence[str], store: Any, pins: Mapping[str, str] | None) -> Reader:
+    return store_of(path, store, pins).open(path, fields)
 
 
 class Decoded(Reader):
@@ -146,8 +151,7 @@ class Decoded(Reader):
     ) -> None:
         self.reader = reader
         self.where = where
-        self.count = reader.count
-        self.named = reader.named
+        self.count, self.starts, self.named = reader.count, reader.starts, reader.named
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self.packed: dict[str, _Packed] = {}
         fields: dict[str, Field] = {}
@@ -203,6 +207,9 @@ class Decoded(Reader):
     def key(self, number: int) -> str:
         return self.reader.key(number)
 
+    def pause(self) -> None:
+        self.reader.pause()
+
     def close(self) -> None:
         if self.pool:
             self.pool.shutdown()
@@ -239,109 +246,3 @@ class _Packed:
             if not isinstance(place, list) and array.shape != place.shape[1:]:
                 raise DataError(f"'{outside}' has the shape {array.shape}, but {place.shape[1:]} is wanted")
             place[row] = array
-
-
-class Joined(Reader):
-    """Several readers, one after the other; classes are those of the first, and the others' numbers are changed."""
-
-    def __init__(self, paths: Sequence[str], readers: Sequence[Reader]) -> None:
-        self.paths = paths
-        self.readers = readers
-        self.fields = readers[0].fields
-        self.changes: list[dict[str, np.ndarray]] = []
-        for path, reader in zip(paths, readers, strict=True):
-            self.changes.append({})
-            for name, field in self.fields.items():
-                self._check(path, name, reader.fields.get(name), field)
-                if field.classes and reader.fields[name].classes != field.classes:
-                    self.changes[-1][name] = class_numbers(path, name, reader.fields[name].classes, field.classes)
-        self.named = any(reader.named for reader in readers)
-        counts = [reader.count for reader in readers]
-        self.count = None if None in counts else sum(cast("list[int]", counts))
-        self.starts = np.array([*accumulate((count or 0 for count in counts), initial=0)])
-
-    def _check(self, path: str, name: str, there: Field | None, here: Field) -> None:
-        if there is None:
-            raise DataError(f"{path}: it has no field '{name}', but {self.paths[0]} has it")
-        if there.codec != here.codec:
-            kinds = [field.codec or "numbers" for field in (there, here)]
-            raise DataError(f"{path}: '{name}' is stored as {kinds[0]}, but in {self.paths[0]} as {kinds[1]}")
-        if there.shape != here.shape or there.dtype != here.dtype or bool(there.classes) != bool(here.classes):
-            raise DataError(
-                f"{path}: '{name}' has records of shape {there.shape} and type {there.dtype}, but in {self.paths[0]} "
-                f"they have shape {here.shape} and type {here.dtype}"
-            )
-
-    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
-        places = np.searchsorted(self.starts, numbers, "right") - 1
-        for place in cast("list[int]", np.unique(places).tolist()):
-            rows, reader = np.flatnonzero(places == place), self.readers[place]
-            part = empty_rows({name: reader.fields[name] for name in out}, len(rows))
-            reader.read(numbers[rows] - self.starts[place], part)
-            for name, values in part.items():
-                change = self.changes[place].get(name)
-                if not isinstance(values, list):
-                    out[name][rows] = values if change is None else self._changed(place, name, values)
-                    continue
-                for row, value in zip(rows.tolist(), cast("list[Any]", values), strict=True):
-                    out[name][row] = value
-
-    def rows(self, start: int = 0) -> Iterator[Rows]:
-        for place, (reader, changes) in enumerate(zip(self.readers, self.changes, strict=True)):
-            if reader.count is None:  # how many of its records are skipped is known only when they are read
-                rows = reader.rows()
-                start -= sum(1 for _ in islice(rows, start))
-            else:
-                rows, start = reader.rows(start), max(0, start - reader.count)
-            for row in rows:
-                yield {
-                    name: self._changed(place, name, value) if name in changes else value for name, value in row.items()
-                }
-
-    def _changed(self, place: int, name: str, values: Any) -> np.ndarray:
-        known = len(self.fields[name].classes)
-        return renumbered(values, self.changes[place][name], known, f"{self.paths[place]}: '{name}': ")
-
-    def key(self, number: int) -> str:
-        if self.count is None:
-            return super().key(number)
-        place = int(np.searchsorted(self.starts, number, "right")) - 1
-        return located(self.paths[place], self.readers[place].key(number - int(self.starts[place])))
-
-    def close(self) -> None:
-        with ExitStack() as all_of_them:
-            for reader in self.readers:
-                all_of_them.callback(reader.close)
-
-
-def class_numbers(where: str, field: str, there: Sequence[str], here: Sequence[str]) -> np.ndarray:
-    """Return for the number of each class there its number here, found by name.
-
-    Raises:
-        DataError: a class has no number here.
-    """
-    known = {name: number for number, name in enumerate(here)}
-    if unknown := [name for name in there if name not in known]:
-        listed = ", ".join(here[:10]) + (", ..." if len(here) > 10 else "")
-        raise DataError(
-            f"{where}: '{field}' has the class '{unknown[0]}'{nearest(unknown[0], here)}, which is not one of the "
-            f"{len(here)} known classes: {listed}"
-        )
-    return np.array([known[name] for name in there], np.int64)
-
-
-def renumbered(values: Any, numbers: np.ndarray, known: int, where: str = "") -> np.ndarray:
-    """Return numbers of classes there as numbers here; what is the number of no class, as of ignored labels, stays.
-
-    `numbers` are those of `class_numbers`, `known` is how many classes there are here.
-
-    Raises:
-        DataError: a number has no name there, but is that of a class here.
-    """
-    given = np.asarray(values)
-    none = (given < 0) | (given >= max(len(numbers), known))
-    nameless = given[~none & (given >= len(numbers))]
-    if nameless.size:
-        last = len(numbers) - 1
-        raise DataError(f"{where}the number {nameless[0]:g} has no name: only those from 0 to {last} have one")
-    return np.where(none, given, numbers[np.where(none, 0, given).astype(np.intp)])

@@ -79,11 +79,13 @@ class Reader:
         fields: what each record has, by name.
         count: the number of records; None if it is known only at the end, so that there is only `rows`.
         named: whether keys are names, such as those of files, and not only say where a record is.
+        starts: of several files that are read as one, the number of each one's first record, and the number of all.
     """
 
     fields: Mapping[str, Field]
     count: int | None
     named: bool = False
+    starts: Sequence[int] = ()
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         """Write the records of these numbers, int64, in any order and with repeats, into `out`.
@@ -114,6 +116,9 @@ class Reader:
             yield
         except NacreError as error:
             raise type(error)(f"{located(where, self.key(number))}: {error.args[0]}", error.remedy) from error
+
+    def pause(self) -> None:
+        """Release files and memory until something is read again; by default nothing is."""
 
     def close(self) -> None:
         """Release the file; may be called twice."""

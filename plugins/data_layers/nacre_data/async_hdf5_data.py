@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Paths, at_least, open_records, positive
+from nacre import Paths, at_least, positive
 
+from .data import StoreRecords, open_files
 from .files import named
-from .hdf5_data import HDF5Records
-from .reading import ReadingLayer, SourceReader, read_with
+from .reading import ReadingLayer, SourceReader
 from .records import ArrayRecords
 from .source import Ahead, Passes, RecordSourceState
 from .stores.hdf5 import HDF5
@@ -55,29 +55,24 @@ class AsyncHDF5DataLayer(ReadingLayer, is_source=True):
         Raises:
             DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
         """
-        records = ChunkRecords(self.name, self.tops, self.source, self.chunk_size)
-        if self.processes or self.on_error == "skip":
-            options = {"paths": records.files, "fields": self.tops, "store": HDF5(), "codec": "", "shapes": {}}
-            with named(self.name):
-                records.reader = read_with(self, "records", open_records, options)
+        reader = open_files(self, backend, store=HDF5())
         try:
+            records = ChunkRecords(self.name, self.tops, reader, self.chunk_size)
             return RecordSourceState(self, backend, records, ChunkPasses(self, backend, records))
         except BaseException:
-            records.close()
+            reader.close()
             raise
 
 
-class ChunkRecords(HDF5Records):
-    """The records of HDF5 files, in chunks, one of which is in memory.
+class ChunkRecords(StoreRecords):
+    """The records of a reader in chunks, one of which is in memory.
 
-    `chunks` are the numbers of the first records of all chunks, and of the end; a chunk lies in one file. `reader`, if
-    there is one, reads them instead of this object.
+    `chunks` are the numbers of the first records of all chunks, and of the end; a chunk lies in one file.
     """
 
-    reader: SourceReader | None = None
-
-    def __init__(self, where: str, tops: Sequence[str], source: Sequence[str], chunk_size: int) -> None:
-        super().__init__(where, tops, source, cache_bytes=0)
+    def __init__(self, where: str, tops: Sequence[str], reader: SourceReader, chunk_size: int) -> None:
+        super().__init__(where, tops, reader, cache_bytes=0)
+        self.starts = reader.starts
         files = pairwise(self.starts)
         self.chunks = np.array([*(start for file in files for start in range(*file, chunk_size)), self.count])
         self.held: ArrayRecords | None = None
@@ -95,31 +90,17 @@ class ChunkRecords(HDF5Records):
         """Return the records of a chunk; read it unless it is the one in memory."""
         if self.held is None or self.number != chunk:
             self.held = None
-            self.memory = self.memory or self._empty(int(np.diff(self.chunks).max()))
+            self.memory = self.memory or self.empty(int(np.diff(self.chunks).max()))
             first, last = self.chunks[chunk : chunk + 2].tolist()
-            file = int(np.searchsorted(self.starts, first, "right")) - 1
-            used = slice(0, last - first)
-            places = [array[used] for array in self.memory]
-            if self.reader is None:
-                self._read_part(file, np.arange(first, last) - self.starts[file], self.memory, used)
-            else:
-                with named(self.where):
-                    self.reader.read(np.arange(first, last), dict(zip(self.tops, places, strict=True)))
+            places = [array[: last - first] for array in self.memory]
+            with named(self.where):
+                self.reader.read(np.arange(first, last), dict(zip(self.tops, places, strict=True)))
             self.held, self.number = ArrayRecords(self.where, self.tops, places), chunk
         return self.held
-
-    def left_out(self, records: np.ndarray) -> list[str]:
-        return self.reader.left_out(records) if self.reader else []
-
-    def interrupt(self) -> None:
-        if self.reader:
-            self.reader.interrupt()
 
     def close(self) -> None:
         super().close()
         self.held, self.memory = None, []
-        if self.reader:
-            self.reader.close()
 
 
 class ChunkPasses(Passes):

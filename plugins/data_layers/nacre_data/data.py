@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -101,14 +102,7 @@ def open_source(
     Raises:
         DataError: a file cannot be read, does not match the others, or there are fewer records than in a batch.
     """
-
-    def opened() -> SourceReader:
-        with named(layer.name):
-            paths = [file for given in layer.source for file in files_of(given)]
-            fields = (*layer.tops, *layer.columns(backend.phase))
-            options = {"paths": paths, "fields": fields, "store": store, "codec": codec, "shapes": shapes or {}}
-            return read_with(layer, "records", open_records, options)
-
+    opened = partial(open_files, layer, backend, store=store, codec=codec, shapes=shapes)
     reader = opened()
     try:
         if reader.count is None:
@@ -117,6 +111,17 @@ def open_source(
     except BaseException:
         reader.close()
         raise
+
+
+def open_files(
+    layer: Any, backend: Any, *, store: Any = "", codec: Any = "", shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> SourceReader:
+    """Return the records of a `ReadingLayer` with `source`, as `open_source` reads them."""
+    with named(layer.name):
+        paths = [file for given in layer.source for file in files_of(given)]
+        fields = (*layer.tops, *layer.columns(backend.phase))
+        options = {"paths": paths, "fields": fields, "store": store, "codec": codec, "shapes": shapes or {}}
+        return read_with(layer, "records", open_records, options)
 
 
 def files_of(given: str | Path) -> list[Path]:
@@ -150,7 +155,7 @@ class StoreRecords(Records):
             self.whole.read(records, arrays)
             return
         if self.window is None or len(self.window.arrays[0]) != len(records):
-            self.window = ArrayRecords(self.where, self.tops, self._empty(len(records)))
+            self.window = ArrayRecords(self.where, self.tops, self.empty(len(records)))
         with named(self.where):
             self.reader.read(records, self._places(self.window.arrays))
         self.window.read(np.arange(len(records)), arrays)
@@ -159,13 +164,14 @@ class StoreRecords(Records):
         return column_of(self.reader, self.where, name)
 
     def _read_all(self) -> ArrayRecords:
-        arrays = self._empty(self.count)
+        arrays = self.empty(self.count)
         with named(self.where):
             self.reader.read(np.arange(self.count), self._places(arrays))
         self.reader.pause()
         return ArrayRecords(self.where, self.tops, arrays)
 
-    def _empty(self, count: int) -> list[np.ndarray]:
+    def empty(self, count: int) -> list[np.ndarray]:
+        """Return arrays for so many records."""
         return [np.empty((count, *shape), kind) for shape, kind in zip(self.shapes, self.dtypes, strict=True)]
 
     def _places(self, arrays: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:

@@ -108,7 +108,8 @@ class Served:
         fields = {
             name: [field.shape, field.dtype, field.classes, field.codec] for name, field in self.reader.fields.items()
         }
-        return {"fields": fields, "count": self.reader.count, "named": self.reader.named}
+        reader = self.reader
+        return {"fields": fields, "count": reader.count, "named": reader.named, "starts": reader.starts}
 
     def _read(self, read: int, names: list[str], draws: bool) -> dict[str, Any]:
         """Read the records whose numbers are in the memory."""

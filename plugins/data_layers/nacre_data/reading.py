@@ -43,7 +43,7 @@ class SourceReader(Reader):
         self.reader = reader
         self.skips = skips
         self.damaged: dict[int, str] = {}
-        self.fields, self.count, self.named = reader.fields, reader.count, reader.named
+        self.fields, self.count, self.named, self.starts = reader.fields, reader.count, reader.named, reader.starts
         if skips and self.count is None:
             raise DataError(
                 "on_error = 'skip' needs records with numbers, but these are read one after the other",
@@ -105,9 +105,7 @@ class SourceReader(Reader):
         return self.reader.key(number)
 
     def pause(self) -> None:
-        """End processes until something else is read."""
-        if isinstance(self.reader, ProcessReader):
-            self.reader.pause()
+        self.reader.pause()
 
     def interrupt(self) -> None:
         """End a `read` under way in another thread with an error, if processes read."""
