@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .fields.inputs import local_file as local_file
     from .fields.outputs import check_replaceable as check_replaceable
     from .fields.outputs import claim_folder as claim_folder
+    from .fields.outputs import may_overwrite as may_overwrite
     from .fields.outputs import may_reach as may_reach
     from .fields.outputs import open_to_append as open_to_append
     from .fields.outputs import output_place as output_place
@@ -152,7 +153,8 @@ _PLACES = {
     "fields.component": "Component Maybe Written make_component",
     "fields.configured": "Configured",
     "fields.inputs": "local_file",
-    "fields.outputs": "check_replaceable claim_folder may_reach open_to_append output_place replace_output",
+    "fields.outputs": "check_replaceable claim_folder may_overwrite may_reach open_to_append output_place "
+    "replace_output",
     "fields.tables": "table_of type_name",
     "fields.types": "URL Converted Names OutputFile OutputPath Pair Paths Shape Sizes Texts default spread whole "
     "wholes",

@@ -324,6 +324,31 @@ force_overwrite = true
     assert Path(filename).read_bytes() == b"precious"
 
 
+@every_layer
+def test_the_user_lets_a_net_file_replace_a_file(
+    layer: type[Any], filename: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--overwrite is enough: the net file need not say it too."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.toml").write_text(f"""
+[[layer]]
+type = "Input"
+tops = "x"
+shape = [3]
+batch_size = 2
+
+[[layer]]
+type = "{layer.__name__.removesuffix("Layer")}"
+bottoms = "x"
+filename = "{filename}"
+""")
+    Path(filename).write_bytes(b"precious")
+    with load("net.toml", overwrite=[filename]).net(backend="numpy") as net:
+        net.write("x", np.ones((2, 3)))
+        net.forward()
+    np.testing.assert_array_equal(read(Path(filename), ["x"])["x"], np.ones((2, 3)))
+
+
 # What cannot be
 
 

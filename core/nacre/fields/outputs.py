@@ -48,7 +48,7 @@ def output_place(place: str | Path, ours: Ours | None = None) -> Path:
             f"if you trust the file, allow it with --allow-writes {path.parent} (in Python load(..., "
             "allow_writes=[...]), for every net allow_writes in your own nacre.toml), or use another path",
         )
-    if ours is not None and str(path) not in permission.overwrite and os.path.lexists(path) and not _is(ours, path):
+    if ours is not None and not may_overwrite(place) and os.path.lexists(path) and not _is(ours, path):
         raise ConfigError(
             f"{place}: the file exists and carries no mark that this writer wrote it, so a net file may not change it",
             f"move it away, use another path, or allow it: --overwrite {place}",
@@ -76,10 +76,17 @@ def may_reach(url: str) -> Callable[[str], bool]:
     return lambda other: is_at(other, permission.hosts)
 
 
+def may_overwrite(place: str | Path) -> bool:
+    """Return whether the user allows a net file to replace what is at this path or URL: `--overwrite`."""
+    permission = _permission(place)
+    return permission is not None and (
+        str(place) in permission.overwrite or os.path.realpath(place) in permission.overwrite
+    )
+
+
 def check_replaceable(url: str) -> None:
     """Raise ConfigError if a net file would replace what is at a URL, whatever that is."""
-    permission = _permission(url)
-    if permission is not None and url not in permission.overwrite:
+    if _permission(url) is not None and not may_overwrite(url):
         message = f"{shown(url)}: it exists, and a net file may not replace what is at a URL"
         raise ConfigError(message, f"use another one, or allow it: --overwrite {shown(url)}")
 
@@ -93,7 +100,7 @@ def open_to_append(place: str, ours: Ours, error: type[NacreError] = NacreError)
     """Open a file to append to it, where `output_place` allows it, and if it has no second name (hard link)."""
     path, permission = output_place(place, ours), _permission(place)
     with os_errors(Path(place), "cannot be written", error):
-        if permission is None or str(path) in permission.overwrite:
+        if permission is None or may_overwrite(place):
             return path.open("ab")
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _AS_IT_IS, 0o666), "ab")
     if os.fstat(file.fileno()).st_nlink > 1:
@@ -113,7 +120,7 @@ def claim_folder(place: str | Path, ours: Callable[[Path], bool], error: type[Na
     path, permission = output_place(place), _permission(place)
     mark = path / MARK
     foreign = path.is_dir() and any(path.iterdir()) and not ((mark.is_file() and not mark.is_symlink()) or ours(path))
-    if permission is not None and foreign and str(path) not in permission.overwrite:
+    if permission is not None and foreign and not may_overwrite(place):
         raise ConfigError(
             f"{place}: the folder exists and something else wrote files in it, so a net file may not use it",
             f"use another folder, or allow it: --overwrite {place}",

@@ -23,6 +23,7 @@ from nacre import (
     at_least,
     check_replaceable,
     default,
+    may_overwrite,
     may_reach,
     output_place,
     store_of,
@@ -84,10 +85,10 @@ class OutputLayer(FileOutputLayer, is_sink=True):
     written in one phase of a training: with `ValidationPerformance`, exclude `validation` or `train`. A resumed
     training writes only the rows of its own passes: move the file of the first part away to keep it.
 
-    Raises DataError if the file exists (unless `force_overwrite`), if another net is writing it, and if it cannot be
-    written; ConfigError if another layer reads it, if the bottoms have different numbers of rows, and if the file
-    exists and `force_overwrite` is set in a net file: whose file it is cannot be seen, so only `--overwrite FILE` lets
-    a net file replace it.
+    Raises DataError if the file exists (unless `--overwrite FILE` or `force_overwrite` says otherwise), if another net
+    is writing it, and if it cannot be written; ConfigError if another layer reads it, if the bottoms have different
+    numbers of rows, and if the file exists and `force_overwrite` is set in a net file: whose file it is cannot be seen,
+    so only `--overwrite FILE` lets a net file replace it.
 
     Example:
         [[layer]]
@@ -301,7 +302,7 @@ class FileOutputState(LayerState, of=FileOutputLayer, reads="", host_only=True):
         filename = self.layer.filename
         remote = is_url(filename)
         there = is_there(filename, may_reach(filename)) if remote else self.path.exists()
-        if there and not self.layer.force_overwrite:
+        if there and not (self.layer.force_overwrite or may_overwrite(filename)):
             message = f"{filename} exists already"
             raise DataError(message, "move it away, use another name, or set force_overwrite to replace it")
         if there and remote:
