@@ -346,7 +346,7 @@ filename = "{filename}"
     with load("net.toml", overwrite=[filename]).net(backend="numpy") as net:
         net.write("x", np.ones((2, 3)))
         net.forward()
-    np.testing.assert_array_equal(read(Path(filename), ["x"])["x"], np.ones((2, 3)))
+    np.testing.assert_array_equal(read(Path(filename), ["x"], 2)["x"], np.ones((2, 3)))
 
 
 # What cannot be

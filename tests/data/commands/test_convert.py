@@ -146,6 +146,19 @@ def test_an_empty_source_is_told() -> None:
     assert not Path("there.npz").exists()
 
 
+def test_records_of_one_shape_need_no_option_where_the_format_lets_them_differ() -> None:
+    Path("some.packets").write_bytes(b"123\n456\n")
+    run("data", "convert", "some.packets", "there.h5")
+    assert read("there.h5")["data"].shape == (2, 1, 1, 3)
+
+
+def test_no_command_takes_a_file_without_records_whose_kind_nobody_knows() -> None:
+    Path("some.packets").write_bytes(b"")
+    for words in (["convert", "some.packets", "a.h5"], ["show", "some.packets"], ["mean", "some.packets", "a.h5"]):
+        assert run("data", *words, code=2).err == "error: some.packets: there are no records\n"
+    assert not Path("a.h5").exists()
+
+
 def test_records_of_different_shapes_get_one_by_shape() -> None:
     Path("some.packets").write_bytes(b"123\n4567\n")
     error = run("data", "convert", "some.packets", "there.h5", code=2).err

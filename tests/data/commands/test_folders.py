@@ -31,13 +31,20 @@ def pictures(folder: Path) -> np.ndarray:
 
 def test_pictures_come_back_with_the_same_pixels_and_classes(pictures: np.ndarray) -> None:
     assert sorted(path.name for path in Path("some").iterdir()) == list(CLASSES)
-    error = run("data", "convert", "some", "back.h5", code=2).err
-    assert "--shape gives all records of 'data' one shape" in error
-    run("data", "convert", "some", "back.h5", "--shape", "3,4,5")
+    run("data", "convert", "some", "back.h5")
     with h5py.File("back.h5") as file:
         assert (file["data"][()] == pictures).all()
         assert (file["label"][()] == np.arange(30) // 10).all()
         assert tuple(file["label"].attrs["classes"]) == CLASSES
+
+
+def test_pictures_of_different_sizes_need_a_shape(pictures: np.ndarray) -> None:
+    Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save("some/cow/large.png")
+    error = run("data", "convert", "some", "back.h5", code=2).err
+    assert "--shape gives all records of 'data' one shape" in error
+    run("data", "convert", "some", "back.h5", "--shape", "3,4,5")
+    with h5py.File("back.h5") as file:
+        assert file["data"].shape == (31, 3, 4, 5)
 
 
 def test_bad_pictures_are_listed_by_their_paths() -> None:

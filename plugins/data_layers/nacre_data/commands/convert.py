@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+import numpy as np
 
 from nacre import DataError, Field, Reader, Writer, open_records
 from nacre.cli import common, json_option, print_json, warn
@@ -38,12 +39,7 @@ def command(sources: Sources, target: Path, targets: Targets, shape: str | None,
 
     Formats are known by the names of the files. The target is written whole or not at all.
     """
-    with sources.open(shape) as reader:
-        fields = reader.fields
-        with targets.create(target, fields, sources) as writer:
-            count = copy(reader, writer)
-            if not count:
-                raise DataError(f"{sources.paths[0]}: there are no records")
+    count, fields = convert(sources, target, targets, shape)
     with open_records([target], store=targets.store) as made:
         written = made.fields
     for message in lost(fields, written):
@@ -53,6 +49,36 @@ def command(sources: Sources, target: Path, targets: Targets, shape: str | None,
         return
     kinds = "; ".join(f"{name} {field.dtype} {shape_text(field)}" for name, field in written.items())
     click.echo(f"wrote {target}: {count_text(count)}, {kinds}")
+
+
+def convert(sources: Sources, target: Path, targets: Targets, shape: str | None) -> tuple[int, Mapping[str, Field]]:
+    """Write the records of the sources into a target; return how many, and the fields that they have.
+
+    If a target cannot hold records whose shapes may differ, it is tried whether all of them have the same one.
+    """
+    with sources.open(shape) as reader:
+        try:
+            writer = targets.create(target, reader.fields, sources)
+        except DataError:
+            shape = None if shape else common_shape(reader)
+            if shape is None:
+                raise
+        else:
+            with writer:
+                if not (count := copy(reader, writer)):
+                    raise DataError(f"{sources.paths[0]}: there are no records")
+                return count, reader.fields
+    return convert(sources, target, targets, shape)
+
+
+def common_shape(reader: Reader) -> str | None:
+    """Return the shape of all records of the first field, as --shape takes it; None if they differ, or it has one."""
+    name, field = next(iter(reader.fields.items()))
+    if field.shape is not None or reader.count is None:
+        return None
+    shapes = (np.shape(row[name]) for row in reader.rows())
+    first = next(shapes, None)
+    return ",".join(map(str, first)) if first and all(shape == first for shape in shapes) else None
 
 
 def copy(reader: Reader, writer: Writer) -> int:

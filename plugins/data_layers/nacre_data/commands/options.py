@@ -40,11 +40,14 @@ class Sources:
 
         Raises:
             ConfigError: the shape cannot be read.
-            DataError: a file cannot be read, or the shape is for a field that has one.
+            DataError: a file cannot be read or is empty, or the shape is for a field that has one.
         """
         shapes = {(self.fields or ("data",))[0]: _shape(shape)} if shape else {}
         threads = number_of_threads()
         reader = open_records(self.paths, self.fields, store=self.store, shapes=shapes, threads=threads)
+        if not reader.fields:  # what bytes hold, their codec can tell only of a record
+            reader.close()
+            raise DataError(f"{self.paths[0]}: there are no records")
         for name, wanted in shapes.items():
             if name not in reader.fields or reader.fields[name].shape != wanted:
                 reader.close()
