@@ -199,6 +199,21 @@ def test_files_that_number_classes_otherwise_are_read_as_the_first(cache: int, t
         )
 
 
+def test_files_of_which_each_has_classes_of_its_own(tmp_path: Path) -> None:
+    files = [hdf5(tmp_path / "a.h5", ["dog", "cat"], [0, 1]), hdf5(tmp_path / "b.h5", ["ant", "dog"], [0, 1])]
+    layer = HDF5DataLayer(name="d", tops="label", source=files, batch_size=2)
+    with Net("t", [layer], backend="numpy", phase="test") as net:
+        assert labels(net) == [0, 1, 2, 0]
+        assert net.classes["label"] == ("dog", "cat", "ant")
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["label"][1] = 2
+    with Net("t", [layer], backend="numpy", phase="test") as net:
+        with pytest.raises(
+            DataError, match=r"a\.h5: 'label': the number 2 has no name: only those from 0 to 1 have one"
+        ):
+            labels(net)
+
+
 def plain(folder: Path) -> str:
     """Return a file whose classes have no names."""
     with h5py.File(folder / "plain.h5", "w") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import accumulate, islice
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ OPEN_FILES = 64  # at a time: a process may have only some hundreds
 class Joined(Reader):
     """The records of files, of which only some are open at a time; each of `openers` opens the file of its path.
 
-    Classes are those of the first file; the numbers that others have for them are changed.
+    Classes are those of the first file, and then those that others have besides; the numbers of all become those.
 
     Raises:
         DataError: a file cannot be read, or does not match the first one.
@@ -28,7 +29,6 @@ class Joined(Reader):
         self.paths = paths
         self.openers = openers
         self.opened: dict[int, Reader] = {}
-        self.changes: list[dict[str, np.ndarray]] = []
         self.counts: list[int | None] = []
         self.found: list[Mapping[str, Field]] = []
         try:
@@ -37,6 +37,7 @@ class Joined(Reader):
         except BaseException:
             self.close()
             raise
+        self.changes = [*map(self._numbers, self.found)]
         self.count = None if None in self.counts else sum(cast("list[int]", self.counts))
         self.starts = (*accumulate((count or 0 for count in self.counts), initial=0),)
 
@@ -44,15 +45,23 @@ class Joined(Reader):
         """Note what has to be known of a file, which must match the first one."""
         if not place:
             self.fields: Mapping[str, Field] = reader.fields
-        path, change = self.paths[place], dict[str, np.ndarray]()
+        fields: dict[str, Field] = {}
         for name, field in self.fields.items():
-            self._check(path, name, reader.fields.get(name), field)
-            if reader.fields[name].classes != field.classes:
-                change[name] = class_numbers(path, name, reader.fields[name].classes, field.classes)
-        self.changes.append(change)
+            self._check(self.paths[place], name, reader.fields.get(name), field)
+            new = [one for one in reader.fields[name].classes if one not in field.classes] if place else []
+            fields[name] = replace(field, classes=(*field.classes, *new))
+        self.fields = fields
         self.counts.append(reader.count)
         self.found.append(reader.fields)
         self.named |= reader.named
+
+    def _numbers(self, found: Mapping[str, Field]) -> dict[str, np.ndarray]:
+        """Return for the fields of a file that number classes otherwise the number of each of its classes here."""
+        return {
+            name: np.array([field.classes.index(one) for one in found[name].classes], np.int64)
+            for name, field in self.fields.items()
+            if found[name].classes != field.classes
+        }
 
     def _check(self, path: str, name: str, there: Field | None, here: Field) -> None:
         if there is None:
