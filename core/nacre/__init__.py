@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .errors import RegistryError as RegistryError
     from .errors import SnapshotError as SnapshotError
     from .errors import TopologyError as TopologyError
+    from .errors import as_named as as_named
     from .errors import nearest as nearest
     from .errors import where_it_is as where_it_is
     from .fields.checks import Check as Check
@@ -147,7 +148,7 @@ _PLACES = {
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
-    "SnapshotError TopologyError nearest where_it_is",
+    "SnapshotError TopologyError as_named nearest where_it_is",
     "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive "
     "same_numbers",
     "fields.component": "Component Maybe Written make_component",

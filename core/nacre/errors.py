@@ -11,6 +11,10 @@ LONGEST = 4000
 """Most characters in one line of an error; a longer line may come from a file, which can contain anything."""
 
 
+_named: dict[str, str] = {}
+"""Paths that nobody has written, and what stands for them in messages."""
+
+
 class _Brief(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
@@ -29,6 +33,18 @@ def brief(value: object) -> str:
     return _brief.repr(value)
 
 
+def name_in_messages(path: Path, name: str) -> None:
+    """Let messages name a file as the person did: by its URL, and not by the path of its copy on this machine."""
+    _named[str(path)] = name
+
+
+def as_named(text: str) -> str:
+    """Return a text with the names of files as the person wrote them."""
+    for path, name in _named.items():
+        text = text.replace(path, name)
+    return text
+
+
 def bounded(text: str) -> str:
     """Return a text with the middle of very long lines left out."""
     if len(text) <= LONGEST:
@@ -44,8 +60,8 @@ class NacreError(Exception):
     """
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(bounded(message))
-        self.remedy = bounded(remedy)
+        super().__init__(bounded(as_named(message)))
+        self.remedy = bounded(as_named(remedy))
 
     def __str__(self) -> str:
         message = str(self.args[0])

@@ -10,7 +10,7 @@ from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, NacreError
+from ..errors import DataError, NacreError, as_named
 from ..net.records import open_records
 from ..protocols.data_store import Reader, located
 from .screen import warn
@@ -161,7 +161,7 @@ class Inputs:
                     record = self._numbered(row[self.field], numbers, path)
                     if not np.isfinite(record).all():
                         bad.append(here)
-                    where = str(path) if len(self.paths) > 1 else ""
+                    where = as_named(str(path)) if len(self.paths) > 1 else ""
                     yield located(where, reader.key(here)) if reader.named else str(number), record
                     number += 1
             _warn_of_not_finite(bad, path)

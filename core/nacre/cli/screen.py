@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from ..errors import as_named
+
 
 def command_line(*words: str) -> str:
     """Return a command line for nacre that works in this shell: with the program's path if its name is not enough."""
@@ -77,7 +79,7 @@ def working() -> Generator[Callable[[str], object]]:
 
 def warn(message: str) -> None:
     """Print a warning: a problem that does not stop the work."""
-    click.echo(f"warning: {message}", err=True)
+    click.echo(f"warning: {as_named(message)}", err=True)
 
 
 def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits: int = 4) -> str:

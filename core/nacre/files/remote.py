@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from ..errors import ConfigError, DataError, NacreError
+from ..errors import ConfigError, DataError, NacreError, name_in_messages
 from .durable import NewFile, os_errors
 
 if sys.platform != "win32":
@@ -85,7 +85,7 @@ def folder() -> Path:
 def fetch(url: str, allowed: Allowed = lambda url: True) -> Path:
     """Return the copy of a file at a URL, as it is there now; it stays until this process ends.
 
-    `allowed` is asked about where the server leads to.
+    Messages name the URL, not the copy. `allowed` is asked about where the server leads to.
 
     Raises:
         DataError: it cannot be read, breaks off, changes meanwhile, or has no room in the cache.
@@ -107,6 +107,7 @@ def fetch(url: str, allowed: Allowed = lambda url: True) -> Path:
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     _copy(system, url, copy, size, version)
         os.utime(copy.parent)
+    name_in_messages(copy, shown(url))
     return copy
 
 

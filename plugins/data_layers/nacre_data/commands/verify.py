@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from nacre import Codec, DataError, Field, NacreError, Reader, blocks, make_component, store_of
+from nacre import Codec, DataError, Field, NacreError, Reader, as_named, blocks, make_component, store_of
 from nacre.cli import common, json_option, print_json, print_table
 
 from .options import Sources, block_size, count_text, progress, sources_options
@@ -35,7 +35,9 @@ def command(sources: Sources, as_json: bool) -> int:
                 show(number + 1)
                 count += 1
                 if problem:
-                    bad.append({"file": str(path), **_found(path, reader.key(number), problem), "record": number})
+                    bad.append(
+                        {"file": as_named(str(path)), **_found(path, reader.key(number), problem), "record": number}
+                    )
     if as_json:
         print_json({"records": count, "bad": bad})
     elif bad:
@@ -48,7 +50,7 @@ def command(sources: Sources, as_json: bool) -> int:
 
 def _found(path: Path, key: str, problem: str) -> dict[str, str]:
     """Return a record's key and what is wrong with it, which many messages begin with the key."""
-    return {"key": key, "reason": problem.removeprefix(f"{path}: ").removeprefix(f"{key}: ")}
+    return {"key": key, "reason": problem.removeprefix(f"{as_named(str(path))}: ").removeprefix(f"{key}: ")}
 
 
 def checked(reader: Reader) -> Iterator[tuple[int, str]]:
