@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import nacre
@@ -202,11 +202,11 @@ class Noise(Transformer):
         batch += random.generator().random()
 
 
-def of_steps(ahead: int) -> PrefetchLayer:
+def of_steps(ahead: int, size: int = 4) -> PrefetchLayer:
     """Return layers whose random numbers are those of records, of batches and of iterations."""
     layers = [
-        *inner(transformers=[["image", Noise()]]),
-        RandomNormalLayer(name="noise", tops="noise", output_dims=2, batch_size=4),
+        *inner(batch_size=size, transformers=[["image", Noise()]]),
+        RandomNormalLayer(name="noise", tops="noise", output_dims=2, batch_size=size),
         DropoutLayer(name="drop", bottoms="noise"),
     ]
     return PrefetchLayer(name="p", layer=layers, ahead=ahead)
@@ -237,6 +237,45 @@ def test_without_a_thread_it_is_the_net_of_its_layers() -> None:
                 assert blob.tobytes() == net.blob(top).tobytes(), top
             assert (state.rows, state.epoch) == (4, net.epoch)
     state.shutdown()
+
+
+@settings(max_examples=25)
+@given(
+    ranks=st.integers(1, 8),
+    size=st.integers(1, 4),
+    phase=st.sampled_from(["train", "validation"]),
+    aheads=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    before=st.integers(0, 6),
+    whose=st.integers(0, 7),
+)
+def test_on_each_rank_it_is_the_net_of_its_layers(
+    ranks: int, size: int, phase: Any, aheads: tuple[int, int], before: int, whose: int
+) -> None:
+    """Also if the training goes on from what any of the ranks has saved."""
+    assume(size * ranks <= COUNT)
+    first, second = (of_steps(ahead, size) for ahead in aheads)
+    where: list[dict[str, Any]] = [{"phase": phase, "rank": rank, "ranks": ranks} for rank in range(ranks)]
+    plain = [Net("n", of_steps(0, size).layer, backend="numpy", keep="all", **one) for one in where]
+    early = [state_at(first, **one) for one in where]
+    for step in range(before + 5):
+        if step == before:
+            memory = early[whose % ranks].memory()
+            for state in early:
+                state.shutdown()
+            early = [state_at(second, **one) for one in where]
+            for state in early:
+                state.remember(memory)
+        at = step * (phase == "train")
+        for net, state in zip(plain, early, strict=True):
+            net.step = state.backend.scalars["step"] = at
+            net.forward()
+            state.forward([])
+            for top, blob in zip(first.tops, state.blobs, strict=True):
+                assert blob.tobytes() == net.blob(top).tobytes(), (top, step)
+            assert (state.rows, state.epoch) == (int(net.scalars["rows"]), net.epoch)
+        assert len({tuple(state.memory().items()) for state in early}) == 1
+    for one in (*plain, *early):
+        one.shutdown()
 
 
 def test_a_pass_outside_training_sees_each_record_once() -> None:
@@ -473,11 +512,6 @@ def test_a_top_of_several_blobs_can_be_fed_but_not_predicted() -> None:
 def test_bad_fields_are_told(fields: Mapping[str, Any], words: str) -> None:
     with pytest.raises(nacre.NacreError, match=words):
         PrefetchLayer(name="p", **fields)  # pyright: ignore[reportArgumentType]
-
-
-def test_several_ranks_are_refused() -> None:
-    with pytest.raises(ConfigError, match="p: Prefetch works on one rank, but there are 2"):
-        state_at(PrefetchLayer(name="p", layer=inner()), ranks=2)
 
 
 def test_every_source_can_be_embedded(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from nacre_data import (
     HDF5DataLayer,
     ImageDataLayer,
     MemoryDataLayer,
+    PrefetchLayer,
     RandomNormalLayer,
 )
 from ranks import state_at
@@ -159,6 +160,36 @@ def test_elsewhere_the_ranks_together_feed_a_pass(
         assert {part.epoch for part in parts} == {epoch + 1}
     for state in (alone, *parts):
         state.shutdown()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@settings(max_examples=10)
+@given(
+    data=st.data(),
+    ranks=st.integers(1, 8),
+    count=st.integers(1, 40),
+    phase=st.sampled_from(["train", "validation"]),
+    ahead=st.integers(0, 3),
+)
+def test_within_a_prefetch_each_rank_is_fed_the_same(
+    name: str, data: st.DataObject, ranks: int, count: int, phase: str, ahead: int, file: Callable[[int], str]
+) -> None:
+    make, path, fields = SOURCES[name], file(count), fields_of(data, name)
+    fed = size_of(make, path, count, fields)
+    assume(ranks <= fed)
+    source = make(path, count, batch_size=data.draw(st.integers(1, fed // ranks), "batch_size"), **fields)
+    prefetch = PrefetchLayer(name="p", layer=[source], ahead=ahead)
+    for rank in range(ranks):
+        plain, early = (state_at(layer, phase, rank, ranks) for layer in (source, prefetch))
+        for step in range(8):
+            for state in (plain, early):
+                state.backend.scalars["step"] = step * (phase == "train")
+                state.forward([])
+            assert plain.blobs[0].tobytes() == early.blobs[0].tobytes()
+            assert (plain.rows, plain.epoch) == (early.rows, early.epoch)
+            assert {f"ids:{key}": value for key, value in plain.memory().items()} == early.memory()
+        plain.shutdown()
+        early.shutdown()
 
 
 def test_a_rank_may_have_no_row() -> None:

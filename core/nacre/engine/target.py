@@ -18,7 +18,8 @@ class Target:
     """The backend, phase and types of a net, and the distributions whose kernels it may use.
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
-    and of the settings together; `fitted` is what is known of the training data.
+    and of the settings together; `fitted` is what is known of the training data; `rank` is
+    that of this process among `ranks` of them.
     """
 
     backend: Backend
@@ -30,6 +31,8 @@ class Target:
     pins: Mapping[str, str]
     kernels: Sequence[str]
     fitted: Fitted
+    rank: int
+    ranks: int
     scalars: Scalars = field(default_factory=Scalars)
     views: dict[str, View] = field(default_factory=dict[str, View])
 
@@ -54,6 +57,8 @@ class Target:
                 seed=self.seed,
                 scalars=self.scalars,
                 fitted=self.fitted,
+                rank=self.rank,
+                ranks=self.ranks,
             )
         return self.views[backend.name]
 

@@ -77,6 +77,8 @@ class Net(NetAccess):
             learns what is missing.
         initialise: False leaves new parameters 0, for callers that write all of them next.
         allocate: False only plans: shapes, parameters and bytes are known, but nothing can run.
+        rank, ranks: this process's number and how many there are, of several that compute parts of the same batches:
+            sources feed its part of them.
 
     Raises:
         TopologyError: the layers cannot be connected.
@@ -107,6 +109,8 @@ class Net(NetAccess):
         fitted: Fitted | None = None,
         initialise: bool = True,
         allocate: bool = True,
+        rank: int = 0,
+        ranks: int = 1,
     ) -> None:
         options = read_options({key: value for key, value in locals().items() if key not in ("self", "share")})
         self.name, self.layers, self.backend = options.name, options.layers, options.backend

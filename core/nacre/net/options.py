@@ -43,7 +43,7 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
 
 HANDED_ON = (
     *("algorithm", "backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels"),
-    "fallback",
+    *("fallback", "rank", "ranks"),
 )
 """The options that derived nets take over."""
 
@@ -75,6 +75,8 @@ class NetOptions:
     fitted: Fitted
     initialise: bool
     allocate: bool
+    rank: int
+    ranks: int
 
     @property
     def read_outside(self) -> tuple[str, ...]:
@@ -85,7 +87,8 @@ class NetOptions:
         """Return the target for which the net's states are made."""
         types = self.dtype, self.compute
         known = self.pins, self.kernels, self.fitted
-        return Target(self.backend, self.phase, self.seed, *types, self.deterministic, *known)
+        where = self.rank, self.ranks
+        return Target(self.backend, self.phase, self.seed, *types, self.deterministic, *known, *where)
 
     def handed_on(self) -> dict[str, Any]:
         """Return the options of a derived net."""
@@ -105,6 +108,9 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         complaints.append(f"backend={given['backend']!r}, but it must be a Backend, the name of one, or None")
     if not isinstance(given["seed"], Integral):
         complaints.append(f"seed={given['seed']!r}, but it must be {FILE_OPTIONS['seed'][1]}")
+    rank, ranks = given["rank"], given["ranks"]
+    if not (isinstance(rank, Integral) and isinstance(ranks, Integral) and 0 <= int(rank) < int(ranks)):
+        complaints.append(f"rank={rank!r} of ranks={ranks!r}, but it must be a whole number from 0 to ranks - 1")
     if complaints:
         raise ConfigError("\n".join(f"{net}: {complaint}" for complaint in complaints))
     check_outputs(layers)

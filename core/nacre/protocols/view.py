@@ -73,6 +73,8 @@ class View:
         compute: str = "",
         deterministic: bool = False,
         fitted: Fitted | None = None,
+        rank: int = 0,
+        ranks: int = 1,
     ) -> None:
         self.backend = backend  # for its own kernels
         self.name = backend.name
@@ -84,8 +86,8 @@ class View:
         self.seed = seed
         self.scalars = scalars
         self.fitted = fitted or {}
-        self.rank = 0
-        self.ranks = 1
+        self.rank = rank
+        self.ranks = ranks
         self._own_name = self._full_name = ""  # those of a layer in a container
         self._scratch: dict[tuple[Any, ...], Array] = {}
 

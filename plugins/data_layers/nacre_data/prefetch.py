@@ -227,8 +227,6 @@ class PrefetchState(SourceState, host_only=True):
 
     def __init__(self, layer: PrefetchLayer, backend: Any) -> None:
         super().__init__(layer, backend, [], [])
-        if backend.ranks > 1:
-            raise ConfigError(f"{layer.name}: Prefetch works on one rank, but there are {backend.ranks}")
         here = [one for one in layer.layer if self.phase not in one.exclude]
         for top in layer.tops:
             if not any(top in tops_of(one) for one in here):
@@ -246,6 +244,8 @@ class PrefetchState(SourceState, host_only=True):
             keep=layer.tops,
             fitted=known,
             allocate=False,
+            rank=backend.rank,
+            ranks=backend.ranks,
         )
         final = self.net.memory.final
         self.blobs = [backend.blob(final[top].shape, final[top].dtype) for top in layer.tops]

@@ -55,6 +55,8 @@ ANOTHER: dict[str, Any] = {
     "fitted": {"label": {"classes": ["cat", "dog"]}},
     "initialise": False,
     "allocate": False,
+    "rank": 1,
+    "ranks": 2,
 }
 """For each argument of a net a value that is not the default's, or of no matter."""
 

@@ -118,6 +118,8 @@ def test_options(options: dict[str, Any], words: str) -> None:
         ("Conv", {}, "layers='Conv', but it must be a list of layers"),
         (None, {}, "layers=None, but it must be a list of layers"),
         ([], {"seed": "a"}, "seed='a', but it must be a whole number"),
+        ([], {"rank": 2, "ranks": 2}, "rank=2 of ranks=2, but it must be a whole number from 0 to ranks - 1"),
+        ([], {"rank": 0.0}, "rank=0.0 of ranks=1, but it must be a whole number from 0 to ranks - 1"),
         ([], {"backend": 3}, "backend=3, but it must be a Backend, the name of one, or None"),
         ([], {"share": 3}, "share=3, but it must be another Net"),
     ],
@@ -544,11 +546,11 @@ def test_any_whole_number_is_a_seed(seed: int) -> None:
 
 
 def test_a_view_knows_what_a_state_may_know() -> None:
-    net = net_of(*chain())
+    net = net_of(*chain(), rank=1, ranks=4)
     view: Any = net.node_ops["a"].state.backend
     net.scalars["step"] = 3
     net.forward()
-    assert (view.phase, view.dtype, view.step, view.rows, view.rank, view.ranks) == ("train", "float64", 3, 3, 0, 1)
+    assert (view.phase, view.dtype, view.step, view.rows, view.rank, view.ranks) == ("train", "float64", 3, 3, 1, 4)
 
 
 def test_scratch() -> None:
