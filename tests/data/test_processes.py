@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import subprocess
@@ -513,66 +512,3 @@ def alive(process: int) -> bool:
         return False
     line = Path(f"/proc/{process}/cmdline")  # its number may soon be that of another process
     return not line.exists() or "nacre_data.reader" in line.read_text()
-
-
-# Trainings that are killed
-
-TRAINING = """
-import json
-import os
-import sys
-from pathlib import Path
-
-import nacre
-from nacre import Net, Solver
-from nacre_data import HDF5Store
-from nacre_layers.linear.inner_product import InnerProductLayer
-from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
-from nacre_solvers import SGD
-
-folder, table, end = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
-saved, new, store = folder / "saved", folder / "new", HDF5Store()
-layers = [
-    nacre.registry().open("layer", table.pop("type"))(**table),
-    InnerProductLayer(bottoms="data", tops="ip", output_dim=3),
-    SoftmaxLossLayer(bottoms=["ip", "label"]),
-]
-with Net("t", layers, backend="numpy") as net, Solver(SGD(), max_iter=end, lr_policy=0.001).start(net) as training:
-    if saved.exists():
-        training.restore(store.decode(saved.read_bytes(), "here"))
-    while training.iteration < end:
-        training.step()
-        new.write_bytes(store.encode(training.snapshot()))
-        os.replace(new, saved)
-        print(training.iteration, flush=True)
-    (folder / "end").write_bytes(b"".join(one.value.tobytes() for one in net.parameters.values()))
-"""
-
-
-@pytest.mark.parametrize("name", ["HDF5Data", "Data, shard", "LMDBData", "ImageData"])
-@pytest.mark.parametrize("kills", [1, pytest.param(int(os.environ.get("NACRE_TRIALS", "100")), marks=pytest.mark.long)])
-def test_a_training_that_is_killed_sees_the_records_that_it_would_have_seen(
-    name: str, kills: int, files: Path, tmp_path: Path
-) -> None:
-    table = nacre.table_of(SOURCES[name](files, name="d", batch_size=3, shuffle=True, ahead=2, processes=2))
-    end, random = 4 * kills, np.random.default_rng(0)
-
-    def run(folder: Path, table: Any, lines: int) -> int:
-        """Train until so many iterations are told, and kill it then; return its exit code."""
-        command = [sys.executable, "-c", TRAINING, str(folder), json.dumps(table), str(end)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for _ in zip(range(lines), process.stdout, strict=False):
-                pass
-            if lines < end:
-                process.kill()
-        return process.returncode
-
-    folders = [tmp_path / "whole", tmp_path / "killed"]
-    for folder in folders:
-        folder.mkdir()
-    assert run(folders[0], {**table, "processes": 0, "ahead": 0}, end) == 0
-    for _ in range(kills):
-        assert run(folders[1], table, int(random.integers(1, 4))) == -signal.SIGKILL
-    assert run(folders[1], table, end) == 0
-    assert (folders[0] / "end").read_bytes() == (folders[1] / "end").read_bytes()
