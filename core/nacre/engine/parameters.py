@@ -150,7 +150,7 @@ def place_parameters(
         if initialise:  # on the same threads as a pass, because a library's products may have other bits on others
             backend.wrap(partial(_initialise, target, slot))()
     if trains:
-        for slot, placed in _lay_out(target, [slot for slot in ordered if slot.trainable]):
+        for slot, placed in _lay_out(target, [slot for slot in ordered if slot.trainable and backward_order(slot)]):
             slot.placed = placed
     for slot in slots:
         _hand_out(target, slot)

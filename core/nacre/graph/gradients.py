@@ -52,7 +52,7 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
     Raises:
         TopologyError: a blob feeds several back-propagating layers, or needs a gradient but reaches no loss.
     """
-    if not any(node.layer.has_loss and node.layer.can_do_bp for node in wiring.nodes):
+    if not any((node.layer.has_loss or node.layer.needs_algorithm) and node.layer.can_do_bp for node in wiring.nodes):
         raise TopologyError("the net has no loss layer, so there is nothing to back-propagate")
     going_back = [back_propagates(wiring, wanted, index) for index in range(len(wiring.nodes))]
     for number, one in enumerate(wiring.wires):

@@ -201,9 +201,9 @@ class Net(NetAccess):
         self.parameters = Parameters(self.name, self.slots, self._read, self._write_array)
 
     def layers_in(self, phase: str) -> dict[str, Layer]:
-        """Return the layers of a phase by their names, those of containers by their full names."""
+        """Return the layers that run in a phase by their names, those of containers by their full names."""
         here = Graph.of(layer for layer in self.layers if phase not in layer.exclude)
-        return {node.name: node.user for node in expand(here, phase, self.algorithm).nodes}
+        return {node.name: node.layer for node in expand(here, phase, self.algorithm).nodes}
 
     def view(self, backend: Backend | None = None) -> View:
         """Return this net's view of a backend; by default of its own."""

@@ -48,7 +48,9 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "", algorithm:
     here = Graph.of(layer for layer in every if "predict" not in layer.exclude and not layer.is_source)
     graph = expand(here, "predict", algorithm)
     given = tuple(dict.fromkeys(top for source in sources for top in source.tops))
-    outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(here)
+    outputs = ((output,) if isinstance(output, str) else tuple(output)) if output else _ends(here) or _ends(graph)
+    if not outputs:
+        raise DataError("no layer of the net has a top that can be an output", "name a blob as the output")
     used = tuple(dict.fromkeys(node.outermost for node in ancestors(graph, outputs, given)))
     read = {*outputs, *(name for layer in used for name in bottoms_of(layer))}
     needed = tuple(name for name in given if name in read)
@@ -137,10 +139,7 @@ def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np
 def _ends(graph: Graph) -> tuple[str, ...]:
     """Return the blobs that no layer reads: the default outputs."""
     read = {name for node in graph.nodes if not node.in_place for name in node.bottoms if node.tops}
-    ends = tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
-    if not ends:
-        raise DataError("no layer of the net has a top that can be an output", "name a blob as the output")
-    return ends
+    return tuple(dict.fromkeys(name for node in graph.nodes for name in node.tops if name not in read))
 
 
 def _arrays(data: Any, needed: Sequence[str]) -> dict[str, np.ndarray]:

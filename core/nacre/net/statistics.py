@@ -19,8 +19,8 @@ class Statistics:
     def __init__(self, ops: Iterable[Op], scalars: Scalars) -> None:
         ops = list(ops)
         self._scalars = scalars
-        self._losing = [op for op in ops if op.layer.has_loss]
-        self._counting = [op for op in ops if op.layer.has_stats]
+        self._losing = [op for op in ops if op.node.layer.has_loss]
+        self._counting = [op for op in ops if op.node.layer.has_stats]
         self._totals, self._rows = [0.0] * len(self._losing), 0
 
     def losses(self) -> dict[str, float]:

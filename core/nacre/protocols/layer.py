@@ -70,7 +70,10 @@ class Layer(Configured):
     """The layers of a net that have one key share their parameters; a layer that may share has it for a field."""
 
     needs_algorithm = ""
-    """The algorithm that must rewrite a net with this layer, such as one that is in a circle with another layer."""
+    """The algorithm that must rewrite a net with this layer, such as one that is in a circle with another layer.
+
+    It may put layers into the net whose `backward` computes gradients without a loss; they name it here, too.
+    """
 
     if TYPE_CHECKING:  # not of __init__, or every layer would seem to need all three
         bottoms: Any = dataclasses.field(init=False)

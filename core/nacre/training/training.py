@@ -95,7 +95,7 @@ class Training:
         self._refuse_other_algorithm()
         self.algorithm = solver.algorithm.start(net)
         batch = self.waiting.measured(self.algorithm.train_one_batch())
-        self.slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
+        self.slots = [slot for slot in net.slots if slot.placed is not None and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
             message = f"net '{net.name}': every layer that could learn is frozen: {', '.join(idle)}"
             raise ConfigError(message, "remove one of them from freeze, or unfreeze it")

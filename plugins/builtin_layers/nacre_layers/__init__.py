@@ -1,4 +1,4 @@
-"""nacre's own layers, neurons, initializers, regularizers and pooling functions."""
+"""nacre's own layers, neurons, initializers, regularizers and pooling functions, and contrastive divergence."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from .elementwise.functions import ThresholdLayer as ThresholdLayer
     from .elementwise.random_mask import RandomMaskLayer as RandomMaskLayer
     from .elementwise.softmax import SoftmaxLayer as SoftmaxLayer
+    from .energy.contrastive_divergence import CD as CD
+    from .energy.rbm_hidden import RBMHiddenLayer as RBMHiddenLayer
+    from .energy.rbm_visible import RBMVisibleLayer as RBMVisibleLayer
     from .initializers import Bilinear as Bilinear
     from .initializers import Constant as Constant
     from .initializers import Gaussian as Gaussian
@@ -164,6 +167,8 @@ LAYERS = {
     "Perplexity": "nacre_layers.metrics.perplexity:PerplexityLayer",
     "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
+    "RBMHidden": "nacre_layers.energy.rbm_hidden:RBMHiddenLayer",
+    "RBMVisible": "nacre_layers.energy.rbm_visible:RBMVisibleLayer",
     "RNN": "nacre_layers.recurrent.rnn:RNNLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
     "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
@@ -244,6 +249,7 @@ CONNECTIONS = {
     "OneToOne": "nacre_layers.containers.connections:OneToOne",
 }
 
+ALGORITHMS = {"CD": "nacre_layers.energy.contrastive_divergence:CD"}
 FUNCTIONS = {"class_starts": "nacre_layers.losses.class_softmax_loss:class_starts"}
 
 
@@ -262,6 +268,7 @@ def offer_components() -> dict[str, dict[str, str]]:
         "pooling": POOLINGS,
         "elementwise": ELEMENT_WISE,
         "connection": CONNECTIONS,
+        "algorithm": ALGORITHMS,
         "layer_of": LAYERS_OF,
         "number_of": {"initializer": INITIALIZERS["Constant"]},
     }
@@ -277,5 +284,6 @@ __getattr__ = lazy(
     ELEMENT_WISE,
     CONNECTIONS,
     CONSTRAINTS,
+    ALGORITHMS,
     FUNCTIONS,
 )

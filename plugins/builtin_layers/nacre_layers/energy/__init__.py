@@ -1,0 +1,1 @@
+"""Energy models: restricted Boltzmann machines, and contrastive divergence, which trains them."""
