@@ -207,11 +207,11 @@ def test_files_of_which_each_has_classes_of_its_own(tmp_path: Path) -> None:
         assert net.classes["label"] == ("dog", "cat", "ant")
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file["label"][1] = 2
-    with Net("t", [layer], backend="numpy", phase="test") as net:
-        with pytest.raises(
-            DataError, match=r"a\.h5: 'label': the number 2 has no name: only those from 0 to 1 have one"
-        ):
-            labels(net)
+    with (
+        Net("t", [layer], backend="numpy", phase="test") as net,
+        pytest.raises(DataError, match=r"a\.h5: 'label': the number 2 has no name: only those from 0 to 1 have one"),
+    ):
+        labels(net)
 
 
 def plain(folder: Path) -> str:

@@ -123,8 +123,11 @@ class ContrastState(LayerState, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         size = inputs[0].shape[1]
         self.parameters = hidden_parameters(layer, size)
-        self.biases = dict(zip((3,), self.parameters[1:], strict=False))  # of the bottom that they belong to
-        if visible.layer.bias:
+        self.biases: dict[int, Parameter] = {}  # by the bottom whose mean is their gradient
+        if layer.bias:
+            self.biases[3] = self.parameters[1]
+        above: Any = visible.layer
+        if above.bias:
             self.biases[2] = Parameter("visible_bias", (size,), tied=f"{visible.owner}/bias")
             self.parameters.append(self.biases[2])
         self.chains: ChainState | None = chains and vars(chains)["_state_of"]
