@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from .protocols.layer import Inner as Inner
     from .protocols.layer import Layer as Layer
     from .protocols.layer import Phase as Phase
+    from .protocols.layer import about_statistic as about_statistic
     from .protocols.layer import is_identity as is_identity
     from .protocols.layer import tops_of as tops_of
     from .protocols.making import Layers as Layers
@@ -175,7 +176,7 @@ _PLACES = {
     "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "protocols.data_store": "Codec Field Reader Store Writer blocks",
     "protocols.graph": "Graph Node",
-    "protocols.layer": "Inner Layer Phase is_identity tops_of",
+    "protocols.layer": "Inner Layer Phase about_statistic is_identity tops_of",
     "protocols.making": "Layers fresh layer_maker",
     "protocols.parameter": "Parameter Storage",
     "protocols.state": "LayerState SourceState",

@@ -73,10 +73,11 @@ MESSAGES: list[Message] = [
         ("EarlyStopping: statistic='accuracy', but it must be LAYER/STATISTIC, such as 'accuracy/accuracy', or 'loss'"),
     ),
     (
-        lambda: EarlyStopping(statistic="accuracy/accuracy"),
+        lambda: solve(VALIDATED, EarlyStopping(statistic="accuracy/records")),
         (
-            "EarlyStopping: statistic='accuracy/accuracy' needs higher_better: True if a higher value is "
-            "better, as for an accuracy, else False"
+            "EarlyStopping: statistic='accuracy/records' needs higher_better, because layer 'accuracy' does not say "
+            "which values are better\n"
+            "  set higher_better to true if a higher value is better, as for an accuracy, else to false"
         ),
     ),
     (

@@ -81,7 +81,7 @@ def test_the_rate_falls_when_the_net_got_worse(losses: list[float], fields: Any,
 def test_a_higher_statistic_may_be_the_better() -> None:
     with Solver(
         SGD(),
-        lr_policy=DecayOnValidation(base=0.8, statistic="accuracy/accuracy", higher_better=True),
+        lr_policy=DecayOnValidation(base=0.8, statistic="accuracy/accuracy"),
         callbacks=[ValidationPerformance(every_n_iter=10)],
     ).start(toy_net()) as training:
         for value, rate in ((0.5, 0.8), (0.7, 0.8), (0.6, 0.4), (0.65, 0.4)):
@@ -94,6 +94,17 @@ def test_another_phase_is_another_thing() -> None:
     callbacks = [Judged(losses=[1, 2, 3]), Judged(losses=[3, 2, 1], phase="test")]
     training = Solver(SGD(), max_iter=3, lr_policy=policy, callbacks=callbacks[::-1]).solve(pulled_net())
     assert training.lr.rate(3) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("given", [None, True, False])
+@pytest.mark.parametrize("name", ["accuracy", "error"])
+def test_which_values_are_better_is_what_the_layer_says_unless_the_user_says_otherwise(
+    name: str, given: bool | None
+) -> None:
+    stopping = EarlyStopping(statistic=f"accuracy/{name}", higher_better=given)
+    with Solver(SGD(), callbacks=[stopping, ValidationPerformance()]).start(toy_net()) as training:
+        state: Any = training.callbacks[0]
+        assert state.higher_better is (name == "accuracy" if given is None else given)
 
 
 @pytest.mark.parametrize("thing", [DecayOnValidation, EarlyStopping])
@@ -118,8 +129,11 @@ def test_somebody_has_to_validate(thing: Any) -> None:
         start([ValidationPerformance()], higher_better=True)
     with pytest.raises(ConfigError, match="statistic='one/loss' needs higher_better=False"):
         start([ValidationPerformance()], statistic="one/loss", higher_better=True)
-    with pytest.raises(ConfigError, match="statistic='accuracy/accuracy' needs higher_better"):
-        start([ValidationPerformance()], statistic="accuracy/accuracy")
+    with pytest.raises(ConfigError, match="statistic='accuracy/records' needs higher_better"):
+        start([ValidationPerformance()], statistic="accuracy/records")
+    start([ValidationPerformance()], statistic="accuracy/records", higher_better=True)
+    with pytest.raises(ConfigError, match=r"'accuracy/acuracy' needs .*\(did you mean 'accuracy'\?\)"):
+        start([ValidationPerformance()], statistic="accuracy/acuracy")
     with pytest.raises(ConfigError, match="statistic='accuracy', "):
         start([ValidationPerformance()], statistic="accuracy")
 

@@ -70,7 +70,7 @@ def test_what_was_found_survives_a_restart() -> None:
 @pytest.mark.parametrize(
     ("fields", "value"),
     [
-        ({"best": "accuracy/accuracy", "higher_better": True}, lambda entry: entry[2]["accuracy"]["accuracy"]),
+        ({"best": "accuracy/accuracy"}, lambda entry: entry[2]["accuracy"]["accuracy"]),
         ({"best": "loss", "higher_better": False}, lambda entry: entry[1]),
         ({"best": "loss"}, lambda entry: entry[1]),
     ],
@@ -80,7 +80,7 @@ def test_the_score(fields: dict[str, Any], value: Any) -> None:
     assert training.score is not None
     assert training.score.iteration == 20
     assert training.score.value == value(training.history["validation"][-1])
-    assert training.score.higher_better is fields.get("higher_better", False)
+    assert training.score.higher_better is (fields["best"] == "accuracy/accuracy")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_score(fields: dict[str, Any], value: Any) -> None:
         ({"phase": "train"}, "it must be one of 'validation', 'test'"),
         ({"best": "accuracy"}, "best='accuracy', "),
         ({"best": "loss", "higher_better": True}, "needs higher_better=False"),
-        ({"best": "accuracy/accuracy"}, "best='accuracy/accuracy' needs higher_better"),
+        ({"best": "accuracy/records"}, "best='accuracy/records' needs higher_better"),
         (
             {"best": "acuracy/accuracy", "higher_better": True},
             "no layer 'acuracy' has statistics in phase 'validation' .did you mean",

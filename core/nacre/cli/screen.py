@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import as_named
+
+if TYPE_CHECKING:
+    from ..protocols.layer import Layer
 
 
 def command_line(*words: str) -> str:
@@ -88,16 +91,28 @@ def loss_text(loss: float, statistics: Mapping[str, Mapping[str, float]], digits
     return f"{'total loss' if several else 'loss'} {loss:.{digits}g}"
 
 
-def statistic_text(name: str, statistics: Mapping[str, float]) -> str:
-    """Return a layer's statistics as text: `accuracy: 98.61 % (355 of 360)`."""
+def units_of(layers: Mapping[str, Layer], statistics: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
+    """Return the units of statistics that have one: {layer: {statistic: unit}}."""
+    from ..protocols.layer import about_statistic
+
+    found = {
+        name: {key: unit for key in values if name in layers and (unit := about_statistic(layers[name], key)[1])}
+        for name, values in statistics.items()
+    }
+    return {name: units for name, units in found.items() if units}
+
+
+def statistic_text(name: str, statistics: Mapping[str, float], units: Mapping[str, str]) -> str:
+    """Return a layer's statistics, which may have units, as text: `accuracy: 98.61 % (355 of 360)`."""
     parts: list[str] = []
     records = statistics.get("records")
     for key, value in statistics.items():
         if key == "records":
             continue
-        share = f"{100 * value:.2f} %" if key in ("accuracy", "error") else f"{value:.6g}"
+        unit = units.get(key, "")
+        number = f"{100 * value:.2f} %" if unit == "%" else f"{value:.6g} {unit}".rstrip()
         count = f" ({round(value * records)} of {records:.0f})" if key in ("accuracy", "error") and records else ""
-        parts.append(f"{'' if key == name != 'loss' else f'{key} '}{share}{count}")
+        parts.append(f"{'' if key == name != 'loss' else f'{key} '}{number}{count}")
     return f"{name}: {', '.join(parts)}" if parts else name
 
 

@@ -16,7 +16,7 @@ from ..fields.configured import inside
 from ..fields.types import Paths
 from ..files.json import event_line
 from .options import allowed_remote
-from .screen import command_line, loss_text, seconds_text, statistic_text, warn
+from .screen import command_line, loss_text, seconds_text, statistic_text, units_of, warn
 from .snapshots import load_snapshot, resumed
 from .streams import work_matters_more
 
@@ -212,9 +212,15 @@ class Screen:
         elif event == "warning":
             self._say(f"warning: {data.get('message', '')}", error=True)
         elif not self.quiet:
-            line = report_line(event, data)
+            line = report_line(event, data, self._units(data))
             if line:
                 self._say(line)
+
+    def _units(self, data: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+        statistics = data.get("statistics")
+        if not statistics or not self.training:
+            return {}
+        return units_of(self.training.net.layers_in(data.get("phase", "train")), statistics)
 
     def _step(self, iteration: int) -> None:
         if self._bar is None or time.perf_counter() - self._shown < REFRESH:
@@ -231,19 +237,19 @@ class Screen:
             click.echo(line, err=error)
 
 
-def report_line(event: str, data: Mapping[str, Any]) -> str:
+def report_line(event: str, data: Mapping[str, Any], units: Mapping[str, Mapping[str, str]]) -> str:
     """Return the line for a report, or "" if it needs none."""
     start = f"iteration {data['iteration']}: "
+    values = data.get("statistics", {})
+    layers = [statistic_text(name, some, units.get(name, {})) for name, some in values.items()]
     if event == "summary":
         parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
         parts += [f"rate {data['rate']:.3g}"] if "rate" in data else []
         parts += [f"{data['images_per_second']:,.0f} images/s"] if data.get("images_per_second") else []
-        layers = [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
         return start + "; ".join([", ".join(parts), *layers])
     if event == "validation":
         parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
-        parts += [statistic_text(name, values) for name, values in data.get("statistics", {}).items()]
-        return f"{start}{data.get('phase', 'validation')}: {'; '.join(parts)}"
+        return f"{start}{data.get('phase', 'validation')}: {'; '.join([*parts, *layers])}"
     if event == "snapshot":
         return f"{start}saved {data.get('path', '')}" + (", the best so far" if data.get("best") else "")
     return ""

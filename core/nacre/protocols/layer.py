@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Phase = Literal["train", "validation", "test", "predict"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+BETTER = ("higher", "lower", "")
 TRAITS = ("is_source", "is_sink", "has_param", "has_neuron", "can_do_bp", "is_inplace", "has_loss", "has_stats")
 
 
@@ -62,6 +63,11 @@ class Layer(Configured):
     is_inplace: ClassVar[bool] = False
     has_loss: ClassVar[bool] = False
     has_stats: ClassVar[bool] = False
+    statistics: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Which values of its statistics are better, "higher" or "lower", and their unit: {"accuracy": ("higher", "%")}.
+
+    A value of 1 is shown as 100 %. "" is neither, and no unit; "class_*" is every statistic that begins so.
+    """
 
     name: Annotated[str, "name of the layer; by default that of its first top"] = ""
     exclude: Annotated[Phases, "phases in which the layer is absent"] = default(())
@@ -91,9 +97,17 @@ class Layer(Configured):
         is_inplace: bool | None = None,
         has_loss: bool | None = None,
         has_stats: bool | None = None,
+        statistics: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         super().__init_subclass__()
         said = {trait: value for trait, value in locals().items() if trait in TRAITS and value is not None}
+        if statistics is not None:
+            if odd := [name for name, (better, _) in statistics.items() if better not in BETTER]:
+                raise ContractError(
+                    f"{cls.__name__} declares statistics={{'{odd[0]}': {statistics[odd[0]]!r}}}, but the first must be "
+                    f"one of {', '.join(map(repr, BETTER))}"
+                )
+            cls.statistics, cls.has_stats = {**cls.statistics, **statistics}, True
         for trait, value in said.items():
             setattr(cls, trait, value)
         fields = {field.name for field in dataclasses.fields(cls)}
@@ -233,6 +247,15 @@ class Inner:
     bottoms: tuple[str, ...] | None = None
     tops: tuple[str, ...] | None = None
     owner: str | None = None
+
+
+def about_statistic(layer: Layer, name: str) -> tuple[str, str]:
+    """Return which values of a layer's statistic are better, "higher", "lower" or "", and its unit."""
+    if name == "loss" and layer.has_loss:
+        return "lower", ""
+    said = layer.statistics
+    patterns = (one for one in said if one.endswith("*") and name.startswith(one[:-1]))
+    return said.get(name if name in said else next(patterns, ""), ("", ""))
 
 
 def layer_type(cls: type) -> str:

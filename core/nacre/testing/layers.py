@@ -396,7 +396,9 @@ class LayerTests(Suite):
         with self.trial(example, backend, dtype) as full, self.trial(example.cut(rows), backend, dtype) as few:
             arrays = [one[:rows] for one in full.arrays]
             full.forward(arrays)
-            counted: list[Any] = [part for part in self._expected(few) if not isinstance(part, list)]  # tops have every row
+            counted: list[Any] = [
+                part for part in self._expected(few) if not isinstance(part, list)
+            ]  # tops have every row
             self._check_results(full, counted, f"{rows} real rows")
             if full.differentiates:
                 few.forward()

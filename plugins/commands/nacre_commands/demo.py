@@ -42,7 +42,7 @@ def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes
     tested = run_test(file, saved, "test", backend)
     click.echo(f"snapshot: {training.snapshot_path}")
     for name, values in tested["statistics"].items():
-        click.echo(f"test {statistic_text(name, values)}")
+        click.echo(f"test {statistic_text(name, values, tested['units'].get(name, {}))}")
     if training.info.get("curve"):
         click.echo(f"learning curve: {training.info['curve']}")
     folder = Path(training.snapshot_path).parent

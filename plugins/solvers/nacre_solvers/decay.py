@@ -47,14 +47,14 @@ class DecayOnValidationState:
         self.last: float | None = None
         self.held: Snapshot | None = None
         self.falling = False
-        Judge(policy, training, self.judge)
+        self.higher_better = Judge(policy, training, self.judge).higher_better
 
     def judge(self, value: float) -> None:
         """Lower the rate if this value is worse than the last one; a value that is not finite is worse."""
         policy, last, iteration = self.policy, self.last, self.training.iteration
         finite = isfinite(value)
         self.last = value if finite else last
-        better = finite and (last is None or (value >= last if policy.higher_better else value <= last))
+        better = finite and (last is None or (value >= last if self.higher_better else value <= last))
         worse = last is not None and not better
         if worse and iteration - self.since >= policy.min_n_iter:
             rate = max(policy.gamma * self.current, min(policy.min_rate, self.current))

@@ -43,7 +43,7 @@ class EarlyStoppingState(CallbackState):
         self.best_iteration = 0
         self.to_beat: float | None = None  # by more than min_delta: the best value when the count last began
         self.waited = 0
-        Judge(callback, training, self.judge)
+        self.higher_better = Judge(callback, training, self.judge).higher_better
 
     def judge(self, value: float) -> None:
         """Count this validation; a value that is not finite is not better."""
@@ -58,7 +58,7 @@ class EarlyStoppingState(CallbackState):
     def _better(self, value: float, other: float | None, by_more_than: float) -> bool:
         if other is None or not isfinite(value):
             return isfinite(value)
-        return (value - other if self.callback.higher_better else other - value) > by_more_than
+        return (value - other if self.higher_better else other - value) > by_more_than
 
     def stop_if_due(self) -> None:
         if self.waited >= self.callback.patience:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from nacre import Check, ConfigError, Training, nearest
+from nacre import Check, ConfigError, Layer, Training, about_statistic, nearest
 
 
 def _complain(name: str, _: Any) -> str | None:
@@ -17,16 +17,30 @@ def _complain(name: str, _: Any) -> str | None:
 STATISTIC = Check(_complain)
 Judged = Literal["validation", "test"]
 """Phases that are validated."""
-HIGHER = "whether a higher value is better; needed for statistics other than a loss"
+HIGHER = "whether a higher value is better; by default what the layer says of its statistic"
 
 
 def direction_complaints(field: str, name: str, higher_better: bool | None) -> Iterator[str]:
-    """Yield a message if `higher_better` is missing for a statistic, or true for a loss."""
-    loss = name.rpartition("/")[2] == "loss"
-    if loss and higher_better:
+    """Yield a message if `higher_better` is true for a loss."""
+    if name.rpartition("/")[2] == "loss" and higher_better:
         yield f"{field}={name!r} needs higher_better=False, because a lower loss is better"
-    if name and not loss and higher_better is None:
-        yield f"{field}={name!r} needs higher_better: True if a higher value is better, as for an accuracy, else False"
+
+
+def higher_is_better(asked: str, name: str, given: bool | None, layers: Mapping[str, Layer]) -> bool:
+    """Return whether a higher value of "layer/name" is better, as `given`, or else as the layer says.
+
+    Raises:
+        ConfigError: it does not say.
+    """
+    layer, _, key = name.rpartition("/")
+    better = "lower" if key == "loss" else about_statistic(layers[layer], key)[0]
+    if given is None and not better:
+        raise ConfigError(
+            f"{asked}='{name}' needs higher_better, because layer '{layer}' does not say which values are better"
+            f"{nearest(key, layers[layer].statistics)}",
+            "set higher_better to true if a higher value is better, as for an accuracy, else to false",
+        )
+    return better == "higher" if given is None else given
 
 
 def read_statistic(
@@ -68,8 +82,8 @@ class Judge:
     """Follows one statistic of the validations of a training, except the one that runs only because it ends.
 
     Raises:
-        ConfigError: no callback of the training validates in this phase, or no layer has such statistics; when the
-            training begins, if the layer has no statistic of this name.
+        ConfigError: no callback of the training validates in this phase, no layer has such statistics, or it is not
+            known whether a higher value is better; when the training begins, if the layer has no such statistic.
     """
 
     def __init__(self, thing: Any, training: Training, judged: Any) -> None:
@@ -84,6 +98,7 @@ class Judge:
         several = sum(one.has_loss for one in there.values()) > 1
         known = {name: None for name, one in there.items() if one.has_stats or (one.has_loss and several)}
         check_layer(self.asked, thing.statistic, known, thing.phase)
+        self.higher_better = higher_is_better(self.asked, thing.statistic, thing.higher_better, there)
         training.listeners.append(self.on_event)
 
     def on_event(self, event: str, data: Mapping[str, Any]) -> None:

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal
 
 from nacre import Callback, CallbackState, ConfigError, NacreError, Net, Score, SourceState, TopologyError, Training
 
-from .statistic import HIGHER, STATISTIC, Judged, check_statistic, direction_complaints, read_statistic
+from .statistic import (
+    HIGHER,
+    STATISTIC,
+    Judged,
+    check_statistic,
+    direction_complaints,
+    higher_is_better,
+    read_statistic,
+)
 
 ASKED = "ValidationPerformance: best"
 
@@ -50,6 +58,9 @@ class ValidationState(CallbackState):
             self.net.refuse_unwritten()
             training.judged[callback.phase] = self.net.statistics()
             check_statistic(ASKED, callback.best, training.judged[callback.phase], callback.phase)
+            if callback.best:
+                layers = training.net.layers_in(callback.phase)
+                self.higher_better = higher_is_better(ASKED, callback.best, callback.higher_better, layers)
         except NacreError:
             self.net.shutdown()
             raise
@@ -69,7 +80,7 @@ class ValidationState(CallbackState):
         self.history.append((training.iteration, loss, statistics))
         if self.callback.best:
             score = read_statistic(ASKED, self.callback.best, loss, statistics, phase)
-            training.score = Score(training.iteration, score, bool(self.callback.higher_better))
+            training.score = Score(training.iteration, score, self.higher_better)
         training.report("validation", phase=phase, loss=loss, statistics=statistics, **data)
 
     def _warn(self, message: str) -> None:

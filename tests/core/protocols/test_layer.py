@@ -25,6 +25,7 @@ from nacre import (
     Pair,
     Parameter,
     SourceState,
+    about_statistic,
     at_least,
     default,
     non_negative,
@@ -211,6 +212,25 @@ def test_setup_must_be_defined() -> None:
 
 def test_setup_must_give_a_state() -> None:
     refuse("Pass.setup .* LayerState, not a NoneType", lambda *_: None)
+
+
+def test_what_a_layer_says_of_its_statistics() -> None:
+    class ScoresLayer(PassLayer, has_loss=True, statistics={"top": ("higher", "%"), "class_*": ("lower", "")}):
+        pass
+
+    class MoreLayer(ScoresLayer, statistics={"bits": ("lower", "bits")}):
+        pass
+
+    layer = MoreLayer(bottoms="x", tops="y", state=None)
+    assert layer.has_stats
+    said = {"top": ("higher", "%"), "class_7": ("lower", ""), "bits": ("lower", "bits"), "loss": ("lower", "")}
+    assert {name: about_statistic(layer, name) for name in said} == said
+    assert about_statistic(layer, "records") == ("", "")
+    assert about_statistic(ScoresLayer(bottoms="x", tops="y", state=None), "bits") == ("", "")
+    with pytest.raises(
+        ContractError, match=r"statistics=\{'a': \('best', ''\)\}, but the first must be one of"
+    ):
+        type("BadLayer", (PassLayer,), {}, statistics={"a": ("best", "")})
 
 
 @pytest.mark.parametrize("missing", ["forward", "backward"])

@@ -48,19 +48,27 @@ def command(
     loss = loss_text(tested["loss"], tested["statistics"], digits=6)
     click.echo(f"{phase}, after {saved.iteration} iterations: {loss}")
     for name, values in tested["statistics"].items():
-        click.echo(f"  {statistic_text(name, values)}")
+        click.echo(f"  {statistic_text(name, values, tested['units'].get(name, {}))}")
 
 
 def run_test(file: NetFile, saved: Snapshot, phase: Phase, backend: str | None) -> dict[str, Any]:
-    """Run a snapshot's net over the data of a phase once; return loss and statistics.
+    """Run a snapshot's net over the data of a phase once; return loss and statistics, and the units of these.
 
     Raises:
         SnapshotError: the snapshot belongs to another net.
         DataError: the net has no source in this phase.
     """
-    from ..screen import warn
+    from ..screen import units_of, warn
 
     with file.net(phase, backend=backend, initialise=False, fitted=saved.fitted()) as made:
         made.parameters.load(saved, strict=False)
         loss = made.forward_epoch(warn)
-        return {"phase": phase, "iterations": saved.iteration, "loss": loss, "statistics": made.statistics()}
+        statistics = made.statistics()
+        units = units_of(made.layers_in(phase), statistics)
+        return {
+            "phase": phase,
+            "iterations": saved.iteration,
+            "loss": loss,
+            "statistics": statistics,
+            "units": units,
+        }

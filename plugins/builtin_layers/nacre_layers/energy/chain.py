@@ -12,7 +12,7 @@ import numpy as np
 from nacre import Array, Layer, LayerState, Names, Node, Parameter, default
 
 from .rbm_hidden import RBMHiddenLayer, hidden_parameters
-from .rbm_visible import RBMVisibleLayer
+from .rbm_visible import STATISTICS, RBMVisibleLayer
 
 
 class ChainStep(Layer):
@@ -32,7 +32,7 @@ class VisibleStep(ChainStep, has_param=True):
     """Visible units, given hidden ones."""
 
 
-class ReconstructionStep(ChainStep, has_param=True, has_loss=True, has_stats=True):
+class ReconstructionStep(ChainStep, has_param=True, has_loss=True, statistics=STATISTICS):
     """Visible units given the hidden ones of the data, compared with the data."""
 
 

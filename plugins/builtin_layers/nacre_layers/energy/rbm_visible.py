@@ -10,8 +10,10 @@ from nacre import Array, ConfigError, LayerState, Names, Parameter, exactly
 from ..fields import Biased
 from .units import Units, sample, to_means
 
+STATISTICS = {"reconstruction_error": ("lower", ""), "pseudo_likelihood": ("higher", "")}
 
-class RBMVisibleLayer(Biased, has_param=True, has_loss=True, has_stats=True):
+
+class RBMVisibleLayer(Biased, has_param=True, has_loss=True, statistics=STATISTICS):
     """The means of the visible units of a restricted Boltzmann machine, given the hidden ones: σ(h W + b), or h W + b.
 
     Bottoms are the data, of any shape, and the hidden units; both are read as (images, features), and so is the top,

@@ -13,13 +13,13 @@ from nacre import Array, ConfigError, LayerState, Names, Parameter, Shape, defau
 
 from ..elementwise.softmax import log_softmax_with
 from ..fields import Weighted
-from ..metrics.perplexity import Likelihood
+from ..metrics.perplexity import LIKELIHOOD, Likelihood
 from .base import Loss, Normalizer, divisor
 from .classes import whole_numbers
 
 
 class ClassSoftmaxLossLayer(
-    Weighted, Loss, is_sink=True, has_param=True, has_loss=True, has_stats=True, can_do_bp=True
+    Weighted, Loss, is_sink=True, has_param=True, has_loss=True, can_do_bp=True, statistics=LIKELIHOOD
 ):
     """loss = -weight / M · Σ log(p[class] p[label | class]), over the labels of the rows that count.
 

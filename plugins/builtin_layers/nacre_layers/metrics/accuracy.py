@@ -8,8 +8,10 @@ from nacre import Array, ConfigError, Layer, LayerState, Names, exactly, non_zer
 
 from ..losses.classes import Classes
 
+SHARES = {"accuracy": ("higher", "%"), "error": ("lower", "%")}
 
-class AccuracyLayer(Layer, is_sink=True, has_stats=True):
+
+class AccuracyLayer(Layer, is_sink=True, statistics={**SHARES, "class_*": ("higher", "%")}):
     """The share of labels whose score is one of the `top_k` highest.
 
     accuracy = 1 / M · Σ [rank ≤ top_k] over the M labels of rows that count, where rank is the number of scores x[c]

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from nacre import Array, Layer, Names, exactly, finite
 
 from ..losses.base import check_alike
-from .accuracy import ShareState
+from .accuracy import SHARES, ShareState
 
 
-class BinaryAccuracyLayer(Layer, is_sink=True, has_stats=True):
+class BinaryAccuracyLayer(Layer, is_sink=True, statistics=SHARES):
     """The share of scores that are above `threshold` where their label is, and not above it where it is not.
 
     accuracy = 1 / M · Σ [(x > threshold) = (label > threshold)], over the M numbers of rows that count.

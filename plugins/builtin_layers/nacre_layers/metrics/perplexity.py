@@ -10,8 +10,10 @@ from nacre import Array, Layer, LayerState, Names, exactly, non_zero
 from ..elementwise.softmax import log_softmax
 from ..losses.classes import Classes
 
+LIKELIHOOD = {"perplexity": ("lower", ""), "bits": ("lower", "")}
 
-class PerplexityLayer(Layer, is_sink=True, has_stats=True):
+
+class PerplexityLayer(Layer, is_sink=True, statistics=LIKELIHOOD):
     """The perplexity of the labels: e to the power of their mean negative log-likelihood.
 
     perplexity = exp(-1 / M · Σ log softmax(x)[label]), over the M labels of rows that count.
