@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import select
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ class LineReader(Reader):
         LineReader.opened += 1
         self.fields = {"id": Field((), "int64"), "x": Field((2,), "float32")}
         self.path = path
-        self.file = path.open(encoding="ascii")
+        self.file = Interruptible(path)
         self.begun = False
 
     def rows(self, start: int = 0) -> Iterator[Any]:
@@ -39,7 +42,7 @@ class LineReader(Reader):
         return self._rows(start)
 
     def _rows(self, start: int) -> Iterator[Any]:
-        for number, line in enumerate(self.file):
+        for number, line in enumerate(io.TextIOWrapper(io.BufferedReader(self.file), "ascii")):
             if number >= start:
                 try:
                     value = int(line)
@@ -51,8 +54,37 @@ class LineReader(Reader):
     def key(self, number: int) -> str:
         return f"line {number + 1}"
 
+    def interrupt(self) -> None:
+        self.file.interrupt()
+
     def close(self) -> None:
         self.file.close()
+
+
+class Interruptible(io.RawIOBase):
+    """A file, or a pipe, which another thread may stop waiting for."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.wakes, self.wake = os.pipe()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self.wakes in select.select([self.file, self.wakes], [], [])[0]:
+            raise DataError("it was closed while it was read")
+        return os.readv(self.file, [buffer])
+
+    def interrupt(self) -> None:
+        if not self.closed:
+            os.write(self.wake, b"!")
+
+    def close(self) -> None:
+        if not self.closed:
+            for file in (self.file, self.wakes, self.wake):
+                os.close(file)
+        super().close()
 
 
 def lines(folder: Path, count: int, first: int = 0) -> str:

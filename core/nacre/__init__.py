@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from .snapshots.folder import load_snapshot as load_snapshot
     from .snapshots.folder import open_snapshot_store as open_snapshot_store
     from .snapshots.snapshot import Snapshot as Snapshot
+    from .threads import interruptible as interruptible
     from .threads import number_of_threads as number_of_threads
     from .training.callback import Callback as Callback
     from .training.callback import CallbackState as CallbackState
@@ -184,7 +185,7 @@ _PLACES = {
     "snapshots.environment": "environment",
     "snapshots.folder": "SnapshotFolder load_snapshot open_snapshot_store",
     "snapshots.snapshot": "Snapshot",
-    "threads": "number_of_threads",
+    "threads": "interruptible number_of_threads",
     "training.callback": "Callback CallbackState Score",
     "training.method": "Method MethodState",
     "training.policies": "LrPolicy LrState MomentumPolicy MomentumState",

@@ -1,8 +1,11 @@
-"""How many threads a backend may use."""
+"""Threads: how many a backend may use, and waits for another one, which a signal may end."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import NacreError
@@ -45,3 +48,48 @@ def _cgroup_limit() -> int | None:
         except OSError:
             return None
     return max(1, int(quota) // int(period)) if quota.isdecimal() and int(period) > 0 else None
+
+
+# Waits
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """A signal that is to end the work came during a wait for another thread."""
+
+
+class _Waits(threading.local):  # signals are the main thread's, and only its own waits concern it
+    waits = False
+
+    @staticmethod
+    def to_end() -> bool:
+        return False
+
+
+_waits = _Waits()
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """Wait for another thread in the block, which `WaitInterrupted` may end at any place."""
+    _waits.waits = True
+    try:
+        end_wait()
+        yield
+    finally:
+        _waits.waits = False
+
+
+@contextmanager
+def ending_waits(to_end: Callable[[], bool]) -> Generator[None]:
+    """Let waits in the block end as soon as `to_end` returns true; whoever changes that calls `end_wait`."""
+    _waits.to_end = to_end
+    try:
+        yield
+    finally:
+        del _waits.to_end
+
+
+def end_wait() -> None:
+    """Raise WaitInterrupted if this thread is in a wait that is to end; for a signal's handler."""
+    if _waits.waits and _waits.to_end():
+        raise WaitInterrupted

@@ -373,9 +373,9 @@ def test_it_can_be_shut_down_while_a_batch_is_made(monkeypatch: pytest.MonkeyPat
             assert go_on.wait(600)
         first.set()
 
-    def stops(ahead: Any) -> None:
+    def stops(ahead: Any, *seconds: float) -> bool:
         go_on.set()  # not before: the shutdown begins while the second batch is made
-        stop(ahead)
+        return stop(ahead, *seconds)
 
     reading(state, waits)
     monkeypatch.setattr(ReadAhead, "stop", stops)

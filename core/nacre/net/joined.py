@@ -29,6 +29,7 @@ class Joined(Reader):
         self.paths = paths
         self.openers = openers
         self.opened: dict[int, Reader] = {}
+        self.interrupted = False
         self.counts: list[int | None] = []
         self.found: list[Mapping[str, Field]] = []
         try:
@@ -85,6 +86,8 @@ class Joined(Reader):
             closable = [one for one, other in self.opened.items() if other.count is not None]
             if len(closable) >= OPEN_FILES:
                 self.opened.pop(closable[0]).close()  # the one that was not used for the longest time
+            if self.interrupted:
+                raise DataError(f"{self.paths[place]}: it was closed while it was read")
             reader = self.openers[place]()
             if place < len(self.found) and (reader.fields, reader.count) != (self.found[place], self.counts[place]):
                 reader.close()
@@ -145,6 +148,11 @@ class Joined(Reader):
     def pause(self) -> None:
         for place in [place for place, reader in self.opened.items() if reader.count is not None]:
             self.opened.pop(place).close()
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+        for reader in list(self.opened.values()):
+            reader.interrupt()
 
     def close(self) -> None:
         with ExitStack() as all_of_them:

@@ -210,6 +210,9 @@ class Decoded(Reader):
     def pause(self) -> None:
         self.reader.pause()
 
+    def interrupt(self) -> None:
+        self.reader.interrupt()
+
     def close(self) -> None:
         if self.pool:
             self.pool.shutdown()

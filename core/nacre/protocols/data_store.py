@@ -120,6 +120,12 @@ class Reader:
     def pause(self) -> None:
         """Release files and memory until something is read again; by default nothing is."""
 
+    def interrupt(self) -> None:
+        """End a `read` or `rows` in another thread with a DataError, if it may wait for ever, as for a pipe.
+
+        Nothing is read afterwards. It may be called at any time, also after `close`.
+        """
+
     def close(self) -> None:
         """Release the file; may be called twice."""
 

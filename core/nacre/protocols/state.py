@@ -174,6 +174,9 @@ class SourceState(LayerState):
     numbers: tuple[Any, Any] | None = None
     """Of the batch that `forward` wrote last: the numbers of its records, and the passes they belong to, if known."""
 
+    def interrupt(self) -> None:
+        """End a `forward` in another thread with an error, if it may wait for what never comes; `shutdown` follows."""
+
     def rewind(self) -> None:
         """Begin a pass with the next batch."""
         raise ContractError(f"{type(self).__name__} does not define rewind")

@@ -15,6 +15,7 @@ from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.algorithm import Algorithm
 from ..protocols.backend import Step, open_backend
+from ..threads import WaitInterrupted, end_wait
 from .callback import CallbackState, Score
 from .checkpoint import first_not_finite, make_snapshot, restore
 from .gradients import clip_steps, iteration_steps
@@ -91,7 +92,7 @@ class Training:
             raise ConfigError(message, "make the net without allocate=False")
         self._refuse_closed()
         check_places(solver)
-        self.waiting = Waiting()
+        self.waiting = Waiting(lambda: self.interrupted)
         self._refuse_other_algorithm()
         self.algorithm = solver.algorithm.start(net)
         batch = self.waiting.measured(self.algorithm.train_one_batch())
@@ -205,7 +206,9 @@ class Training:
                 f"iteration {iteration}: the learning rate or the momentum cannot be computed: {error}",
                 "change the fields of lr_policy or momentum_policy",
             ) from error
+        before = self.method.memory()
         self.method.advance()
+        self.waiting.begin()
         self._loss = None
         losses, images = 0.0, 0
         for number in range(count):
@@ -213,7 +216,11 @@ class Training:
             scalars["step"] = iteration * count + number  # every batch draws its own random numbers
             try:
                 call()
+            except WaitInterrupted:
+                self.method.remember(before)
+                raise
             except DataError as error:
+                self.method.remember(before)
                 net.tell(error, f"iteration {iteration}, the batch")
                 raise
             finally:  # also after an error: it is not known how far the update came
@@ -238,6 +245,8 @@ class Training:
     def run(self) -> None:
         """Train until `max_iter`, a signal (see `solve`) or a callback's `stop`; then let the callbacks finish.
 
+        A signal ends a wait for a batch that a thread makes: the iteration is not done then.
+
         Raises:
             DataError: an `Input` blob has not been written.
             NotFiniteError: names the layer and the blob; the callbacks do not finish, so no snapshot has such numbers.
@@ -259,7 +268,10 @@ class Training:
                     state.begin()
                 while self.iteration < max_iter and not self.stopped:
                     epochs = self.epochs
-                    self.step()
+                    try:
+                        self.step()
+                    except WaitInterrupted:  # before anything of this iteration was done
+                        break
                     self.seconds = time.perf_counter() - begin
                     self.report("step")
                     for state in states:
@@ -277,6 +289,7 @@ class Training:
 
     def _interrupt(self, name: str) -> None:
         self.interrupted, self.stopped = True, name
+        end_wait()
 
     def _run_callback(self, state: CallbackState) -> None:
         """Run a callback; if it fails, let the others save snapshots of the iteration, which was all right."""

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
 
 from ..protocols.backend import Step
 from ..protocols.state import SourceState
+from ..threads import ending_waits
 
 
 class Waiting:
-    """Adds up the seconds that sources take for their batches. `clock` returns seconds."""
+    """Adds up the seconds that sources take for their batches. `clock` returns seconds.
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+    The wait for the first batch of an iteration ends as soon as `to_end` returns true: nothing is done of it yet.
+    """
+
+    def __init__(self, to_end: Callable[[], bool], clock: Callable[[], float] = perf_counter) -> None:
+        self.to_end = to_end
         self.clock = clock
         self.seconds = 0.0
+        self.begun = False
+
+    def begin(self) -> None:
+        """Begin an iteration."""
+        self.begun = False
 
     def measured(self, steps: Iterable[Step]) -> list[Step]:
         """Return the steps, of which those of sources are measured."""
@@ -24,7 +35,9 @@ class Waiting:
     def _measured(self, call: Callable[[], None]) -> Callable[[], None]:
         def measured() -> None:
             begin = self.clock()
-            call()
+            with nullcontext() if self.begun else ending_waits(self.to_end):
+                call()
+            self.begun = True
             self.seconds += self.clock() - begin
 
         return measured

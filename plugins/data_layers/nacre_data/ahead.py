@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,11 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+
+from nacre import DataError, interruptible
+
+PATIENCE = 10
+"""Seconds in which a thread ends, unless it waits for ever."""
 
 Filled = TypeVar("Filled")
 """A batch of any kind."""
@@ -50,17 +56,40 @@ class ReadAhead(Generic[Filled]):
         )
         self._end = weakref.finalize(self, _end, stopped, self.free)
         self._end.atexit = False
+        self.left = False
         _running.add(self)
         self.thread.start()
 
-    def stop(self) -> None:
-        """End the thread, and wait until it has."""
+    def end(self) -> None:
+        """Let the thread end when it has filled the batch that it fills now."""
         self._end()
-        self.thread.join()
+
+    def stop(self, seconds: float | None = None) -> bool:
+        """End the thread, and wait until it has, or for so many seconds; return whether it has."""
+        self._end()
+        self.thread.join(seconds)
+        return not self.thread.is_alive()
+
+    def give_up(self, where: str) -> bool:
+        """End the thread, whose work was interrupted, and return whether it has ended.
+
+        One that waits for ever, because what it calls cannot be interrupted, is left behind with a warning.
+        """
+        if not self.left and not self.stop(PATIENCE):
+            self.left = True
+            message = f"{where}: what reads the records cannot be interrupted, and has not come back in {PATIENCE} s"
+            warnings.warn(f"{message}: its thread is left behind", stacklevel=3)
+        return not self.left
+
+    def interrupt(self) -> None:
+        """End the thread, and a `take` in another thread with an error."""
+        self._end()
+        self.full.put(DataError("it was closed while it was read"))
 
     def take(self) -> Filled:
         """Wait for the next batch."""
-        batch = self.full.get()
+        with interruptible():
+            batch = self.full.get()
         if isinstance(batch, BaseException):
             raise batch
         return batch
@@ -93,4 +122,4 @@ _running: weakref.WeakSet[ReadAhead[Any]] = weakref.WeakSet()
 def _stop_all() -> None:
     """Stop all threads at exit: one might be using HDF5 when that is shut down."""
     for ahead in list(_running):
-        ahead.stop()
+        ahead.stop(PATIENCE)

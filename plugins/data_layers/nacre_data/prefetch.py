@@ -253,7 +253,7 @@ class PrefetchState(SourceState, host_only=True):
         self.endless = all(source.endless for source in self.sources)
         self.ahead: ReadAhead[Made] | None = None
         self.used: Mapping[str, Any] = {}
-        self.inside = False
+        self.inside = self.broken_off = False
         self.step, self.stride = 0, int(self.phase == "train")
 
     def ready(self) -> None:
@@ -272,6 +272,8 @@ class PrefetchState(SourceState, host_only=True):
             self.ahead.free.put(made)
 
     def _next(self) -> Made:
+        if self.broken_off:
+            self._drop()  # so that it begins at the same place
         last, self.step = self.step, self.backend.step
         if self.ahead is not None and self.step != last + self.stride:
             self.stride = int(self.phase == "train" and self.step > last)
@@ -285,7 +287,9 @@ class PrefetchState(SourceState, host_only=True):
             making(made)
             return made
         except BaseException:
-            self._drop()  # so that the next call begins at the same place
+            self.broken_off = True
+            if self.ahead is not None:
+                self.ahead.end()
             raise
 
     def _stop(self) -> None:
@@ -296,6 +300,7 @@ class PrefetchState(SourceState, host_only=True):
     def _drop(self) -> str | None:
         """End the thread, drop what it has made, and go on after the batch that was used last."""
         self._stop()
+        self.broken_off = False
         said: list[str] = []
         for name, op in self.net.node_ops.items():
             own = {key[len(name) + 1 :]: value for key, value in self.used.items() if key.partition(":")[0] == name}
@@ -321,6 +326,14 @@ class PrefetchState(SourceState, host_only=True):
         self.epoch = self.net.epoch
         return said
 
+    def interrupt(self) -> None:
+        for source in self.sources:
+            source.interrupt()
+        if self.ahead is not None:
+            self.ahead.interrupt()
+
     def shutdown(self) -> None:
-        self._stop()
-        self.net.shutdown()
+        self.interrupt()
+        if self.ahead is None or self.ahead.give_up(self.layer.name):
+            self._stop()
+            self.net.shutdown()

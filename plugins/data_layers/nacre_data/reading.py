@@ -108,9 +108,7 @@ class SourceReader(Reader):
         self.reader.pause()
 
     def interrupt(self) -> None:
-        """End a `read` under way in another thread with an error, if processes read."""
-        if isinstance(self.reader, ProcessReader):
-            self.reader.interrupt()
+        self.reader.interrupt()
 
     def close(self) -> None:
         self.reader.close()

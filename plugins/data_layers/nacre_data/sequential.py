@@ -91,6 +91,7 @@ class Stream(Records):
         self.reader = reader
         self.open_again = open_again
         self.begun = False
+        self.interrupted = False
         self.held: Sequence[Record] = ()
         self.batch: ArrayRecords | None = None
 
@@ -99,6 +100,8 @@ class Stream(Records):
         if self.begun:
             self.reader.close()
             self.reader = self.open_again()
+            if self.interrupted:  # while it was opened
+                raise DataError(f"{self.where}: it was closed while it was read")
             if entries_of(self.where, self.tops, self.reader) != (self.shapes, self.dtypes):
                 raise DataError(f"{self.where}: the records have other shapes or types than in the pass before")
             if any(tuple(self.reader.fields[top].classes) != names for top, names in self.classes.items()):
@@ -123,6 +126,7 @@ class Stream(Records):
         self.batch.read(np.arange(len(records)), arrays)
 
     def interrupt(self) -> None:
+        self.interrupted = True
         self.reader.interrupt()
 
     def close(self) -> None:

@@ -225,6 +225,7 @@ class RecordSourceState(SourceState, host_only=True):
         self.position = 0
         self.left_out: list[str] = []
         self.ahead: ReadAhead[Batch] | None = None
+        self.broken_off = self.interrupted = False
         self.passes = passes or Passes(layer, backend, records.count)
         if layer.sampling and backend.phase == "train":
             self.passes.shuffle, self.passes.arrange = True, sampled(layer, records, labels)
@@ -283,15 +284,21 @@ class RecordSourceState(SourceState, host_only=True):
         warnings.warn(f"{message}: each was replaced by one beside it. The first: {first}", stacklevel=2)
 
     def _next(self) -> Batch:
+        if self.broken_off:
+            self._stop()  # so that it begins at the same position
         fill = partial(read_batch, self.passes, self.records)
         try:
             if self.layer.ahead:
                 self.ahead = self.ahead or ReadAhead(fill, self.batches)
+                if self.interrupted:
+                    raise DataError(f"{self.layer.name}: it was closed while it was read")
                 return self.ahead.take()
             fill(self.batches[0])
             return self.batches[0]
         except BaseException:
-            self._stop()  # so that the next call begins at the same position
+            self.broken_off = True
+            if self.ahead is not None:
+                self.ahead.end()  # nothing waits for that here: it may take long
             raise
 
     def rewind(self) -> None:
@@ -305,6 +312,7 @@ class RecordSourceState(SourceState, host_only=True):
         if self.ahead is not None:
             self.ahead.stop()
             self.ahead = None
+        self.broken_off = False
         self.passes.position, self.passes.epoch = self.position, self.epoch
 
     def memory(self) -> dict[str, int]:
@@ -328,7 +336,14 @@ class RecordSourceState(SourceState, host_only=True):
         self._stop()
         return None
 
-    def shutdown(self) -> None:
+    def interrupt(self) -> None:
+        self.interrupted = True
         self.records.interrupt()
-        self._stop()
-        self.records.close()
+        if self.ahead is not None:
+            self.ahead.interrupt()
+
+    def shutdown(self) -> None:
+        self.interrupt()
+        if self.ahead is None or self.ahead.give_up(self.layer.name):
+            self._stop()
+            self.records.close()
