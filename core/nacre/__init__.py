@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .fields.outputs import open_to_append as open_to_append
     from .fields.outputs import output_place as output_place
     from .fields.outputs import replace_output as replace_output
+    from .fields.outputs import uploading as uploading
     from .fields.tables import table_of as table_of
     from .fields.tables import type_name as type_name
     from .fields.types import URL as URL
@@ -157,7 +158,7 @@ _PLACES = {
     "fields.configured": "Configured",
     "fields.inputs": "local_file",
     "fields.outputs": "check_replaceable claim_folder may_overwrite may_reach open_to_append output_place "
-    "replace_output",
+    "replace_output uploading",
     "fields.tables": "table_of type_name",
     "fields.types": "URL Converted Names OutputFile OutputPath Pair Paths Shape Sizes Texts default spread whole "
     "wholes",

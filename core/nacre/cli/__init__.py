@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .commands.test import run_test as run_test
     from .inputs import fed as fed
     from .options import InputFile as InputFile
+    from .options import OutputFile as OutputFile
     from .options import backend_option as backend_option
     from .options import common as common
     from .options import json_option as json_option
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .options import net_options as net_options
     from .options import phase_option as phase_option
     from .options import read_net as read_net
+    from .options import remote_option as remote_option
     from .options import seed_option as seed_option
     from .options import set_option as set_option
     from .options import write_options as write_options
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "commands.test": "run_test",
     "inputs": "fed",
-    "options": "InputFile backend_option common json_option net_argument net_options phase_option read_net seed_option "
-    "set_option write_options",
+    "options": "InputFile OutputFile backend_option common json_option net_argument net_options phase_option read_net "
+    "remote_option seed_option set_option write_options",
     "screen": "command_line print_json print_table statistic_text warn working",
     "snapshots": "read_trained",
     "training": "exit_code print_end train",

@@ -89,12 +89,12 @@ remote_option: Decorator = click.option(
     multiple=True,
     expose_value=False,
     callback=_allow_remote,
-    help="Allow the net file to fetch data from this host, such as data.example.org or s3://bucket. May be repeated.",
+    help="Allow the net file to read and write at this host, such as data.example.org or s3://bucket. May be repeated.",
 )
 
 
 def allowed_remote() -> tuple[str, ...]:
-    """Return the hosts that the command line allows the net file to fetch from."""
+    """Return the hosts that the command line allows the net file to reach."""
     context = click.get_current_context(silent=True)
     return () if context is None else context.meta.get(REMOTE, ())
 
@@ -111,6 +111,19 @@ class InputFile(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] 
         return value if isinstance(value, Path) else local_file(value)
 
 
+class OutputFile(click.Path):
+    """A file to write, or its URL, which stays a text; commands write where `nacre.uploading` says."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a path, or a URL."""
+        from ..files.remote import is_url
+
+        return value if isinstance(value, str) and is_url(value) else super().convert(value, param, ctx)
+
+
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that every command has."""
     return plugin_option(debug_option(command))
@@ -118,7 +131,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that change a net file for one run; the command gets them as `backend`, `sets` and `seed`."""
-    for decorate in (common, json_option, remote_option, set_option, seed_option, backend_option):
+    for decorate in (common, json_option, set_option, seed_option, backend_option):
         command = decorate(command)
     return command
 
@@ -145,7 +158,12 @@ def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_writes
 
 
-net_argument: Decorator = click.argument("net", metavar="NET.toml", type=click.Path(path_type=Path))
+_net: Decorator = click.argument("net", metavar="NET.toml", type=click.Path(path_type=Path))
+
+
+def net_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the net file, which the command gets as `net`, and the option for the hosts that it may reach."""
+    return remote_option(_net(command))
 
 
 phase_option: Decorator = click.option(

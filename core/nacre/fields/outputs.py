@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
-from ..errors import ConfigError, NacreError
+from ..errors import ConfigError, DataError, NacreError, name_in_messages
 from ..files.durable import atomic_write, make_folder, os_errors
-from ..files.remote import is_at, is_url, shown
+from ..files.remote import file_name, is_at, is_there, is_url, shown, upload
 from .configured import Configured
 from .types import URL, Permission, Place
 
@@ -82,6 +83,32 @@ def may_overwrite(place: str | Path) -> bool:
     return permission is not None and (
         str(place) in permission.overwrite or os.path.realpath(place) in permission.overwrite
     )
+
+
+@contextmanager
+def uploading(target: str | Path, *, replace: bool = True) -> Generator[Path]:
+    """Yield where to write a file or folder: its path, or for a URL one from which it is uploaded after the block.
+
+    Nothing is uploaded after an error, nor if nothing was written.
+
+    Raises:
+        ConfigError: the net file that names this URL may not reach its host.
+        DataError: it cannot be written there, or without `replace` there is one already.
+    """
+    if isinstance(target, Path) or not is_url(target):
+        yield Path(target)
+        return
+    reach, name = may_reach(target), file_name(target)
+    if not replace and is_there(target, reach):
+        raise DataError(f"{shown(target)}: it is there already", "use another name, or add --overwrite to replace it")
+    import tempfile  # slow to import, and rarely needed
+
+    with tempfile.TemporaryDirectory(prefix="nacre-upload-") as folder:
+        path = Path(folder, name)
+        name_in_messages(path, shown(target))
+        yield path
+        if path.exists():
+            upload(path, target, reach)
 
 
 def check_replaceable(url: str) -> None:

@@ -46,6 +46,14 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def file_name(url: str) -> str:
+    """Return the name of the file at a URL. Raises DataError if it names none."""
+    name = PurePosixPath(urlsplit(url).path).name
+    if name in ("", "..") or any(char in name for char in '<>:"|?*'):
+        raise DataError(f"{shown(url)}: this URL names no file", "give one that ends in a file's name")
+    return name
+
+
 def is_at(url: str, hosts: Sequence[str]) -> bool:
     """Return whether a URL belongs to one of these hosts: "HOST" or "HOST:PORT" of HTTP, else "s3://BUCKET"."""
     parts = urlsplit(url)
@@ -90,9 +98,7 @@ def fetch(url: str, allowed: Allowed = lambda url: True) -> Path:
     Raises:
         DataError: it cannot be read, breaks off, changes meanwhile, or has no room in the cache.
     """
-    name = PurePosixPath(urlsplit(url).path).name
-    if name in ("", "..") or any(char in name for char in '<>:"|?*'):
-        raise DataError(f"{shown(url)}: this URL names no file", "give one that ends in a file's name")
+    name = file_name(url)
     with _transfer(url, "cannot be read"):
         system = _system(url, allowed)
         size, version = _state(system, url)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nacre.cli import backend_option, common, seed_option, set_option, write_options
+from nacre.cli import backend_option, common, remote_option, seed_option, set_option, write_options
 
 FOLDER = Path("nacre-demo")
 FILES = ("lenet.toml", "train.h5", "test.h5")
@@ -17,6 +17,7 @@ FILES = ("lenet.toml", "train.h5", "test.h5")
 @backend_option
 @seed_option
 @set_option
+@remote_option
 @write_options
 @common
 def command(backend: str | None, seed: int | None, sets: tuple[str, ...], writes: dict[str, tuple[str, ...]]) -> int:

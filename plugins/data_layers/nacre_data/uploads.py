@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from nacre import Field, Store, Writer, may_reach
-from nacre.files import is_url, upload
+from nacre import Field, Store, Writer, uploading
+from nacre.files import is_url
 
 
 def create_records(store: Store, target: str | Path, fields: Mapping[str, Field]) -> Writer:
@@ -25,27 +23,16 @@ def create_records(store: Store, target: str | Path, fields: Mapping[str, Field]
 
 
 class UploadedWriter(Writer):
-    """A file in a temporary folder, which is uploaded when it is complete."""
+    """A file that is uploaded when it is complete."""
 
     def __init__(self, store: Store, url: str, fields: Mapping[str, Field]) -> None:
-        self.url = url
-        self.folder = Path(tempfile.mkdtemp(prefix="nacre-upload-"))
-        self.path = self.folder / PurePosixPath(urlsplit(url).path or "/records").name
-        try:
-            self.writer = store.create(self.path, fields)
-        except BaseException:
-            shutil.rmtree(self.folder)
-            raise
+        with ExitStack() as stack:
+            self.writer = store.create(stack.enter_context(uploading(url)), fields)
+            self.upload = stack.pop_all()
 
     def append(self, rows: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         self.writer.append(rows, keys)
 
     def close(self, commit: bool) -> None:
-        if not self.folder.exists():
-            return
-        try:
+        with self.upload:
             self.writer.close(commit)
-            if commit:
-                upload(self.path, self.url, may_reach(self.url))
-        finally:
-            shutil.rmtree(self.folder)

@@ -359,3 +359,11 @@ def test_a_net_of_two_inputs_is_refused(trained: Path) -> None:
 def test_failures_are_json_too(trained: Path) -> None:
     told = run("predict", "small.toml", trained, "no.npy", "--json", code=2)
     assert json.loads(told.out.splitlines()[-1])["error"] == "no.npy: no such file"
+
+
+def test_blobs_go_to_a_url(trained: Path) -> None:
+    pytest.importorskip("fsspec")
+    url = Path("there.npy").absolute().as_uri()
+    assert f"wrote {url}: " in run("predict", "small.toml", trained, "test.h5", "--out", url).out
+    run("predict", "small.toml", trained, "test.h5", "--out", "here.npy")
+    assert Path("there.npy").read_bytes() == Path("here.npy").read_bytes()

@@ -272,7 +272,44 @@ def test_commands_take_urls(digits: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert CliRunner().invoke(command, ["summary", str(net), "--allow-remote", "127.0.0.1"]).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "words", [["graph", "--format", "dot"], ["summary"], ["explain"], ["time", "--runs", "1"], ["gradcheck"]]
+)
+def test_every_command_with_a_net_file_may_be_allowed_a_host(words: list[str], digits: str, tmp_path: Path) -> None:
+    net = str(net_file(tmp_path, digits))
+    refused = CliRunner().invoke(command, [words[0], net, *words[1:], "--backend", "numpy"])
+    assert refused.exit_code == 2
+    assert "--allow-remote 127.0.0.1" in refused.output
+    done = CliRunner().invoke(command, [words[0], net, *words[1:], "--backend", "numpy", "--allow-remote", "127.0.0.1"])
+    assert "a net file may reach only" not in done.output
+    assert done.exit_code == 0 or words == ["gradcheck"], done.output  # it has no loss
+
+
+def test_all_commands_that_read_a_net_file_have_the_option() -> None:
+    for name in ("train", "test", "predict", "demo", "graph", "summary", "explain", "time", "gradcheck"):
+        assert "--allow-remote HOST" in CliRunner().invoke(command, [name, "--help"]).output, name
+
+
 # Outputs
+
+
+def test_commands_write_to_urls(digits: str, tmp_path: Path) -> None:
+    def run(*words: str) -> str:
+        return CliRunner().invoke(command, words).output
+
+    url = f"file://{tmp_path}/x.npz"
+    assert run("data", "convert", digits, url) == f"wrote {url}: 6 records, data float64 (2,); label int64 ()\n"
+    assert np.load(tmp_path / "x.npz")["data"].tolist() == np.arange(12.0).reshape(6, 2).tolist()
+    assert run("data", "convert", digits, url).startswith(f"error: {url}: it is there already\n  ")
+    assert run("data", "convert", digits, url, "--overwrite").startswith(f"wrote {url}: ")
+    assert run("data", "mean", digits, f"file://{tmp_path}/mean.h5").startswith(f"wrote file://{tmp_path}/mean.h5: ")
+    parts = [f"file://{tmp_path}/{name}.npz" for name in "ab"]
+    run("data", "split", digits, *(word for part in parts for word in ("--part", f"{part}=0.5")))
+    assert [len(np.load(tmp_path / f"{name}.npz")["label"]) for name in "ab"] == [3, 3]
+    assert run("data", "convert", digits, f"file://{tmp_path}/").startswith(f"error: file://{tmp_path}/: ")
+    assert run("data", "convert", digits, f"file://{tmp_path}/x.tfrecord").startswith("error: file://")
+    assert not (tmp_path / "x.tfrecord").exists()
+    assert not [*Path(tempfile.gettempdir()).glob("nacre-upload-*")]
 
 
 def written(url: Any, **fields: Any) -> None:

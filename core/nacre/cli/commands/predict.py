@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import InputFile, net_argument, net_options
+from ..options import InputFile, OutputFile, net_argument, net_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,8 +62,8 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File for the blobs, such as prob.npy or blobs.h5.",
+    type=OutputFile(),
+    help="File for the blobs, such as prob.npy or blobs.h5, or its URL.",
 )
 @click.option("--batch-size", type=click.IntRange(0), default=0, help="Records at a time; by default 100.")
 @click.option(
@@ -88,7 +88,7 @@ def command(
     blobs: tuple[str, ...],
     top: int,
     classes: Path | None,
-    out: Path | None,
+    out: Path | str | None,
     batch_size: int,
     shape: tuple[int, ...] | None,
     divide: float,
@@ -105,6 +105,7 @@ def command(
     must be like its data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record
     are printed, with percentages if the first blob holds probabilities.
     """
+    from ...fields.outputs import uploading
     from ...net.fitted import class_names
     from ...net.predict import check_outputs, prepared, run, wanted
     from ...net.records import store_of
@@ -115,7 +116,6 @@ def command(
 
     file, saved = read_trained(net, sets, seed, snapshot)
     want = wanted(file.layers, blobs, file.algorithm)
-    store = None if out is None else store_of(out, pins=file.pins)
     names = read_classes(classes) if classes else []
     blob = input_blob(file, want)
     known = known_shape(file, blob) if shape is None else None
@@ -123,6 +123,8 @@ def command(
     shapes: dict[str, tuple[int, ...]] = {}
     count = 0
     with ExitStack() as stack:
+        path = None if out is None else stack.enter_context(uploading(out))
+        store = None if path is None else store_of(path, pins=file.pins)
         records = Inputs(file, inputs, blob, shape or known, divide, from_option=shape is not None)
         stack.enter_context(records)
         made = stack.enter_context(_net_for(file, saved, want, records, batch_size, backend, sure=known is not None))
@@ -137,8 +139,8 @@ def command(
                     names = [*class_names(file.layers, saved.fitted(), counts.get).get(want.outputs[0], ())]
                 else:
                     check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
-                if out is not None and store is not None:
-                    writer = stack.enter_context(store.create(out, fields_of(found)))
+                if path is not None and store is not None:
+                    writer = stack.enter_context(store.create(path, fields_of(found)))
             if writer is not None:
                 writer.append(found, batch.keys if records.named else ())
             rows = best(found[want.outputs[0]], top, names, whole_records(ready[blob]))

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from nacre import DataError, Field, Reader, Writer, open_records
-from nacre.cli import common, json_option, print_json, warn
+from nacre.cli import OutputFile, common, json_option, print_json, warn
 
 from .options import (
     Sources,
@@ -29,19 +29,20 @@ from .options import (
 
 @click.command()
 @sources_options
-@click.argument("target", type=click.Path(path_type=Path))
+@click.argument("target", type=OutputFile())
 @targets_options
 @shape_option
 @json_option
 @common
-def command(sources: Sources, target: Path, targets: Targets, shape: str | None, as_json: bool) -> None:
+def command(sources: Sources, target: Path | str, targets: Targets, shape: str | None, as_json: bool) -> None:
     """Copy all records of the sources to TARGET, in another format.
 
-    Formats are known by the names of the files. The target is written whole or not at all.
+    Formats are known by the names of the files. TARGET is a path or a URL, and is written whole or not at all.
     """
-    count, fields = convert(sources, target, targets, shape)
-    with open_records([target], store=targets.store) as made:
-        written = made.fields
+    with targets.place(target) as path:
+        count, fields = convert(sources, path, targets, shape)
+        with open_records([path], store=targets.store) as made:
+            written = made.fields
     for message in lost(fields, written):
         warn(f"{target}: {message}")
     if as_json:

@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from nacre import DataError, Field, Reader
-from nacre.cli import common, json_option, print_json
+from nacre.cli import OutputFile, common, json_option, print_json
 
 from .options import (
     Sources,
@@ -24,14 +24,14 @@ from .options import (
 
 @click.command()
 @sources_options
-@click.argument("target", metavar="OUT.h5", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT.h5", type=OutputFile())
 @click.option("--per-channel", is_flag=True, help="One number for each channel, the first axis of a record.")
 @targets_options
 @shape_option
 @json_option
 @common
 def command(
-    sources: Sources, target: Path, per_channel: bool, targets: Targets, shape: str | None, as_json: bool
+    sources: Sources, target: Path | str, per_channel: bool, targets: Targets, shape: str | None, as_json: bool
 ) -> None:
     """Write the mean of all records of a field.
 
@@ -43,7 +43,8 @@ def command(
     if per_channel and mean.ndim:
         mean = mean.reshape(len(mean), -1).mean(axis=1)
     mean = np.atleast_1d(mean)
-    with targets.create(target, {"mean": Field(mean.shape[1:], "float64")}, sources) as writer:
+    fields = {"mean": Field(mean.shape[1:], "float64")}
+    with targets.place(target) as path, targets.create(path, fields, sources) as writer:
         writer.append({"mean": mean})
     if as_json:
         print_json({"target": str(target), "records": count, "shape": mean.shape, "mean": float(mean.mean())})

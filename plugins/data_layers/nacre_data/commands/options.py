@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from math import prod
@@ -14,7 +14,18 @@ from typing import Any
 import click
 import numpy as np
 
-from nacre import ConfigError, DataError, Field, Reader, Writer, blocks, number_of_threads, open_records, store_of
+from nacre import (
+    ConfigError,
+    DataError,
+    Field,
+    Reader,
+    Writer,
+    blocks,
+    number_of_threads,
+    open_records,
+    store_of,
+    uploading,
+)
 from nacre.cli import InputFile, working
 
 from ..data import files_of
@@ -63,6 +74,10 @@ class Targets:
 
     store: Any
     overwrite: bool
+
+    def place(self, target: Path | str) -> AbstractContextManager[Path]:
+        """Give a context with the path to write to; what is at it afterwards is uploaded, if the target is a URL."""
+        return uploading(target, replace=self.overwrite)
 
     def create(self, path: Path, fields: Mapping[str, Field], sources: Sources) -> Writer:
         """Begin a file, which gets its name when it is complete.

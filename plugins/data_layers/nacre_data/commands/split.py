@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import click
@@ -58,12 +57,13 @@ def command(
     Which one depends on the records' number and classes and on the seed, as with the field `split` of sources. The
     classes are those of the first field with one whole number in each record. A part has its records in their order.
     """
-    paths, split = _split(parts, seed, group)
+    files, split = _split(parts, seed, group)
     with sources.open(shape) as reader, ExitStack() as stack:
         numbers = numbers_of(str(sources.paths[0]), reader, label or _label(reader), split)
+        paths = [stack.enter_context(targets.place(file)) for file in files]
         writers = [stack.enter_context(targets.create(path, reader.fields, sources)) for path in paths]
         distribute(reader, numbers, writers)
-    sizes = {str(path): len(part) for path, part in zip(paths, numbers, strict=True)}
+    sizes = {file: len(part) for file, part in zip(files, numbers, strict=True)}
     if as_json:
         print_json({"seed": seed, "parts": sizes})
         return
@@ -71,8 +71,8 @@ def command(
         click.echo(f"wrote {path}: {count_text(size)}")
 
 
-def _split(parts: Sequence[str], seed: int, group: str | None) -> tuple[list[Path], dict[str, Any]]:
-    """Return the paths of the parts, and how to split, as sources have it."""
+def _split(parts: Sequence[str], seed: int, group: str | None) -> tuple[list[str], dict[str, Any]]:
+    """Return the files of the parts, and how to split, as sources have it."""
     fractions: dict[str, float] = {}
     for part in parts:
         name, _, written = part.rpartition("=")
@@ -88,7 +88,7 @@ def _split(parts: Sequence[str], seed: int, group: str | None) -> tuple[list[Pat
     split: dict[str, Any] = {"fractions": fractions, "seed": seed, "group": group or ""}
     for complaint in split_complaints({**split, "part": next(iter(fractions))}):
         raise ConfigError(complaint)
-    return [*map(Path, fractions)], split
+    return [*fractions], split
 
 
 def _label(reader: Reader) -> str:
