@@ -69,7 +69,8 @@ def test_the_example_runs(offer, data):
     blobs = {*getattr(layers[-1], "bottoms", ()), *getattr(layers[-1], "tops", ())}
     assert blobs <= {*bottoms, *tops}, "tell the shapes of bottoms and tops behind them"
     inputs = fed(text, layers)
-    with Net("example", [*inputs, *layers], backend="numpy", keep="all") as net:
+    algorithm = cls.needs_algorithm or None
+    with Net("example", [*inputs, *layers], backend="numpy", keep="all", algorithm=algorithm) as net:
         random = np.random.default_rng(0)
         for name in (one.tops[0] for one in inputs):
             shape = bottoms[name]

@@ -123,13 +123,11 @@ class ContrastState(LayerState, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         size = inputs[0].shape[1]
         self.parameters = hidden_parameters(layer, size)
-        self.biases: dict[int, Parameter] = {}  # by the bottom whose mean is their gradient
-        if layer.bias:
-            self.biases[3] = self.parameters[1]
-        above: Any = visible.layer
-        if above.bias:
-            self.biases[2] = Parameter("visible_bias", (size,), tied=f"{visible.owner}/bias")
-            self.parameters.append(self.biases[2])
+        self.biases = [(3, bias) for bias in self.parameters[1:]]  # each with the index of the bottom it belongs to
+        assert isinstance(visible.layer, RBMVisibleLayer)
+        if visible.layer.bias:
+            self.biases.append((2, Parameter("visible_bias", (size,), tied=f"{visible.owner}/bias")))
+            self.parameters.append(self.biases[-1][1])
         self.chains: ChainState | None = chains and vars(chains)["_state_of"]
 
     def forward(self, inputs: list[Array]) -> None:
@@ -145,7 +143,7 @@ class ContrastState(LayerState, reads="inputs"):
             xp.matmul(h.T, v, out=total)
             xp.matmul(h0.T, v0, out=part)
             self._finish(total, part, rows)
-        for index, bias in self.biases.items():
+        for index, bias in self.biases:
             if (total := bias.gradient) is not None:
                 part = self.backend.scratch(tuple(total.shape))
                 xp.sum(inputs[index][:rows], axis=0, out=total)

@@ -55,8 +55,8 @@ class CD(Algorithm):
     def _steps(self, visible: Node, hidden: Node, *, train: bool) -> Iterator[Node]:
         """Yield the nodes that take the place of visible units; the hidden ones stay for those of the data."""
         data, (v, h) = visible.bottoms[0], (visible.tops[0], hidden.tops[0])
-        layer: Any = hidden.layer
-        role: dict[str, Any] = {"tied": hidden.owner, "hidden_units": layer.units}
+        assert isinstance(hidden.layer, RBMHiddenLayer)
+        role: dict[str, Any] = {"tied": hidden.owner, "hidden_units": hidden.layer.units}
         drawn = role | {"draws": True, "samples": self.persistent or self.k > 1 or self.sample_visible}
 
         yield step(ChainStep, DataState, visible.again(f"{visible.name}/data", [data], [v]))

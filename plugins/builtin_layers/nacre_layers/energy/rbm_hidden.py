@@ -12,12 +12,14 @@ from .units import Units, to_means
 
 
 class RBMHiddenLayer(Weighted, has_param=True):
-    """The means of the hidden units of a restricted Boltzmann machine: σ(v Wᵀ + c), or v Wᵀ + c of Gaussian units.
+    """The means of the hidden units of a restricted Boltzmann machine, given the visible ones.
+
+    h = σ(v Wᵀ + c), or of Gaussian units, which have variance 1, h = v Wᵀ + c.
 
     The bottom, of visible units, is read as (images, features); the top is (images, output_dim). `weight` is
     (output_dim, features) and `bias` (output_dim), as those of `InnerProduct`. With an `RBMVisible` that reads the top,
     the algorithm `CD` trains both. Alone, or after the `RBMVisible` of a trained net, it is an encoder, which learns
-    nothing more. Gaussian units have variance 1. After SINGA's `RBMHid`.
+    nothing more. After SINGA's `RBMHid`.
 
     Example:
         [[layer]]

@@ -14,7 +14,9 @@ STATISTICS = {"reconstruction_error": ("lower", ""), "pseudo_likelihood": ("high
 
 
 class RBMVisibleLayer(Biased, has_param=True, has_loss=True, statistics=STATISTICS):
-    """The means of the visible units of a restricted Boltzmann machine, given the hidden ones: σ(h W + b), or h W + b.
+    """The means of the visible units of a restricted Boltzmann machine, given the hidden ones.
+
+    v = σ(h W + b), or of Gaussian units, which have variance 1, v = h W + b.
 
     Bottoms are the data, of any shape, and the hidden units; both are read as (images, features), and so is the top,
     (images, visible units). W is the weight of the `RBMHidden` that is `tied`. If that layer reads this one's top, as
@@ -31,15 +33,15 @@ class RBMVisibleLayer(Biased, has_param=True, has_loss=True, statistics=STATISTI
 
     Example:
         [[layer]]
-        type = "RBMVisible"
-        bottoms = ["data", "hid"]  # (8, 1, 28, 28), (8, 500)
-        tops = ["vis"]  # (8, 784)
-
-        [[layer]]
         type = "RBMHidden"
         bottoms = ["vis"]  # (8, 784)
         tops = ["hid"]  # (8, 500)
         output_dim = 500
+
+        [[layer]]
+        type = "RBMVisible"
+        bottoms = ["data", "hid"]  # (8, 1, 28, 28), (8, 500)
+        tops = ["vis"]  # (8, 784)
     """
 
     bottoms: Annotated[Names, exactly(2), "the data and the hidden units"]
