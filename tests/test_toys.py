@@ -37,6 +37,14 @@ def test_pre_training_does_not_hurt() -> None:
     assert sum(one for one, _ in found) >= sum(other for _, other in found), found
 
 
+def test_machines_one_above_the_other_begin_an_autoencoder(tmp_path: Path) -> None:
+    picture = tmp_path / "reconstructions.png"
+    with_it, without = script("rbm/rbm.py")(str(picture))
+    assert with_it < 1.05
+    assert without > 4.5
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_fine_tuned_net_hits_97_of_100_digits_over_five_seeds() -> None:
     found = [script("fine_tuning/fine_tuning.py")(seed) for seed in range(5)]
     assert sum(found) / len(found) >= 0.97, found
