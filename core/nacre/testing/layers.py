@@ -191,7 +191,7 @@ class LayerTests(Suite):
         f"test_{name}"
         for name in (
             *("traits", "shapes", "plans_without_memory", "shutdown", "memory", "random_numbers", "memory_is_shared"),
-            *("forward_twice", "inputs_are_left_alone", "without_gradients"),
+            *("forward_twice", "inputs_are_left_alone", "without_gradients", "phase_of_an_algorithm"),
             *("gradients_are_written", "unwanted_gradients", "reads"),
         )
     )
@@ -223,7 +223,13 @@ class LayerTests(Suite):
             without |= {"test_inputs_are_left_alone"}
         without |= {name for name in tests if name.startswith("test_container_")}
         if layer.is_source:
-            without |= {"test_batch_of_one", "test_forward_twice", "test_inputs_are_left_alone", "test_random_shapes"}
+            without |= {
+                "test_phase_of_an_algorithm",
+                "test_batch_of_one",
+                "test_forward_twice",
+                "test_inputs_are_left_alone",
+                "test_random_shapes",
+            }
         return set(super().applicable(tests)) - without
 
     # What must hold
@@ -489,6 +495,30 @@ class LayerTests(Suite):
             reason = check_kernel(self, (kernel, owner), backend, dtype, example)
             record_property(f"{kernel.__qualname__}@{owner}", reason or "checked")
 
+    def test_phase_of_an_algorithm(self, backend: str, dtype: str, example: Example) -> None:
+        """In a phase of an algorithm's own a layer does what it does outside of training; then it trains as before."""
+        with (
+            self.trial(example, backend, dtype) as train,
+            self.trial(example, backend, dtype, phase="validation") as outside,
+            self.trial(example, backend, dtype) as own,
+        ):
+            train.forward()
+            before = train.results()
+            outside.forward()
+            back = put_in_phase(own, "positive")
+            own.forward()
+            for name, here, there in zip(own.tops, own.results(), outside.results(), strict=True):
+                assert_close(here, there, f"top '{name}' in phase positive", self.tolerances[dtype])
+            for name, value in own.parameters().items():
+                assert_close(value, outside.parameters()[name], f"parameter {name} after phase positive", 0.0)
+            other = any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(own.results(), before, strict=True))
+            if own.differentiates and other and dtype == "float64":
+                self._check_slopes(own, 5)
+            back()
+            own.forward()
+            for name, here, there in zip(own.tops, own.results(), before, strict=True):
+                assert_close(here, there, f"top '{name}' in phase train after phase positive", self.tolerances[dtype])
+
     def test_random_shapes(self, backend: str) -> None:
         """Forward and gradients are right for the examples that `strategy` draws, and those of the kernels too."""
         kernels = offered_kernels(self.layer, "layer", backend)
@@ -577,21 +607,23 @@ class LayerTests(Suite):
 
     def _check_gradients(self, backend: str, example: Example, entries: int) -> None:
         with self.trial(example, backend, "float64") as trial:
-            if not trial.differentiates:
-                return
-            loss = trial.forward()
-            for name, gradient in trial.gradients().items():
-                value, objective = self._objective(trial, name)
-                indices, slopes = numerical_gradient(objective, value, entries=entries)
-                error, index = worst_error(gradient, indices, slopes, loss)
-                if error > GRADIENT_TOLERANCES["float64"]:
-                    where = tuple(int(one) for one in np.unravel_index(index, gradient.shape))
-                    slope = slopes[int(np.searchsorted(indices, index))]
-                    raise AssertionError(
-                        f"gradient of {name} of shape {gradient.shape}: worst at {where}, where backward gives "
-                        f"{gradient[where]:.9g} and central differences {slope:.9g}; relative error {error:.2g}, "
-                        f"allowed {GRADIENT_TOLERANCES['float64']:.2g}"
-                    )
+            if trial.differentiates:
+                self._check_slopes(trial, entries)
+
+    def _check_slopes(self, trial: Trial, entries: int) -> None:
+        loss = trial.forward()
+        for name, gradient in trial.gradients().items():
+            value, objective = self._objective(trial, name)
+            indices, slopes = numerical_gradient(objective, value, entries=entries)
+            error, index = worst_error(gradient, indices, slopes, loss)
+            if error > GRADIENT_TOLERANCES["float64"]:
+                where = tuple(int(one) for one in np.unravel_index(index, gradient.shape))
+                slope = slopes[int(np.searchsorted(indices, index))]
+                raise AssertionError(
+                    f"gradient of {name} of shape {gradient.shape}: worst at {where}, where backward gives "
+                    f"{gradient[where]:.9g} and central differences {slope:.9g}; relative error {error:.2g}, "
+                    f"allowed {GRADIENT_TOLERANCES['float64']:.2g}"
+                )
 
     @staticmethod
     def _objective(trial: Trial, name: str) -> tuple[np.ndarray, Callable[[np.ndarray], float]]:
@@ -615,13 +647,37 @@ class LayerTests(Suite):
         return value, move_parameter
 
 
+def put_in_phase(trial: Trial, phase: str) -> Callable[[], None]:
+    """Let the passes of a trial's net run in another phase, as an algorithm does; return what puts them back."""
+    net = trial.net
+    forward = net.compile(net.in_phase(phase, net.steps("forward")))
+    replaced: dict[str, Any] = {}
+
+    def run() -> float:
+        net.feed()
+        forward()
+        return net.count_losses()
+
+    replaced["forward"] = run
+    if trial.differentiates:
+        replaced["backward"] = net.compile(net.in_phase(phase, net.steps("backward")))
+    vars(net).update(replaced)
+
+    def back() -> None:
+        for name in replaced:
+            del vars(net)[name]
+
+    return back
+
+
 def check_kernel(
     suite: Suite, kernel: tuple[type, str], backend: str, dtype: str, example: Example, *, variants: bool = True
 ) -> str | None:
     """Compare a kernel with the layer's own state; return the reason if the kernel declines, or None.
 
     Compared are tops, loss, statistics, the gradients of inputs and parameters, and the buffers after the pass; with
-    `variants` also for a batch of one, with a row less, in phase validation, and where some gradients are unwanted.
+    `variants` also for a batch of one, with a row less, in phase validation and in one of an algorithm's own, and where
+    some gradients are unwanted.
 
     Raises:
         AssertionError: they differ by more than `KERNEL_TOLERANCES`; the message names what and where.
@@ -645,6 +701,13 @@ def check_kernel(
         ):
             if fast.op.kernel:
                 _compare_trials(fast, own, f"{kernel[0].__qualname__}{', ' if where else ''}{where}", missing)
+    if variants and not suite.layer.is_source:
+        with suite.trial(example, backend, dtype) as own, suite.trial(example, backend, dtype, kernel=kernel) as fast:
+            backs = [put_in_phase(trial, "positive") for trial in (own, fast)]
+            _compare_trials(fast, own, f"{kernel[0].__qualname__}, phase positive", 0)
+            for back in backs:
+                back()
+            _compare_trials(fast, own, f"{kernel[0].__qualname__}, phase train after phase positive", 0)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
+from nacre import Own
 from nacre_layers.neurons import is_relu
 from nacre_layers.normalisation.batch_norm import BatchNormLayer, BatchNormState
 
@@ -52,6 +53,23 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         wanted = self.blobs_diff[0] is not None and (learns or self.diffs[0] is not None)
         kind = "frozen " if not self.plain.follows else ""
         return [f"{kind}forward", *([f"{kind}data"] if wanted else [])]
+
+    def ready(self) -> None:
+        super().ready()
+        self.made_to_follow = self.plain.follows
+
+    def forward(self, inputs: list[Own]) -> None:
+        self._fit_phase()
+        super().forward(inputs)
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        self._fit_phase()
+        super().backward(inputs, diffs)
+
+    def _fit_phase(self) -> None:
+        """Make the calls anew if they were made for another phase, such as one of an algorithm's own."""
+        if self.made_to_follow != self.plain.follows:
+            self.ready()
 
     def make(self, stage: str, way: str, layouts: Layouts) -> list[Call]:
         blob, layer, learned = self.inputs[0], self.layer, self.plain.learned

@@ -97,7 +97,8 @@ class RandomCropState(CropState, reads=""):
 
     def forward(self, inputs: list[Array]) -> None:
         for index, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
-            self.drawn[index] = self._draw(x.shape)
+            # in a phase of an algorithm's own nothing is drawn
+            self.drawn[index] = self._draw(x.shape) if self.phase == "train" else [self.cuts[index][1:]] * len(x)
             for image, window, cut in zip(x, y, self.drawn[index], strict=True):
                 self.backend.xp.copyto(window, image[cut])
 
