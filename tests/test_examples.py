@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 import runpy
 import sys
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ EXAMPLES = ROOT / "examples"
 NETS = {f"{path.parent.name}/{path.stem}": path for path in sorted(EXAMPLES.glob("*/*.toml"))}
 WITHOUT_DATA = [name for name, path in NETS.items() if 'type = "Input"' in path.read_text(encoding="utf-8")]
 LARGE = [name for name in WITHOUT_DATA if name.startswith("imagenet/")]
+OF_TEXTS = [name for name in NETS if name.startswith("text/")]
 WRITTEN = runpy.run_path(str(EXAMPLES / "nets.py"))["EXAMPLES"]
 
 # Of the papers, and of Caffe's and PyTorch's definitions of these nets.
@@ -96,7 +99,8 @@ def test_shapes_are_those_of_the_comments(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NETS if name not in LARGE])
 def test_every_phase_can_be_made(name: str, phase: str) -> None:
     file = of_batch(name, 2) if name in WITHOUT_DATA else load(NETS[name])
-    with file.net(backend="numpy", phase=phase) as net:
+    known = file.net(backend="numpy", allocate=False).fitted if name in OF_TEXTS else {}
+    with file.net(backend="numpy", phase=phase, fitted=known) as net:
         assert net.forward() >= 0
         classifies = any(layer.name == "accuracy" for layer in file.layers)
         assert ("accuracy" in net.statistics()) == (classifies and phase != "train")
@@ -130,6 +134,38 @@ def test_parameters_are_as_many_as_published(name: str) -> None:
         (f"{PARAMETERS[name]:,}", ""),
         ("", f"{PARAMETERS[name]:,}"),
     }
+
+
+def naive_bits(train: str, text: str, most: int) -> list[float]:
+    """Return the bits a character of n-gram models, by the formula, one character after the other."""
+    counts = Counter(train[i : i + size] for size in range(1, most + 1) for i in range(len(train) - size + 1))
+    kinds = {*train, *text}
+
+    def share(history: str, one: str) -> float:
+        shorter = share(history[1:], one) if history else 1 / len(kinds)
+        after = [counts[history + other] for other in kinds]
+        total, different = sum(after), sum(number > 0 for number in after)
+        return (counts[history + one] + different * shorter) / (total + different) if total else shorter
+
+    found = []
+    for size in range(most):
+        shares = [share(text[max(0, place - size) : place], text[place]) for place in range(1, len(text))]
+        found.append(-sum(map(math.log2, shares)) / len(shares))
+    return found
+
+
+def test_models_that_count_are_right_and_the_script_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = runpy.run_path(str(EXAMPLES / "text/text.py"))
+    train, text = "abracadabra abba cab" * 3, "a dab abracad barbaab"
+    names = sorted({*train, *text})
+    numbers = [np.array([names.index(one) for one in part]) for part in (train, text)]
+    np.testing.assert_allclose(example["counted"](*numbers, len(names), 4), naive_bits(train, text, 4))
+
+    files = sorted(example["library"](), key=lambda path: path.stat().st_size)[200:230]
+    found = example["run"]("gru", 2, files)
+    assert found.counted[0] > found.counted[1] > 2 and 4 < found.net < 9
+    assert found.text.startswith("def ") and len(found.text) == 604
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -48,3 +48,14 @@ def test_machines_one_above_the_other_begin_an_autoencoder(tmp_path: Path) -> No
 def test_a_fine_tuned_net_hits_97_of_100_digits_over_five_seeds() -> None:
     found = [script("fine_tuning/fine_tuning.py")(seed) for seed in range(5)]
     assert sum(found) / len(found) >= 0.97, found
+
+
+@pytest.mark.parametrize("model", ["gru", "lstm"])
+def test_a_model_of_characters_knows_more_than_models_that_count(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = script("text/text.py")(model)
+    assert found.net < found.counted[1] - 0.5
+    assert found.net < found.counted[4]
+    assert found.text.startswith("def ")

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .fields.tables import table_of as table_of
     from .fields.tables import type_name as type_name
     from .fields.types import URL as URL
+    from .fields.types import ClassCount as ClassCount
     from .fields.types import Converted as Converted
     from .fields.types import Names as Names
     from .fields.types import OutputFile as OutputFile
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
     from .net.joined import renumbered as renumbered
     from .net.net import Net as Net
     from .net.parameters import load_parameters as load_parameters
+    from .net.predict import Wanted as Wanted
+    from .net.predict import wanted as wanted
     from .net.records import open_records as open_records
     from .net.records import store_of as store_of
     from .net.summary import BlobSummary as BlobSummary
@@ -160,8 +163,8 @@ _PLACES = {
     "fields.outputs": "check_replaceable claim_folder may_overwrite may_reach open_to_append output_place "
     "replace_output uploading",
     "fields.tables": "table_of type_name",
-    "fields.types": "URL Converted Names OutputFile OutputPath Pair Paths Shape Sizes Texts default spread whole "
-    "wholes",
+    "fields.types": "URL ClassCount Converted Names OutputFile OutputPath Pair Paths Shape Sizes Texts default spread "
+    "whole wholes",
     "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
     "net.at_work": "AtWork",
@@ -169,6 +172,7 @@ _PLACES = {
     "net.net": "Net",
     "net.parameters": "load_parameters",
     "net.joined": "class_numbers renumbered",
+    "net.predict": "Wanted wanted",
     "net.records": "open_records store_of",
     "net.summary": "BlobSummary Drawing LayerSummary NetSummary",
     "protocols.algorithm": "Algorithm AlgorithmState",

@@ -230,7 +230,7 @@ def test_a_pass_has_the_perplexity_of_the_whole_text():
 def test_the_words_of_a_vocabulary_are_those_of_highest_frequency():
     net = net_of(words("b a c a b d", most=2, unknown="own", steps=5))
     net.feed()
-    assert net.classes["data"] == ("a", "b") == net.classes["label"]
+    assert net.classes["data"] == ("a", "b", "<unk>") == net.classes["label"]
     assert net.blob("data").tolist() == [[1, 0, 2, 0, 1]]
     assert net.blob("label").tolist() == [[0, 2, 0, 1, 2]]
 

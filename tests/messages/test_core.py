@@ -193,7 +193,7 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: InnerProduct(bottoms="x", tops="ip1"),
-        "ip1: output_dim is missing: number of outputs for one image",
+        "ip1: output_dim is missing: number of outputs for one image, or the blob of classes",
     ),
     (
         lambda: SoftmaxLossLayer(name="loss", bottoms=["x", "y"], normalize="all"),
@@ -355,7 +355,7 @@ MESSAGES: list[Message] = [
         lambda: load_text(NET.replace("output_dim = 3", "output = 3")),
         (
             "net.toml: ip1: unknown field 'output' (did you mean 'output_dim'?)\n"
-            "net.toml: ip1: output_dim is missing: number of outputs for one image\n"
+            "net.toml: ip1: output_dim is missing: number of outputs for one image, or the blob of classes\n"
             "  the fields of InnerProductLayer are name, exclude, param_key, bias_init, bias_regu, bias_cons, "
             "bias_lr, bias, weight_init, weight_regu, weight_cons, weight_lr, bottoms, tops, output_dim, axis, "
             "transpose, neuron"

@@ -12,6 +12,7 @@ from ..discovery.lazy import lazy
 if TYPE_CHECKING:
     from .commands.test import run_test as run_test
     from .inputs import fed as fed
+    from .inputs import written_net as written_net
     from .options import InputFile as InputFile
     from .options import OutputFile as OutputFile
     from .options import backend_option as backend_option
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "commands.test": "run_test",
-    "inputs": "fed",
+    "inputs": "fed written_net",
     "options": "InputFile OutputFile backend_option common json_option net_argument net_options phase_option read_net "
     "remote_option seed_option set_option write_options",
     "screen": "command_line print_json print_table statistic_text warn working",

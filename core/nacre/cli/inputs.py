@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, prod
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..config.netfile import NetFile
+    from ..net.net import Net
+    from ..net.predict import Wanted
     from ..protocols.layer import Phase
+    from ..protocols.view import Fitted
 
 
 NAMED = 5  # records in a warning
@@ -195,7 +198,7 @@ class Inputs:
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:
     """Return the shape of a record from a source of the net file, or None if the data of all sources are missing."""
-    batch = _known_batch(file, blob)
+    batch, _ = _known_batch(file, blob)
     return batch and batch[1:]
 
 
@@ -205,30 +208,52 @@ def fed(file: NetFile, phase: Phase) -> NetFile:
     Raises:
         DataError: their shape is not known.
     """
+    from ..net.fitted import joined
     from ..net.predict import layers_for, wanted
 
     if phase != "predict" or any(layer.is_source and phase not in layer.exclude for layer in file.layers):
         return file
     want = wanted(file.layers, algorithm=file.algorithm)
-    batches = {blob: _known_batch(file, blob) for blob in want.needed}
-    if missing := [blob for blob, batch in batches.items() if batch is None]:
+    found = {blob: _known_batch(file, blob) for blob in want.needed}
+    if missing := [blob for blob, (batch, _) in found.items() if batch is None]:
         message = f"the shape of '{missing[0]}' is not known, because the data of {file.path} are missing"
         layer = f'a [[layer]] with type = "Input", tops = ["{missing[0]}"], the shape of a record'
         raise DataError(message, f'copy the data here, or add {layer}, and exclude = ["train", "validation", "test"]')
-    known = {blob: batch for blob, batch in batches.items() if batch}
+    known = {blob: batch for blob, (batch, _) in found.items() if batch}
     layers = layers_for(want, {blob: batch[1:] for blob, batch in known.items()}, max(one[0] for one in known.values()))
-    return dataclasses.replace(file, layers=tuple(layers))
+    return dataclasses.replace(file, layers=tuple(layers), fitted=joined(fitted for _, fitted in found.values()))
 
 
-def _known_batch(file: NetFile, blob: str) -> tuple[int, ...] | None:
+def written_net(
+    file: NetFile,
+    want: Wanted,
+    shapes: Mapping[str, tuple[int, ...]],
+    batch_size: int,
+    backend: str | None = None,
+    types: Mapping[str, str] | None = None,
+) -> Net:
+    """Return the layers of a net file that outputs need, as a net for `predict` whose sources' blobs are written.
+
+    The sources' data may be missing. Its parameters are 0 until they are loaded; `types` are those of blobs that are
+    not of the net's type.
+    """
+    from ..net.predict import layers_for
+
+    layers = layers_for(want, shapes, batch_size, types)
+    present = dataclasses.replace(file, layers=tuple(layers))
+    return present.net("predict", backend=backend, fallback="warn", keep=want.outputs, initialise=False)
+
+
+def _known_batch(file: NetFile, blob: str) -> tuple[tuple[int, ...] | None, Fitted]:
+    """Return the shape of a blob in the first phase that can be planned, and what that net knows of the data."""
     for phase in ("test", "validation", "train", "predict"):
         try:
             with file.net(phase, allocate=False, fallback="warn") as net:
                 if blob in net.memory.final:
-                    return net.memory.final[blob].shape
+                    return net.memory.final[blob].shape, net.fitted
         except NacreError:
             continue
-    return None
+    return None, {}
 
 
 def whole_records(records: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +27,8 @@ def read_trained(
 ) -> tuple[NetFile, Snapshot]:
     """Return a net file and a snapshot of it: a file, or the newest complete one of a folder.
 
+    The nets of the file know of the training data what the snapshot knows.
+
     Raises:
         ConfigError: the net file cannot be read; if a plugin for it is missing, and the snapshot records its name, the
             remedy has this name.
@@ -33,7 +36,8 @@ def read_trained(
     """
     with advised(net, sets, path):
         file = read_net(net, sets, seed, writes)
-    return file, load_snapshot(path, file)
+    snapshot = load_snapshot(path, file)
+    return replace(file, fitted=snapshot.fitted()), snapshot
 
 
 def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:

@@ -33,6 +33,7 @@ from .tables import file_table, requirements
 if TYPE_CHECKING:
     from ..net.net import Net
     from ..protocols.layer import Layer, Phase
+    from ..protocols.view import Fitted
     from ..training.callback import Callback
     from ..training.solver import Solver
 
@@ -64,7 +65,8 @@ class NetFile:
     """A net file that was read and checked: its layers, and how they run and are trained.
 
     `layers` are the same objects for all nets made here, so that they share their parameters. `table` is the content of
-    the file, with the overrides. `permission` is what it may write besides new files in the working folder.
+    the file, with the overrides. `permission` is what it may write besides new files in the working folder. `fitted` is
+    what is known of the training data, for its nets.
     """
 
     path: Path
@@ -73,6 +75,7 @@ class NetFile:
     pins: dict[str, str] = field(default_factory=dict[str, str])
     permission: Permission = field(default_factory=Permission)
     kernels: tuple[str, ...] = ()
+    fitted: Fitted = field(default_factory=dict[str, Any])
 
     @property
     def name(self) -> str:
@@ -99,7 +102,7 @@ class NetFile:
             if not isinstance(backend, Backend):
                 backend = open_backend(self.backend(backend))
             chosen |= {"backend": backend, "phase": phase, "pins": self.pins, "kernels": self.kernels}
-            chosen |= {"algorithm": self.algorithm, **options}
+            chosen |= {"algorithm": self.algorithm, "fitted": self.fitted, **options}
             return Net(self.name, self.layers, **chosen)
 
     def without_outputs(self) -> NetFile:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from ..errors import ContractError
@@ -31,6 +32,7 @@ def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitSt
     ops, values = list[Op](), list[Value]()
     for index, node in enumerate(wiring.nodes):
         inputs = [values[number] for number in wiring.inputs[index]]
+        node = call_named(node, _counted, target, node, ops)
         op = call_named(node, _layer_op, target, node, inputs, stack)
         op.backward = trains and back_propagates(wiring, wanted, index)
         ops.append(op)
@@ -47,6 +49,13 @@ def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitSt
 def ready(op: Op) -> None:
     """Tell a state that its arrays have memory."""
     call_named(op.node, op.state.ready)
+
+
+def _counted(target: Target, node: Node, ops: Iterable[Op]) -> Node:
+    """Return a node whose layer has numbers of classes where its fields name blobs; `ops` are those before it."""
+    sources = [op.state.fitted for op in ops if isinstance(op.state, SourceState)]
+    known = {top: values.get("classes") for fitted in (target.fitted, *sources) for top, values in fitted.items()}
+    return replace(node, layer=node.layer.counted({top: names for top, names in known.items() if names}))
 
 
 def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack) -> Op:

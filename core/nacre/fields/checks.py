@@ -19,13 +19,13 @@ class Check:
 
 
 def every(test: Callable[[Any], bool], words: str) -> Check:
-    """Return a validator of every number in a field; `words` follow "must be"."""
+    """Return a validator of every number in a field; `words` follow "must be". A name that stands for one is right."""
 
     def complain(value: Any, _: Any) -> str | None:
         if isinstance(value, tuple):
             numbers = cast("tuple[Any, ...]", value)
             return None if all(test(number) for number in numbers) else f"every number must be {words}"
-        return None if value is None or test(value) else f"it must be {words}"
+        return None if value is None or isinstance(value, str) or test(value) else f"it must be {words}"
 
     return Check(complain, words)
 

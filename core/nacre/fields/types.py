@@ -159,6 +159,23 @@ class Sizes(Converted["int | Sequence[int]", "tuple[int, ...]"]):
         return numbers
 
 
+class ClassCount(Converted["int | str", int]):
+    """A number of classes, or the name of a source's blob, which stands for the number of its classes.
+
+    A state sees the number: the net looks it up before it sets up the layer.
+    """
+
+    wants = "a whole number, or the name of a blob whose classes are counted"
+
+    @staticmethod
+    def convert(value: Any) -> int | str:
+        if isinstance(value, str):
+            if not NAME.match(value) or value.isdecimal():  # a number in quotes
+                raise ValueError
+            return value
+        return whole(value)
+
+
 class Shape(Converted["int | Sequence[int]", "tuple[int, ...]"]):
     """The shape of one record, without the batch axis; () is a single number."""
 

@@ -15,6 +15,9 @@ class Carried:
         self._advancing = [one for one in others if type(one).advance is not LayerState.advance]
         self._rewinding = [one for one in others if type(one).rewind is not LayerState.rewind]
 
+    def __bool__(self) -> bool:
+        return any(state.memory() for state in self._advancing)
+
     def advance(self) -> None:
         for state in self._advancing:
             state.advance()

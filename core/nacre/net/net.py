@@ -272,6 +272,11 @@ class Net(NetAccess):
         """
         self._carried.advance()
 
+    @property
+    def carries(self) -> bool:
+        """Whether a state carries something from batch to batch."""
+        return bool(self._carried)
+
     @in_turn("alone")
     def rewind(self) -> None:
         """Let states forget earlier batches, so that the next one is the first; sources stay where they are."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_a
 
 from ..errors import ConfigError, ContractError
 from ..fields.configured import Configured, inside
-from ..fields.types import NAME, Converted, Names, Paths, Place, default
+from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default
 from .components import Neuron
 
 if TYPE_CHECKING:
@@ -150,6 +150,25 @@ class Layer(Configured):
             message = f"{name} has no state: no class declares of={name}, and {name} does not define setup"
             raise ContractError(message)
         return self._state(self, backend, inputs, diffs)
+
+    def counted(self, classes: Mapping[str, Sequence[str]]) -> Layer:
+        """Return this layer with the numbers of classes of the blobs that its fields name (`ClassCount`).
+
+        Raises:
+            ConfigError: the classes of such a blob are not known.
+        """
+        fields = {field.name: getattr(self, field.name) for field in type(self).fields() if field.takes(ClassCount)}
+        blobs = {name: value for name, value in fields.items() if isinstance(value, str)}
+        for name, blob in blobs.items():
+            if blob not in classes:
+                raise ConfigError(
+                    f"{self.name}: {name}={blob!r}, but the classes of blob '{blob}' are not known; known are those "
+                    f"of: {', '.join(classes) or 'no blob'}",
+                    "write the number, or give the net what the training net knows (net.derive, "
+                    "fitted=snapshot.fitted())",
+                )
+        counts: dict[str, Any] = {name: len(classes[blob]) for name, blob in blobs.items()}
+        return dataclasses.replace(self, **counts) if counts else self
 
     def expand(self) -> Sequence[Layer | Inner]:
         """Return the layers that this layer is made of; a class that defines this is a container.

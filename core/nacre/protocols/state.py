@@ -168,7 +168,10 @@ class SourceState(LayerState):
     epoch: int = 0
     """How many passes over the data are complete."""
     fitted: Fitted = MappingProxyType({})
-    """What it has learned from the training data, or was told by `backend.fitted`; complete after `ready`."""
+    """What it has learned from the training data, or was told by `backend.fitted`; complete after `ready`.
+
+    Names of classes that are here when the state is set up can be counted by the layers behind (`ClassCount`).
+    """
     endless: bool = False
     """Whether there are no passes, because the data have no end."""
     numbers: tuple[Any, Any] | None = None

@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": "nacre_commands.demo:command",
     "gradcheck": "nacre_commands.gradcheck:command",
     "graph": "nacre_commands.graph:command",
+    "sample": "nacre_commands.sample:command",
     "summary": "nacre_commands.summary:command",
     "time": "nacre_commands.time:command",
 }

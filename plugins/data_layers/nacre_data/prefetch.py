@@ -255,12 +255,16 @@ class PrefetchState(SourceState, host_only=True):
         self.used: Mapping[str, Any] = {}
         self.inside = self.broken_off = False
         self.step, self.stride = 0, int(self.phase == "train")
+        self.fitted = self._learned()
+
+    def _learned(self) -> dict[str, Any]:
+        learned = self.net.fitted
+        return {top: learned[blob] for top, blob in self.origins.items() if blob in learned}
 
     def ready(self) -> None:
         if not self.net.allocated:
             self.net.allocate()
-            self.used, learned = memory_of(self.net), self.net.fitted
-            self.fitted = {top: learned[blob] for top, blob in self.origins.items() if blob in learned}
+            self.used, self.fitted = memory_of(self.net), self._learned()
 
     def forward(self, inputs: list[Any]) -> None:
         made = self._next()

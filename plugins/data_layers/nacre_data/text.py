@@ -28,6 +28,11 @@ from .files import named
 from .fitting import CLASSES
 from .text_units import Characters, Text, Words
 
+UNITS = "units"
+"""The key of what a text consists of: "character" or "word"."""
+UNKNOWN = "unknown"
+"""The key of the name that stands for all that training did not have, if there is one."""
+
 
 class Part(Converted[Sequence[float], tuple[float, float]]):
     """Where a part of a text begins and ends: two numbers from 0 to 1, the smaller one first."""
@@ -89,7 +94,7 @@ class CharTextLayer(TextSource, is_source=True):
     pass feeds every target exactly once: each stream has a part of the text, and targets behind its end are
     `ignore_label`, so give losses and statistics the same. The vocabulary are the characters of the training's text, in
     the order of code points; it is kept in snapshots, and other sources of these tops use it (`net.fitted`,
-    `net.classes`). With unknown="own" the vocabulary has one number more, for all other characters. After SINGA's
+    `net.classes`). With unknown="own" it has the character U+FFFD too, which stands for all others. After SINGA's
     `CharRNNInput` and `RNNLabel`. Raises DataError if a file is not UTF-8.
 
     Example:
@@ -114,7 +119,7 @@ class WordTextLayer(TextSource, is_source=True):
     Words are what stands between white space, and the end of a line is a word too. Tops are (batch_size, steps), as
     those of `CharText`. The vocabulary are the words of the training's text, the most frequent first, those of one
     frequency in the order of code points; so `ClassSoftmaxLoss` can take words of neighbouring numbers as a class. With
-    `most` only so many words have a number of their own, and with unknown="own" all others have the next one together.
+    `most` only so many words have a number of their own, and with unknown="own" all others are the word "<unk>".
 
     Example:
         [[layer]]
@@ -160,26 +165,41 @@ class TextState(SourceState, host_only=True):
         self.trains = backend.phase == "train"
         self.streams = layer.batch_size * backend.ranks
         self.position = 0
+        self.units = layer.units()
+        self.read: Text | None = None  # until it is numbers
         self.text: np.ndarray | None = None
+        known = self._known()
+        if known is None and self.trains:
+            self.read = self._read()
+            known = self.read.vocabulary()
+        if known is not None:
+            own = {UNKNOWN: self.units.unknown} if layer.unknown == "own" else {}
+            names = list(dict.fromkeys([*known, *own.values()]))
+            self.fitted = {top: {CLASSES: names, UNITS: self.units.what, **own} for top in layer.tops[:2]}
+
+    def _known(self) -> Sequence[str] | None:
+        """Return the vocabulary of the training, or that of the layer, if there is one."""
+        found = (self.backend.fitted.get(top, {}).get(CLASSES) for top in self.layer.tops[:2])
+        return next((names for names in (*found, self.layer.vocabulary) if names), None)
+
+    def _read(self) -> Text:
+        with named(self.layer.name):
+            return Text([*map(local_file, self.layer.source)], self.units, self.layer.part)
 
     def ready(self) -> None:
         if self.text is not None:
             return
         layer = self.layer
+        text, self.read = self.read or self._read(), None
+        if not self.fitted:
+            raise DataError(
+                f"{layer.name}: the vocabulary is that of the training's text, of which nothing is known in "
+                f"phase '{self.phase}'",
+                "derive this net from the training net (net.derive), or give it fitted=snapshot.fitted()",
+            )
+        known = self.fitted[layer.tops[0]]
         with named(layer.name):
-            text = Text([*map(local_file, layer.source)], layer.units(), layer.part)
-        known = self._known()
-        if known is None:
-            if not self.trains:
-                raise DataError(
-                    f"{layer.name}: the vocabulary is that of the training's text, of which nothing is known in "
-                    f"phase '{self.phase}'",
-                    "derive this net from the training net (net.derive), or give it fitted=snapshot.fitted()",
-                )
-            known = text.vocabulary()
-        self.fitted = {top: {CLASSES: list(known)} for top in layer.tops[:2]}
-        with named(layer.name):
-            self.text = text.numbers(known, layer.unknown == "own")
+            self.text = text.numbers(known[CLASSES], known.get(UNKNOWN))
         self.targets = len(self.text) - 1
         self.steps_of_pass = -(-len(self.text) // self.streams)
         batch = self.streams * layer.steps
@@ -190,11 +210,6 @@ class TextState(SourceState, host_only=True):
                 f"{batch + 1} {text.units.what}s, but the text has only {len(self.text)}",
                 "set batch_size or steps to less, or give a longer text",
             )
-
-    def _known(self) -> Sequence[str] | None:
-        """Return the vocabulary of the training, or that of the layer, if there is one."""
-        found = (self.backend.fitted.get(top, {}).get(CLASSES) for top in self.layer.tops[:2])
-        return next((names for names in (*found, self.layer.vocabulary) if names), None)
 
     def forward(self, inputs: list[Any]) -> None:
         places, real, begins = self._train() if self.trains else self._once()

@@ -42,6 +42,8 @@ class Characters:
     """The characters of texts; the code of one is its code point, and -1 is that of what is no character."""
 
     what = "character"
+    unknown = "\N{REPLACEMENT CHARACTER}"
+    """The name that stands for all others."""
 
     def codes(self, text: str) -> np.ndarray:
         return np.frombuffer(text.encode("utf-32-le"), "<u4")
@@ -68,6 +70,8 @@ class Words:
     """
 
     what = "word"
+    unknown = "<unk>"
+    """The name that stands for all others."""
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most
@@ -123,26 +127,26 @@ class Text:
     def vocabulary(self) -> list[str]:
         return self.units.vocabulary(_counts(self.codes))
 
-    def numbers(self, names: Sequence[str], own: bool) -> np.ndarray:
+    def numbers(self, names: Sequence[str], unknown: str | None) -> np.ndarray:
         """Return the numbers in a vocabulary, in the smallest type that holds them.
 
-        What is not in it has the number behind it if it has one of its `own`.
+        What is not in it has the number of the name `unknown`, if there is one.
 
         Raises:
             DataError: something is not in the vocabulary; names file and line.
         """
-        nothing = len(names)
-        table = np.full(int(self.codes.max()) + 1, nothing, np.min_scalar_type(nothing))
+        nothing = len(names) if unknown is None else names.index(unknown)
+        table = np.full(int(self.codes.max()) + 1, nothing, np.min_scalar_type(len(names)))
         for number, code in enumerate(map(self.units.code, names)):
             if 0 <= code < len(table):
                 table[code] = number
         found = np.empty(len(self.codes), table.dtype)
         for first, part in _parts(self.codes):
             found[first:][: len(part)] = table[part]
-        if not own and (unknown := np.flatnonzero(found == nothing)).size:
-            name = self.units.name(int(self.codes[unknown[0]]))
+        if unknown is None and (strange := np.flatnonzero(found == nothing)).size:
+            name = self.units.name(int(self.codes[strange[0]]))
             raise DataError(
-                f"{self._place(self.begin + int(unknown[0]))}: the {self.units.what} {name!r} is not one of the "
+                f"{self._place(self.begin + int(strange[0]))}: the {self.units.what} {name!r} is not one of the "
                 f"{len(names)} {self.units.what}s of the vocabulary",
                 'correct the text, or let all unknown ones share a number: unknown = "own"',
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..inputs import written_net
 from ..options import InputFile, OutputFile, net_argument, net_options
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def command(
                 shapes = {name: array.shape[1:] for name, array in found.items()}
                 if classes is None:
                     counts = {name: int(array[0].size) for name, array in found.items()}
-                    names = [*class_names(file.layers, saved.fitted(), counts.get).get(want.outputs[0], ())]
+                    names = [*class_names(file.layers, file.fitted, counts.get).get(want.outputs[0], ())]
                 else:
                     check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
                 if path is not None and store is not None:
@@ -193,14 +193,9 @@ def _net_for(
         DataError: the parameters have other shapes than records of this shape need.
         SnapshotError: the snapshot belongs to another net.
     """
-    from ...net.predict import layers_for
-
     batch_size = batch_size or min(100, records.count or 100)
     shape = want.source_of(records.blob).prepared_shape(records.blob, records.shape)
-    layers = layers_for(want, {records.blob: shape}, batch_size)
-    present = dataclasses.replace(file, layers=tuple(layers))
-    options: dict[str, Any] = {"fallback": "warn", "keep": want.outputs, "initialise": False, "fitted": saved.fitted()}
-    with present.net("predict", backend=backend, **options) as made:
+    with written_net(file, want, {records.blob: shape}, batch_size, backend) as made:
         if not sure:
             _check_shape(made, saved, records.shape)
         made.parameters.load(saved, strict=False)

@@ -60,7 +60,7 @@ def run_test(file: NetFile, saved: Snapshot, phase: Phase, backend: str | None) 
     """
     from ..screen import units_of, warn
 
-    with file.net(phase, backend=backend, initialise=False, fitted=saved.fitted()) as made:
+    with file.net(phase, backend=backend, initialise=False) as made:
         made.parameters.load(saved, strict=False)
         loss = made.forward_epoch(warn)
         statistics = made.statistics()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Annotated, Any
 
-from nacre import Array, LayerState, Names, Parameter, as_many_as, at_least, positive
+from nacre import Array, ClassCount, LayerState, Names, Parameter, as_many_as, at_least, positive
 
 from ..fields import Weighted
 from ..losses.classes import whole_numbers
@@ -30,7 +30,7 @@ class EmbeddingLayer(Weighted, has_param=True, can_do_bp=True):
 
     bottoms: Annotated[Names, at_least(1), "the numbers, for example of words"]
     tops: Annotated[Names, as_many_as("bottoms"), "their vectors"]
-    input_dim: Annotated[int, positive, "number of different numbers"]
+    input_dim: Annotated[ClassCount, positive, "number of different numbers, or the blob of classes"]
     output_dim: Annotated[int, positive, "length of a vector"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Identity, Names, Neuron, Parameter, as_many_as, at_least, positive
+from nacre import Array, ClassCount, Identity, Names, Neuron, Parameter, as_many_as, at_least, positive
 
 from ..axes import joined_batch
 from ..fields import Weighted
@@ -33,7 +33,7 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
 
     bottoms: Annotated[Names, at_least(1), "the blobs to multiply"]
     tops: Annotated[Names, as_many_as("bottoms"), "the products"]
-    output_dim: Annotated[int, positive, "number of outputs for one image"]
+    output_dim: Annotated[ClassCount, positive, "number of outputs for one image, or the blob of classes"]
     axis: Annotated[int, "the first axis of the features; -1 is the last"] = 1
     transpose: Annotated[bool, "whether the weight is stored as (features, output_dim)"] = False
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()

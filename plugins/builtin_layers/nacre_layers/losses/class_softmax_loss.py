@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, ConfigError, LayerState, Names, Parameter, Shape, default, exactly, positive
+from nacre import Array, ClassCount, ConfigError, LayerState, Names, Parameter, Shape, default, exactly, positive
 
 from ..elementwise.softmax import log_softmax_with
 from ..fields import Weighted
@@ -43,7 +43,7 @@ class ClassSoftmaxLossLayer(
     """
 
     bottoms: Annotated[Names, exactly(2), "the features and the labels"]
-    n_label: Annotated[int, positive, "number of different labels"]
+    n_label: Annotated[ClassCount, positive, "number of different labels, or the blob of classes"]
     n_class: Annotated[int | None, positive, "number of classes, if starts is not given; by default √n_label"] = None
     starts: Annotated[Shape, "the first label of each class: 0, and then rising numbers"] = default(())
     normalize: Annotated[
@@ -53,6 +53,8 @@ class ClassSoftmaxLossLayer(
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
+        if isinstance(self.n_label, str):  # checked when the number is known
+            return
         if self.starts:
             if self.n_class is not None:
                 yield "n_class and starts are both given, but one of them is enough"

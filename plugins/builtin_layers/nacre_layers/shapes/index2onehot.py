@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, ConfigError, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
+from nacre import Array, ClassCount, ConfigError, Layer, LayerState, Names, as_many_as, at_least, non_zero, positive
 
 from ..axes import axis_of
 from ..losses.classes import Classes
@@ -28,7 +28,7 @@ class Index2OnehotLayer(Layer):
     bottoms: Annotated[Names, at_least(1), "the class numbers"]
     tops: Annotated[Names, as_many_as("bottoms"), "the vectors"]
     axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    n_class: Annotated[int, positive, "number of classes"]
+    n_class: Annotated[ClassCount, positive, "number of classes, or the blob of classes"]
 
 
 class Index2OnehotState(LayerState, of=Index2OnehotLayer, reads=""):

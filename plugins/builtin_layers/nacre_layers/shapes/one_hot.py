@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nacre import Array, Layer, LayerState, Names, as_many_as, at_least, positive
+from nacre import Array, ClassCount, Layer, LayerState, Names, as_many_as, at_least, positive
 
 from ..losses.classes import whole_numbers
 
@@ -26,7 +26,7 @@ class OneHotLayer(Layer):
 
     bottoms: Annotated[Names, at_least(1), "the numbers"]
     tops: Annotated[Names, as_many_as("bottoms"), "the vectors"]
-    n_class: Annotated[int, positive, "number of different numbers: the length of a vector"]
+    n_class: Annotated[ClassCount, positive, "length of a vector: how many numbers there are, or the blob of classes"]
 
 
 class OneHotState(LayerState, of=OneHotLayer, reads=""):
