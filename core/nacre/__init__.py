@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from .calls.feed import feed as feed
+    from .calls.handles import Call as Call
+    from .calls.handles import Top as Top
+    from .calls.shelf import L as L
     from .discovery.lazy import lazy as lazy
     from .discovery.registry import register as register
     from .discovery.registry import register_kernel as register_kernel
@@ -76,6 +80,7 @@ if TYPE_CHECKING:
     from .fields.whole import number_text as number_text
     from .hooks import hookimpl as hookimpl
     from .net.at_work import AtWork as AtWork
+    from .net.input import Input as Input
     from .net.input import InputLayer as InputLayer
     from .net.joined import class_numbers as class_numbers
     from .net.joined import renumbered as renumbered
@@ -151,6 +156,9 @@ if TYPE_CHECKING:
     from .training.training import Training as Training
 
 _PLACES = {
+    "calls.feed": "feed",
+    "calls.handles": "Call Top",
+    "calls.shelf": "L",
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
@@ -168,7 +176,7 @@ _PLACES = {
     "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
     "net.at_work": "AtWork",
-    "net.input": "InputLayer",
+    "net.input": "Input InputLayer",
     "net.net": "Net",
     "net.parameters": "load_parameters",
     "net.joined": "class_numbers renumbered",

@@ -14,7 +14,12 @@ import nacre
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core" / "nacre"
 GROUND = "(ground)"
-UPWARD = {("protocols.layer", "net.at_work"), ("protocols.algorithm", "net.net")}
+UPWARD = {
+    ("protocols.layer", "net.at_work"),
+    ("protocols.layer", "calls.call"),
+    ("protocols.layer", "calls.handles"),
+    ("protocols.algorithm", "net.net"),
+}
 """(file, file in a room above): calls of one line, imported inside the function that makes them, or in types only."""
 
 CIRCLES = [

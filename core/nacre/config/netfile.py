@@ -219,6 +219,7 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
     else:
         head: Table = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
         head |= {"compute": thing.compute_dtype} if thing.compute_dtype != thing.dtype else {}
+        head |= {"insert_splits": True} if thing.insert_splits else {}
         head |= {"freeze": sorted(thing.frozen)} if thing.frozen else {}
         settled = {"pin": thing.pins, "kernels": list(thing.kernels)}
         tail, plugins, pins = {}, {key: value for key, value in settled.items() if value}, thing.pins

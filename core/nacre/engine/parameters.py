@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..errors import ConfigError, SnapshotError, TopologyError, nearest
 from ..protocols.array import Array
 from ..protocols.backend import ALIGNMENT, Backend, HostMemory, Own, Step
+from ..protocols.layer import Layer
 from ..protocols.parameter import Parameter, Placed, Storage
 from ..random import Random
 from ..text import with_containers
@@ -157,7 +158,7 @@ def place_parameters(
     for op in ops:
         for parameter in op.state.parameters:
             if not parameter.tied and parameter.storage is not None:
-                kept = backend.parameters.setdefault(op.layer, {})
+                kept = backend.parameters.setdefault(op.layer.origin, {})
                 kept.setdefault(parameter.name, parameter.storage)
     return ordered
 
@@ -168,8 +169,9 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
     Its memory is that in `given`, else that of one of the layers in another net, else new.
     """
     groups: dict[str, list[Use]] = {}
+    keys: dict[Layer, str] = {}
     for order, op in enumerate(ops):
-        key, owner = op.node.key, op.node.owner
+        key, owner = keys.setdefault(op.layer.origin, op.node.key), op.node.owner
         for parameter in op.state.parameters:
             if not parameter.tied:
                 groups.setdefault(f"{key}/{parameter.name}", []).append(
@@ -206,7 +208,7 @@ def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> l
 
 def _kept(backend: Backend, uses: Iterable[Use]) -> list[Storage]:
     """Return the memory of the layers' parameters in other nets."""
-    kept = [backend.parameters.get(use.op.layer, {}).get(use.parameter.name) for use in uses]
+    kept = [backend.parameters.get(use.op.layer.origin, {}).get(use.parameter.name) for use in uses]
     return [storage for storage in kept if storage is not None]
 
 

@@ -11,11 +11,16 @@ from typing import Any, cast
 class Check:
     """A validator: `complain(value, configured)` returns None, or a reason, which follows "value, but".
 
-    `words` describe it on the page of the layer (`nacre layers NAME`), such as "above 0".
+    `words` describe it on the page of the layer (`nacre layers NAME`), such as "above 0". A validator of how many names
+    there are says it as numbers too, for layers that are called: `least` and `most`, or usually as many as in the field
+    `like`.
     """
 
     complain: Callable[[Any, Any], str | None]
     words: str = ""
+    least: int = 0
+    most: int | None = None
+    like: str = ""
 
 
 def every(test: Callable[[Any], bool], words: str) -> Check:
@@ -53,13 +58,13 @@ no number."""
 def at_least(count: int) -> Check:
     """Return a validator for `count` names or more."""
     words = f"at least {count}"
-    return Check(lambda value, _: None if len(value) >= count else f"{words} must be given", words)
+    return Check(lambda value, _: None if len(value) >= count else f"{words} must be given", words, count)
 
 
 def exactly(count: int) -> Check:
     """Return a validator for exactly `count` names."""
     words = f"exactly {count}"
-    return Check(lambda value, _: None if len(value) == count else f"{words} must be given", words)
+    return Check(lambda value, _: None if len(value) == count else f"{words} must be given", words, count, count)
 
 
 def as_many_as(other: str) -> Check:
@@ -69,7 +74,7 @@ def as_many_as(other: str) -> Check:
         count = len(getattr(configured, other))
         return None if len(value) == count else f"there must be as many as {other}, {count}"
 
-    return Check(complain, f"as many as {other}")
+    return Check(complain, f"as many as {other}", like=other)
 
 
 def one_of(*choices: Any) -> Check:

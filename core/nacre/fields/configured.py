@@ -164,12 +164,16 @@ class Configured:
 
         def __init__(self, **given: Any) -> None:
             fields = type(self).fields()
+            left_out = type(self)._left_out(given)
             names = [field.name for field in fields]
             unknown = [name for name in given if name not in names]
             complaints = [f"unknown field '{name}'{nearest(name, names)}" for name in unknown[:10]]
             complaints += [f"and {len(unknown) - 10:,} more unknown fields"] if len(unknown) > 10 else []
             remedy = f"the fields of {type(self).__name__} are {', '.join(names)}" if unknown else ""
             for field in fields:
+                if field.name in left_out:
+                    object.__setattr__(self, field.name, left_out[field.name])
+                    continue
                 if field.name not in given and field.required:
                     complaints.append(f"{field.name} is missing: {field.doc or field.wants}")
                     continue
@@ -182,17 +186,25 @@ class Configured:
                 except (ValueError, TypeError):
                     complaints.append(f"{field.name}={brief(value)}, but it must be {field.wants}")
             if not complaints:
-                self._complete()
+                if not left_out:
+                    self._complete()
                 for field in fields:
+                    if field.name in left_out:
+                        continue
                     value = getattr(self, field.name)
                     for check in field.checks:
                         if complaint := check.complain(value, self):
                             complaints.append(f"{field.name}={brief(value)}, but {complaint}")
-            if not complaints:
+            if not complaints and not left_out:
                 complaints.extend(self.complaints())
             if complaints:
                 called = self._called(given)
                 raise ConfigError("\n".join(f"{called}: {complaint}" for complaint in complaints), remedy)
+
+    @classmethod
+    def _left_out(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return values for required fields that may be missing; an object without them is checked as a whole later."""
+        return {}
 
     def _complete(self) -> None:
         """Fill in fields whose default depends on others."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, ContractError
 from ..protocols.graph import Graph, Inside, Node
-from ..protocols.layer import Inner, Layer, bottoms_of, is_container, is_output, layer_type, tops_of
+from ..protocols.layer import Inner, Layer, bottoms_of, is_container, is_output, layer_type, refuse_unwired, tops_of
 
 if TYPE_CHECKING:
     from ..protocols.algorithm import Algorithm
@@ -32,8 +32,22 @@ def inner_layers(container: Layer) -> tuple[Inner, ...]:
         kept: tuple[Inner, ...] | None = vars(container).get("_inner_layers")
         if kept is None:
             kept = tuple(_checked(container))
+            _share(container, kept)
             object.__setattr__(container, "_inner_layers", kept)
     return kept
+
+
+def _share(container: Layer, inner: Iterable[Inner]) -> None:
+    """Let the layers of a container that was called use the parameters of those in its other copies."""
+    first: dict[str, Layer] = vars(container.origin).setdefault("_inner_origins", {})
+    for one in inner:
+        origin = first.setdefault(_own_name(one), one.layer).origin
+        if origin is not one.layer.origin:
+            object.__setattr__(one.layer, "_origin", origin)
+
+
+def _own_name(inner: Inner) -> str:
+    return inner.layer.name if inner.name is None else inner.name
 
 
 def _checked(container: Layer) -> Iterator[Inner]:
@@ -42,7 +56,8 @@ def _checked(container: Layer) -> Iterator[Inner]:
         inner = one if isinstance(one, Inner) else Inner(one)
         if not isinstance(inner.layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ContractError(f"{layer_type(type(container))}.expand must return layers, not {one!r}")
-        name = f"{container.name}/{inner.layer.name if inner.name is None else inner.name}"
+        name = f"{container.name}/{_own_name(inner)}"
+        refuse_unwired(inner.layer, name)
         if inner.layer.is_source or is_output(inner.layer):
             kind = "a source" if inner.layer.is_source else "an output"
             raise ConfigError(f"{name}: it is {kind}, which cannot be in a container", "place it outside")
@@ -108,7 +123,7 @@ def _leaves(node: Node, phase: str, owners: dict[int, Inside]) -> Iterator[Node]
 
 def _inside(node: Node, inner: Inner, containers: tuple[Layer, ...], blobs: Mapping[str, str]) -> Inside:
     layer = inner.layer
-    name = layer.name if inner.name is None else inner.name
+    name = _own_name(inner)
     own = name if inner.owner is None else inner.owner
     bottoms, tops = (tuple(blobs.get(one, f"{node.name}/{one}") for one in names) for names in _blobs(inner))
     return Inside(
@@ -131,7 +146,7 @@ def names_in(layers: Iterable[Layer], before: str = "") -> Iterator[str]:
 
 def _names_below(container: Layer, name: str) -> Iterator[str]:
     for inner in inner_layers(container):
-        below = {inner.layer.name if inner.name is None else inner.name, inner.owner}
+        below = {_own_name(inner), inner.owner}
         for one in below - {None}:
             if one:
                 yield f"{name}/{one}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..calls.handles import Top
 from ..engine.memory import Memory
 from ..engine.ops import Op
 from ..engine.parameters import Slot, owners_of
@@ -44,6 +45,7 @@ class NetAccess:
     trainings: weakref.WeakSet[Any]
     allocated: bool
     _closed: bool
+    _handles: Mapping[Top, str]
     _blobs: Blobs
     _passes: Passes
     _sources: Sources
@@ -106,17 +108,17 @@ class NetAccess:
     # Blobs
 
     @in_turn("alone")
-    def blob(self, name: str) -> np.ndarray:
-        """Return a read-only copy of a blob as the last pass left it.
+    def blob(self, name: str | Top) -> np.ndarray:
+        """Return a read-only copy of a blob as the last pass left it; `name` may be the handle of a top.
 
         Raises:
             BlobError: the net has no such blob, or does not keep it.
         """
         self._need_memory()
-        return self._blobs.blob(name)
+        return self._blobs.blob(self._named(name))
 
     @in_turn("alone")
-    def gradient(self, name: str) -> np.ndarray:
+    def gradient(self, name: str | Top) -> np.ndarray:
         """Return a read-only copy of the gradient of a blob, as the last backward pass left it.
 
         For a source's blob it is the gradient of what the source wrote, before any layer changed it in place.
@@ -125,10 +127,10 @@ class NetAccess:
             BlobError: the blob has no gradient, or the net does not keep it.
         """
         self._need_memory()
-        return self._blobs.gradient(name)
+        return self._blobs.gradient(self._named(name))
 
     @in_turn("alone")
-    def write(self, name: str, array: Any) -> None:
+    def write(self, name: str | Top, array: Any) -> None:
         """Write a blob of a source, for the next forward pass; if rows are missing, the last row is repeated.
 
         Raises:
@@ -136,7 +138,13 @@ class NetAccess:
             DataError: the shape does not fit.
         """
         self._need_memory()
-        self._blobs.write(name, array)
+        self._blobs.write(self._named(name), array)
+
+    def _named(self, blob: str | Top) -> str:
+        """Return the name of a blob that is given by its name or by its handle."""
+        if isinstance(blob, Top) and blob not in self._handles:
+            raise BlobError(f"net '{self.name}' has no blob for {blob!r}", "it was not among the handles it is made of")
+        return self._handles[blob] if isinstance(blob, Top) else blob
 
     def unwritten(self) -> list[str]:
         """Return the blobs of `Input` layers that have not been written yet: they are zero."""

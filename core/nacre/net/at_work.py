@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ..calls.call import connected
 from ..errors import ConfigError, DataError, TopologyError
 from ..fields.types import Names
 from ..protocols.array import Dtype
@@ -56,6 +57,8 @@ class AtWork:
     def __init__(
         self, layer: Layer, backend: str | Backend | None, inputs: tuple[Any, ...], **options: Phase | int | Dtype
     ) -> None:
+        if layer.unwired:
+            layer = connected(layer, len(inputs))
         self.layer, self.backend = layer, open_backend(backend)
         self._options: dict[str, Any] = options
         self._inputs = self._checked(inputs)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
+from ..calls.handles import Call, Top
 from ..fields.checks import at_least, one_of, positive
 from ..fields.types import Names, Shape, default
 from ..protocols.layer import Layer
@@ -46,3 +48,12 @@ class InputState(SourceState, of=InputLayer):
 
     def rewind(self) -> None:
         """Do nothing: what was written has no beginning."""
+
+
+def Input(shape: int | Sequence[int] = (), *, name: str = "", dtype: str = "", batch_size: int = 1) -> Top:
+    """Return a blob that is written from outside, of records of this shape; layers that are called with it read it.
+
+    Its name is that of the layer: `name`, else input1, input2, ... in the order of their calls.
+    """
+    layer = InputLayer(name=name, shape=shape, batch_size=batch_size, dtype=dtype)
+    return Call(layer, (), 1).tops()[0]

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from ..calls.handles import Handle, Top
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
@@ -49,7 +50,8 @@ class Net(NetAccess):
 
     Args:
         name: a name for messages.
-        layers: in any order; those that exclude the phase are left out.
+        layers: in any order; those that exclude the phase are left out. Or what calls of layers returned: then the net
+            is made of all that these handles need, and the tops among them stay readable.
         backend: a `Backend`, its name, or None. With None it is that of NACRE_BACKEND, else that of `nacre.toml`, else
             the usable backend with the highest preference.
         phase: train, validation, test or predict.
@@ -88,7 +90,7 @@ class Net(NetAccess):
     def __init__(
         self,
         name: str,
-        layers: Iterable[Layer],
+        layers: Iterable[Layer | Handle] | Handle,
         *,
         backend: str | Backend | None = None,
         phase: Phase = "train",
@@ -118,6 +120,7 @@ class Net(NetAccess):
         self.dtype: Dtype = options.dtype
         self.compute_dtype, self.seed, self.deterministic = options.compute, options.seed, options.deterministic
         self.pins, self.kernels, self.algorithm = options.pins, options.kernels, options.algorithm
+        self.insert_splits, self._handles = options.insert_splits, options.blobs
         self.plan, self.given_plan = options.plan, deepcopy(options.plan)
         self.target = options.target()
         self.scalars = self.target.scalars
@@ -364,14 +367,14 @@ class Net(NetAccess):
         return net
 
     @in_turn("whole")
-    def predict(self, data: Any, output: str | Sequence[str] = "", *, batch_size: int = 0) -> Any:
+    def predict(self, data: Any, output: str | Top | Sequence[str | Top] = "", *, batch_size: int = 0) -> Any:
         """Run any number of records through the layers that `output` needs, in phase `predict`.
 
         `data` replaces the sources, and goes through the same transformers; parameters are shared.
 
         Args:
             data: an array (records, ...), or {blob: array} if the net needs several.
-            output: name of a blob, or several names; by default the blobs that no layer reads.
+            output: name of a blob, or its handle, or several; by default the blobs that no layer reads.
             batch_size: records at a time; by default as in this net.
 
         Returns:
@@ -384,7 +387,8 @@ class Net(NetAccess):
         from .predict import predict
 
         self._need_memory()
-        return predict(self, data, output, batch_size, self._predictors)
+        names = self._named(output) if isinstance(output, str | Top) else [self._named(one) for one in output]
+        return predict(self, data, names, batch_size, self._predictors)
 
     # Showing and ending
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, cast, get_args
 
+from ..calls.handles import Top
+from ..calls.lower import handles_in, lower
 from ..discovery.settings import settings
 from ..engine.target import Target
 from ..errors import ConfigError, brief, nearest
@@ -16,7 +18,7 @@ from ..graph.containers import names_in
 from ..protocols.algorithm import Algorithm
 from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, open_backend
-from ..protocols.layer import PHASES, Layer, Phase, check_outputs
+from ..protocols.layer import PHASES, Layer, Phase, check_outputs, layer_type, refuse_unwired
 from ..protocols.view import Fitted
 from .fitted import read_fitted
 
@@ -53,6 +55,7 @@ class NetOptions:
     """The checked arguments of `Net`; their meaning is described there.
 
     `backend` is open, `compute` is a type, `keep` is None for "all"; `pins` and `kernels` include the settings'.
+    `blobs` has the names of the blobs that handles stand for.
     """
 
     name: str
@@ -77,6 +80,7 @@ class NetOptions:
     allocate: bool
     rank: int
     ranks: int
+    blobs: Mapping[Top, str]
 
     @property
     def read_outside(self) -> tuple[str, ...]:
@@ -102,7 +106,8 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         ConfigError: names the net, the argument, its value and what it must be.
     """
     net = f"net '{given['name']}'"
-    layers = _layers(net, given["layers"])
+    handles = handles_in(net, given["layers"])
+    layers = _layers(net, given["layers"]) if handles is None else ()
     complaints = list(misfits(given))
     if not isinstance(given["backend"], str | Backend | None):
         complaints.append(f"backend={given['backend']!r}, but it must be a Backend, the name of one, or None")
@@ -113,6 +118,12 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         complaints.append(f"rank={rank!r} of ranks={ranks!r}, but it must be a whole number from 0 to ranks - 1")
     if complaints:
         raise ConfigError("\n".join(f"{net}: {complaint}" for complaint in complaints))
+    keep, blobs = None if given["keep"] == "all" else _names(given["keep"]), dict[Top, str]()
+    if handles is not None:
+        lowered = lower(net, handles, given["phase"])
+        layers, blobs = lowered.layers, lowered.blobs
+        keep = None if keep is None else tuple(dict.fromkeys([*keep, *lowered.keep]))
+        given = {**given, "insert_splits": given["insert_splits"] or lowered.insert_splits}
     check_outputs(layers)
     known = set(names_in(layers)) if given["freeze"] else set[str]()
     for name in given["freeze"]:
@@ -123,7 +134,8 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         "layers": layers,
         "backend": backend,
         "compute": _compute(net, given["compute"], given["dtype"], backend),
-        "keep": None if given["keep"] == "all" else _names(given["keep"]),
+        "keep": keep,
+        "blobs": blobs,
         "input_gradients": tuple(given["input_gradients"]),
         "freeze": tuple(given["freeze"]),
         "algorithm": None if given["algorithm"] is None else _algorithm(net, given["algorithm"]),
@@ -150,6 +162,7 @@ def _layers(net: str, layers: Any) -> tuple[Layer, ...]:
         if not isinstance(one, Layer):
             remedy = "make one: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
             raise ConfigError(f"{net}: layers holds {one!r}, but every entry must be a layer", remedy)
+        refuse_unwired(one, f"{net}: {one.given_name or layer_type(type(one))}")
     return found
 
 

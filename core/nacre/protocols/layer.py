@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, def
 from .components import Neuron
 
 if TYPE_CHECKING:
+    from ..calls.handles import Top
     from ..net.at_work import AtWork
     from ..random import RecordRandom
     from .array import Array, Dtype
@@ -40,6 +42,17 @@ class Phases(Converted[Phase | Sequence[Phase], tuple[Phase, ...]]):
         if not set(phases) <= set(PHASES):
             raise ValueError
         return cast("tuple[Phase, ...]", phases)
+
+
+SHARED = Annotated[str, "layers with the same key share their parameters"]
+"""The field `param_key` of layers with parameters that do not declare it."""
+
+
+class Unwired(tuple[str, ...]):
+    """The bottoms and the tops of a layer that was made without them, to be called."""
+
+
+UNWIRED = Unwired()
 
 
 class Layer(Configured):
@@ -73,7 +86,7 @@ class Layer(Configured):
     exclude: Annotated[Phases, "phases in which the layer is absent"] = default(())
 
     param_key = ""
-    """The layers of a net that have one key share their parameters; a layer that may share has it for a field."""
+    """The layers of a net that have one key share their parameters; every layer with parameters has it for a field."""
 
     needs_algorithm = ""
     """The algorithm that must rewrite a net with this layer, such as one that is in a circle with another layer.
@@ -99,6 +112,10 @@ class Layer(Configured):
         has_stats: bool | None = None,
         statistics: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
+        if (has_param or is_container(cls)) and not any(
+            "param_key" in inspect.get_annotations(one) for one in cls.__mro__
+        ):
+            cls.__annotations__ = {**inspect.get_annotations(cls), "param_key": SHARED}
         super().__init_subclass__()
         said = {trait: value for trait, value in locals().items() if trait in TRAITS and value is not None}
         if statistics is not None:
@@ -168,7 +185,49 @@ class Layer(Configured):
                     "fitted=snapshot.fitted())",
                 )
         counts: dict[str, Any] = {name: len(classes[blob]) for name, blob in blobs.items()}
-        return dataclasses.replace(self, **counts) if counts else self
+        if not counts:
+            return self
+        made = dataclasses.replace(self, **counts)
+        object.__setattr__(made, "_origin", self.origin)
+        return made
+
+    # Calling: nets as people write them in Python
+
+    def __call__(self, *bottoms: Top, tops: int | None = None) -> Any:
+        """Use this layer on tops of other layers; return its top, or a tuple of several. The layer does not change.
+
+        A source is called with nothing; a layer without tops returns a handle for `Net`. The parameters belong to this
+        object: wherever it is called, they are the same. `tops` says how many there are, where any number will do.
+
+        Raises:
+            TopologyError: the layer reads or writes another number of blobs, or is connected by names already.
+        """
+        from ..calls.call import call
+
+        return call(self, bottoms, tops)
+
+    @property
+    def unwired(self) -> bool:
+        """Whether it was made without bottoms and tops: it can be called, but cannot stand in a list of layers."""
+        return any(getattr(self, field, None) is UNWIRED for field in ("bottoms", "tops"))
+
+    @property
+    def given_name(self) -> str:
+        """The name that the user gave it, or ""."""
+        return "" if "_unnamed" in vars(self) else self.name
+
+    @property
+    def origin(self) -> Layer:
+        """The layer whose parameters it uses: that which was called, or itself."""
+        return vars(self).get("_origin", self)
+
+    def connected(self, name: str = "", bottoms: Sequence[str] = (), tops: Sequence[str] = (), **fields: Any) -> Layer:
+        """Return a copy under a name and connected to blobs, which has the parameters of this layer."""
+        wiring = {"name": name, "bottoms": bottoms, "tops": tops, **fields}
+        every = {field.name: getattr(self, field.name) for field in type(self).fields()}
+        made = type(self)(**{key: wiring.get(key, value) for key, value in every.items()})
+        object.__setattr__(made, "_origin", self.origin)
+        return made
 
     def expand(self) -> Sequence[Layer | Inner]:
         """Return the layers that this layer is made of; a class that defines this is a container.
@@ -236,6 +295,16 @@ class Layer(Configured):
                 [layer_type(type(self)), *getattr(self, "bottoms", ())[:1]]
             )
             object.__setattr__(self, "name", first)
+            object.__setattr__(self, "_unnamed", True)
+
+    @classmethod
+    def _left_out(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if any(not isinstance(given.get(name, UNWIRED), Unwired) for name in ("bottoms", "tops")):
+            return {}
+        return {field.name: UNWIRED for field in cls.fields() if field.name in ("bottoms", "tops") and field.required}
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name, value in super().given().items() if value is not UNWIRED}
 
     def complaints(self) -> Any:
         """Check the name, and the fields that the traits require."""
@@ -292,6 +361,27 @@ def tops_of(layer: Layer) -> tuple[str, ...]:
 def bottoms_of(layer: Layer) -> tuple[str, ...]:
     """Return the names of the blobs that a layer reads."""
     return tuple(getattr(layer, "bottoms", ()))
+
+
+def is_wired(layer: Layer) -> bool:
+    """Return whether a layer was connected to blobs by name; a source only names its own."""
+    blobs = () if layer.is_source else ("bottoms", "tops")
+    fields = {field.name: field for field in type(layer).fields() if field.name in blobs}
+    return any(
+        value is not UNWIRED and (field.required or value != field.convert(field.default))
+        for field in fields.values()
+        for value in [getattr(layer, field.name)]
+    )
+
+
+def refuse_unwired(layer: Layer, where: str) -> None:
+    """Raise a ConfigError if a layer has no bottoms and tops, but stands where layers name their blobs."""
+    if layer.unwired:
+        fields = [field for field in type(layer).fields() if getattr(layer, field.name) is UNWIRED]
+        raise ConfigError(
+            "\n".join(f"{where}: {field.name} is missing: {field.doc or field.wants}" for field in fields),
+            "in Python a layer without bottoms and tops is called: layer(x), and Net gets what that returns",
+        )
 
 
 def is_container(layer: Layer | type[Layer]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from ..discovery.registry import registry
 from ..errors import ConfigError, brief, nearest
 from ..fields.types import Converted
-from .layer import Layer
+from .layer import Layer, layer_type, refuse_unwired
 
 Table = dict[str, Any]
 
@@ -66,8 +66,10 @@ def layer_maker(table: Mapping[str, Any]) -> tuple[type[Layer], Callable[..., La
 
 
 def make_layer(table: Mapping[str, Any]) -> Layer:
-    """Make the layer that a table describes."""
-    return layer_maker(table)[1](**{str(key): value for key, value in table.items() if key != "type"})
+    """Make the layer that a table describes, connected to blobs."""
+    layer = layer_maker(table)[1](**{str(key): value for key, value in table.items() if key != "type"})
+    refuse_unwired(layer, layer.given_name or layer_type(type(layer)))
+    return layer
 
 
 def divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:

@@ -228,7 +228,10 @@ INITIALIZERS = {
 }
 CONSTRAINTS = {"L2Norm": "nacre_layers.constraints:L2Norm"}
 REGULARIZERS = {"L1": "nacre_layers.regularizers:L1", "L2": "nacre_layers.regularizers:L2"}
-LAYERS_OF = {"neuron": "nacre_layers.elementwise.activation:ActivationLayer"}
+LAYERS_OF = {
+    "neuron": "nacre_layers.elementwise.activation:ActivationLayer",
+    "copies": "nacre_layers.shapes.split:SplitLayer",
+}
 POOLINGS = {
     "Max": "nacre_layers.pooling.functions:Max",
     "Mean": "nacre_layers.pooling.functions:Mean",

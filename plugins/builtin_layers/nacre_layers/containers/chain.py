@@ -18,7 +18,8 @@ class Chain:
     """The layers of container `name`, from the first, which reads its `bottoms`, to the last, which writes its `tops`.
 
     `entries` are layers, used as they are, or tables, in which name, bottoms and tops may be missing: the name is then
-    the type and a number, and tops have the name of their layer. `inner` are the layers as they are connected.
+    the type and a number, and tops have the name of their layer. A layer without bottoms and tops is like a table.
+    `inner` are the layers as they are connected.
 
     Raises:
         ConfigError: a table does not describe a layer; it has all mistakes, with the full names of the layers.
@@ -36,16 +37,17 @@ class Chain:
         remedy = ""
         for number, entry in enumerate(entries, start=1):
             last = number == len(entries)
-            if isinstance(entry, Layer):
+            if isinstance(entry, Layer) and not entry.unwired:
                 self._add(entry, last=last)
                 continue
-            called = _called(entry) or f"layer {number}"
+            table = {"name": entry.given_name} if isinstance(entry, Layer) else entry
+            called = _called(table) or f"layer {number}"
             try:
-                cls, make = layer_maker(entry)
+                cls, make = (type(entry), entry.connected) if isinstance(entry, Layer) else layer_maker(entry)
                 kind = cls.__name__.removesuffix("Layer")
                 self._kinds[kind] += 1
-                called = _called(entry) or f"{kind}{self._kinds[kind]}"
-                self._add(self._make(entry, cls, make, called, last=last), last=last)
+                called = _called(table) or f"{kind}{self._kinds[kind]}"
+                self._add(self._make(table, cls, make, called, last=last), last=last)
             except NacreError as error:
                 own = (f"{called}: ", f"{called}/")
                 lines = str(error.args[0]).split("\n")
@@ -67,7 +69,7 @@ class Chain:
         self, table: Mapping[str, Any], cls: type[Layer], make: Callable[..., Layer], name: str, *, last: bool
     ) -> Layer:
         fields = {field.name: field for field in cls.fields()}
-        given = {str(key): value for key, value in table.items() if key != "type"}
+        given = {str(key): value for key, value in table.items() if key != "type" and value != ""}
         added: dict[str, Any] = {}
         if "name" not in given and "tops" not in given:
             added["name"] = name

@@ -33,7 +33,7 @@ def _once_or_twice(tops: Any, layer: Any) -> str | None:
     return f"it needs {count}, one for each bottom, or {2 * count} with masks"
 
 
-once_or_twice = Check(_once_or_twice, "as many as bottoms, or twice as many")
+once_or_twice = Check(_once_or_twice, "as many as bottoms, or twice as many", like="bottoms")
 
 
 class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):

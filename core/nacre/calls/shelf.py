@@ -1,0 +1,40 @@
+"""L: the layers of all plugins by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..discovery.registry import registry
+from ..errors import RegistryError
+from ..protocols.making import layer_maker
+
+
+class Shelf:
+    """The layers by their names in net files: `L.Convolution` is `nacre_layers.ConvolutionLayer`.
+
+    `L["nacre-swirl:Swirl"]` is that of another distribution. A neuron's name is an `Activation` layer with it.
+    """
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return layer_maker({"type": name})[1]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except RegistryError as error:
+            raise NoLayerError(str(error.args[0]), error.remedy) from None
+
+    def __dir__(self) -> list[str]:
+        here = registry()
+        kinds = ("layer", *(one.name for one in here.offers("layer_of")))
+        return sorted({name for kind in kinds for name in here.names(kind) if name.isidentifier()})
+
+
+class NoLayerError(RegistryError, AttributeError):
+    """No plugin offers a layer of this name; `hasattr` sees the error that it expects."""
+
+
+L = Shelf()
