@@ -227,9 +227,7 @@ def test_what_a_layer_says_of_its_statistics() -> None:
     assert {name: about_statistic(layer, name) for name in said} == said
     assert about_statistic(layer, "records") == ("", "")
     assert about_statistic(ScoresLayer(bottoms="x", tops="y", state=None), "bits") == ("", "")
-    with pytest.raises(
-        ContractError, match=r"statistics=\{'a': \('best', ''\)\}, but the first must be one of"
-    ):
+    with pytest.raises(ContractError, match=r"statistics=\{'a': \('best', ''\)\}, but the first must be one of"):
         type("BadLayer", (PassLayer,), {}, statistics={"a": ("best", "")})
 
 
