@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +16,7 @@ from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.registry import registry
 from ..errors import DataError, PluginError, nearest
 from ..fields.component import make_component
-from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows
+from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows, located
 from .joined import Joined
 
 PACKED = 32
@@ -123,9 +124,11 @@ def open_records(
     with ExitStack() as stack:
         openers = [partial(_open, path, fields, store, pins) for path in paths]
         joined: Reader = stack.enter_context(Joined([*map(str, paths)], openers))
+        where = f"{paths[0]}" if len(paths) == 1 else ""  # else a key begins with its file
         if codec is not None and any(field.codec for field in joined.fields.values()):
-            where = f"{paths[0]}" if len(paths) == 1 else ""  # else a key begins with its file
             joined = stack.enter_context(Decoded(joined, where, codec, shapes or {}, threads))
+        if loose := {name: shape for name, shape in (shapes or {}).items() if _is_loose(joined.fields.get(name))}:
+            joined = stack.enter_context(Shaped(joined, where, loose))
         if missing := [name for name in fields if name not in joined.fields]:
             known = ", ".join(joined.fields)
             raise DataError(
@@ -139,7 +142,62 @@ def _open(path: Path, fields: Sequence[str], store: Any, pins: Mapping[str, str]
     return store_of(path, store, pins).open(path, fields)
 
 
-class Decoded(Reader):
+def _is_loose(field: Field | None) -> bool:
+    return field is not None and field.shape is None and not field.codec
+
+
+class Around(Reader):
+    """A reader of the records of another one; errors begin with `where` and the record's key."""
+
+    def __init__(self, reader: Reader, where: str) -> None:
+        self.reader = reader
+        self.where = where
+        self.count, self.starts, self.named = reader.count, reader.starts, reader.named
+
+    def key(self, number: int) -> str:
+        return self.reader.key(number)
+
+    def pause(self) -> None:
+        self.reader.pause()
+
+    def interrupt(self) -> None:
+        self.reader.interrupt()
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+class Shaped(Around):
+    """Records whose arrays may differ in shape in another reader, but must have these `shapes` here."""
+
+    def __init__(self, reader: Reader, where: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        super().__init__(reader, where)
+        self.shapes = shapes
+        self.fields: Mapping[str, Field] = {
+            name: replace(field, shape=shapes.get(name, field.shape)) for name, field in reader.fields.items()
+        }
+
+    def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
+        loose = {name: [None] * len(numbers) for name in self.shapes if name in out}
+        self.reader.read(numbers, {**out, **loose})
+        for name, arrays in loose.items():
+            for row, array in enumerate(arrays):
+                out[name][row] = self._checked(name, array, int(numbers[row]))
+
+    def _checked(self, name: str, array: Any, number: int) -> Any:
+        if np.shape(array) != self.shapes[name]:
+            found = f"'{name}' has the shape {np.shape(array)}, but {self.shapes[name]} is wanted"
+            raise DataError(f"{located(self.where, self.key(number))}: {found}", "give all records one shape")
+        return array
+
+    def rows(self, start: int = 0) -> Iterator[Rows]:
+        for number, row in enumerate(self.reader.rows(start), start):
+            for name in self.shapes:
+                self._checked(name, row[name], number)
+            yield row
+
+
+class Decoded(Around):
     """The records of another reader, whose bytes codecs turn into numbers.
 
     `codec` is used instead of those that the reader names; `shapes` are those that codecs scale to. Errors begin with
@@ -149,9 +207,7 @@ class Decoded(Reader):
     def __init__(
         self, reader: Reader, where: str, codec: Any, shapes: Mapping[str, tuple[int, ...]], threads: int
     ) -> None:
-        self.reader = reader
-        self.where = where
-        self.count, self.starts, self.named = reader.count, reader.starts, reader.named
+        super().__init__(reader, where)
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self.packed: dict[str, _Packed] = {}
         fields: dict[str, Field] = {}
@@ -204,19 +260,10 @@ class Decoded(Reader):
             plain = {name: value for name, value in row.items() if name not in self.packed}
             yield {**{name: values[0] for name, values in out.items()}, **plain}
 
-    def key(self, number: int) -> str:
-        return self.reader.key(number)
-
-    def pause(self) -> None:
-        self.reader.pause()
-
-    def interrupt(self) -> None:
-        self.reader.interrupt()
-
     def close(self) -> None:
         if self.pool:
             self.pool.shutdown()
-        self.reader.close()
+        super().close()
 
 
 class _Packed:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from command_line import run, terminal
-from nacre import open_records
+from nacre import DataError, open_records
 
 Arrays = dict[str, np.ndarray]
 
@@ -144,6 +144,29 @@ def test_an_empty_source_is_told() -> None:
         file["data"] = np.empty((0, 3), np.float32)
     assert run("data", "convert", "empty.h5", "there.npz", code=2).err == "error: empty.h5: there are no records\n"
     assert not Path("there.npz").exists()
+
+
+@pytest.mark.parametrize("ending", ["lmdb", "shard", "tar"])
+def test_records_of_one_shape_keep_it_where_others_may_differ(ending: str) -> None:
+    Path("some.packets").write_bytes(b"123\n456\n")
+    run("data", "convert", "some.packets", f"there.{ending}")
+    with open_records([Path(f"there.{ending}")]) as reader:
+        assert reader.fields["data"].shape == (1, 1, 3)
+
+
+@pytest.mark.parametrize("ending", ["lmdb", "shard", "tar"])
+def test_a_shape_that_is_wanted_must_be_that_of_every_record(ending: str) -> None:
+    there = Path(f"there.{ending}")
+    Path("some.packets").write_bytes(b"123\n456\n78\n")
+    run("data", "convert", "some.packets", there)
+    with open_records([there], shapes={"data": (1, 1, 3)}) as reader:
+        assert reader.fields["data"].shape == (1, 1, 3)
+        out = {"data": np.empty((2, 1, 1, 3), np.uint8)}
+        reader.read(np.array([1, 0]), out)
+        assert out["data"].tolist() == [[[[4, 5, 6]]], [[[1, 2, 3]]]]
+        for read in (lambda: reader.read(np.array([0, 2]), out), lambda: list(reader.rows())):
+            with pytest.raises(DataError, match=rf"^{there}: .*'data' has the shape \(1, 1, 2\), but \(1, 1, 3\) is"):
+                read()
 
 
 def test_records_of_one_shape_need_no_option_where_the_format_lets_them_differ() -> None:

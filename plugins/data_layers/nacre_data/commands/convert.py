@@ -53,23 +53,14 @@ def command(sources: Sources, target: Path | str, targets: Targets, shape: str |
 
 
 def convert(sources: Sources, target: Path, targets: Targets, shape: str | None) -> tuple[int, Mapping[str, Field]]:
-    """Write the records of the sources into a target; return how many, and the fields that they have.
-
-    If a target cannot hold records whose shapes may differ, it is tried whether all of them have the same one.
-    """
-    with sources.open(shape) as reader:
-        try:
-            writer = targets.create(target, reader.fields, sources)
-        except DataError:
-            shape = None if shape else common_shape(reader)
-            if shape is None:
-                raise
-        else:
-            with writer:
-                if not (count := copy(reader, writer)):
-                    raise DataError(f"{sources.paths[0]}: there are no records")
-                return count, reader.fields
-    return convert(sources, target, targets, shape)
+    """Write the records of the sources into a target; return how many, and the fields that they have."""
+    if not shape:
+        with sources.open(None) as reader:
+            shape = common_shape(reader)
+    with sources.open(shape) as reader, targets.create(target, reader.fields, sources) as writer:
+        if not (count := copy(reader, writer)):
+            raise DataError(f"{sources.paths[0]}: there are no records")
+        return count, reader.fields
 
 
 def common_shape(reader: Reader) -> str | None:
