@@ -31,6 +31,11 @@ def apply_override(table: Table, override: str) -> None:
     rest = parts
     if parts[0] in ("layer", "callback"):
         target, rest = _named(table, parts, override)
+    elif parts[0] not in table and any(layer_name(layer) == parts[0] for layer in table.get("layer", [])):
+        raise ConfigError(
+            f"--set {override}: '{parts[0]}' is a layer, not a key of the net file",
+            f"write --set layer.{override}",
+        )
     while len(rest) > 1:
         below: Any = target.setdefault(rest[0], {})
         if isinstance(below, str):  # a component by its name alone

@@ -416,6 +416,7 @@ def test_overrides(override: str, read: Any, value: Any) -> None:
         ("solver.momentum_policy.base=0.5", "'momentum_policy' is 0.9, so it has no field 'base'"),
         ("solver.max_itr=3", "unknown field 'max_itr' (did you mean 'max_iter'?)"),
         ("sede=3", "unknown key 'sede' (did you mean 'seed'?)"),
+        ("ip1.output_dim=3", "'ip1' is a layer, not a key of the net file\n  write --set layer.ip1.output_dim=3"),
     ],
 )
 def test_overrides_that_mean_nothing(override: str, complaint: str) -> None:
