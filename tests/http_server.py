@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import threading
 from collections.abc import Callable
@@ -67,3 +68,37 @@ class Server:
         self.http.shutdown()
         self.thread.join()
         self.http.server_close()
+
+
+class Bucket(http.server.BaseHTTPRequestHandler):
+    """Keeps what is put, and gives it back, as S3 does: `/bucket/key`. Nobody is asked who he is."""
+
+    protocol_version = "HTTP/1.1"  # a client waits for "100 Continue"
+    NOTHING = b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"></ListBucketResult>'
+
+    def do_PUT(self) -> None:
+        self.files()[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.give(b"")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        found = self.NOTHING if "list-type=" in self.path else self.files().get(self.path)
+        self.give(b"" if found is None else found, 404 if found is None else 200)
+
+    def files(self) -> dict[str, bytes]:
+        server: Any = self.server
+        return server.files
+
+    def give(self, data: bytes, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("ETag", f'"{hashlib.md5(data).hexdigest()}"')
+        self.send_header("Last-Modified", "Mon, 05 Jan 2026 00:00:00 GMT")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass

@@ -229,6 +229,8 @@ def _transfer(url: str, what: str) -> Generator[None]:
         if isinstance(reason, TimeoutError):
             why = f"no answer within {timeout():g} s"
             remedy = "try again, or give a slow server more time: NACRE_REMOTE_TIMEOUT=300"
+        elif isinstance(reason, FileNotFoundError):
+            why, remedy = "no such file", "check the URL"
         elif status := getattr(reason, "status", None):
             why, remedy = f"the server answers {status} {getattr(reason, 'message', '')}", "check the URL"
         raise DataError(f"{shown(url)}: {what}: {why}", remedy) from error

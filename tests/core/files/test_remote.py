@@ -423,10 +423,9 @@ def test_which_hosts_a_url_belongs_to() -> None:
 
 
 def test_other_systems_of_fsspec(tmp_path: Path) -> None:
-    """S3 comes the same way; its server is not here."""
     (tmp_path / "a.bin").write_bytes(DATA)
     assert fetch(f"file://{tmp_path}/a.bin").read_bytes() == DATA
-    with pytest.raises(DataError, match=r"none: cannot be read: .*No such file"):
+    with pytest.raises(DataError, match=r"none: cannot be read: no such file"):
         fetch(f"file://{tmp_path}/none")
     with pytest.raises(ConfigError, match=r"--allow-remote file://"):
         load(net_file(tmp_path, f"file://{tmp_path}/a.h5")).net()
