@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -42,10 +43,11 @@ def moto() -> Iterator[str]:
     reason = 'moto, an imitation of S3, is large and not installed: pip install "moto[s3,server]"'
     server = pytest.importorskip("moto.server", reason=reason).ThreadedMotoServer("127.0.0.1", 0)
     server.start()
-    host, port = server.get_host_and_port()
-    os.environ["AWS_ENDPOINT_URL"] = f"http://{host}:{port}"
+    url = "http://{}:{}".format(*server.get_host_and_port())
+    urlopen(Request(f"{url}/moto-api/reset", method="POST")).close()  # what the test before has put
+    os.environ["AWS_ENDPOINT_URL"] = url
     remote._system(URL, lambda _: True).mkdir("digits")
-    yield f"http://{host}:{port}"
+    yield url
     server.stop()
 
 
