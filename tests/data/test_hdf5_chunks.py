@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mutant_formats import hdf5, hdf5_repaired
 from mutants import replaced
 from nacre import DataError, Net
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
 from nacre_data.hdf5_checks import readable
+from nacre_data.hdf5_chunks import lzf_size
 from nacre_data.stores.hdf5 import HDF5
 
 NAMES = ("", "é", *(f"name {number}" for number in range(300)))
@@ -61,6 +65,34 @@ def test_a_chunk_that_unpacks_to_another_size_is_told(size: int, tmp_path: Path)
     )
     with pytest.raises(DataError, match=told):
         read(path)
+
+
+def lzf(size: int) -> bytes:
+    """Return so many bytes as LZF holds those that do not come again."""
+    runs = [min(32, size - begin) for begin in range(0, size, 32)]
+    return b"".join(bytes([run - 1]) + bytes(run) for run in runs)
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"fletcher32": True}])
+@pytest.mark.parametrize("size", [1, 4, 1999, 2001, 5000])
+def test_a_chunk_that_lzf_unpacks_to_another_size_is_told(size: int, options: dict[str, Any], tmp_path: Path) -> None:
+    path = chunked(tmp_path / "a.h5", compression="lzf", **options)
+    stored(path, lzf(size) + bytes(4 * bool(options.get("fletcher32"))))
+    told = rf"a\.h5: dataset 'data': damaged: the chunk at \(2, 0\): it has {size:,} bytes, but should .* 2,000"
+    with pytest.raises(DataError, match=told):
+        read(path)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 5, 256]), st.integers(1, 4000))
+def test_how_much_lzf_unpacks_is_known(seed: int, values: int, size: int) -> None:
+    wanted = np.random.default_rng(seed).integers(0, values, size, np.uint8)
+    with h5py.File(io.BytesIO(), "w") as file:
+        data_set: Any = file.create_dataset("data", data=wanted, chunks=(size,), compression="lzf")
+        mask, data = data_set.id.read_direct_chunk((0,))
+    if not mask:  # else it does not pay, and the chunk is as it was
+        assert lzf_size(data, -1) == size
+        assert lzf_size(data[:-1], -1) in range(-1, size)
 
 
 @pytest.mark.parametrize("layer", [HDF5DataLayer, AsyncHDF5DataLayer])

@@ -65,8 +65,9 @@ class Chunks:
             elif self.filters[place] == DEFLATE:
                 data = data or self.dataset.read_direct_chunk(corner)[1]
                 size = self._unpacked(data[: max(0, size)], before)
-            elif self.filters[place] == LZF and size > 0:
-                size = before
+            elif self.filters[place] == LZF:
+                data = data or self.dataset.read_direct_chunk(corner)[1]
+                size = lzf_size(data[: max(0, size)], before)
         if size != self.size:
             raise self._wrong(corner, f"it has {size:,} bytes, but should have {self.size:,}")
 
@@ -86,3 +87,25 @@ class Chunks:
     @staticmethod
     def _wrong(corner: tuple[int, ...], why: str) -> DataError:
         return DataError(f"damaged: the chunk at {corner}: {why}", REMEDY)
+
+
+def lzf_size(data: bytes, most: int) -> int:
+    """Return how many bytes LZF makes of these; `most` if they are cut, which HDF5 says itself.
+
+    A byte below 32 stands before as many others and one more, which are kept; another one says in its three upper bits,
+    or if these are all set in the next byte, how many of the bytes before come again, of which the last byte tells the
+    place.
+    """
+    place, count, end = 0, 0, len(data)
+    while place < end:
+        first = data[place]
+        if first < 32:
+            count += first + 1
+            place += first + 2
+        elif first < 224:
+            count += (first >> 5) + 2
+            place += 2
+        else:
+            count += data[place + 1] + 9 if place + 1 < end else 0
+            place += 3
+    return count if place == end else most
