@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mutant_formats import hdf5, hdf5_repaired
 from mutants import replaced
 from nacre import DataError, Net
-from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
+from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean, hdf5_chunks
 from nacre_data.hdf5_checks import readable
 from nacre_data.hdf5_chunks import lzf_size
 from nacre_data.stores.hdf5 import HDF5
@@ -174,6 +174,29 @@ def test_sound_chunks_are_read(options: dict[str, Any], tmp_path: Path) -> None:
         data_set[:5] = np.arange(75).reshape(5, 5, 3)
         wanted = data_set[()]
     assert (read(tmp_path / "a.h5") == wanted).all()
+
+
+def test_many_chunks_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions of HDF5 take 5 KiB of memory for each of them."""
+    wanted = np.arange(7 * 5).reshape(7, 5)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("data", data=wanted, chunks=(2, 1))
+    for most in (1, 5, 9, 10, 1000):
+        monkeypatch.setattr(hdf5_chunks, "AT_ONCE", most)
+        with HDF5().open(tmp_path / "a.h5", ["data"]) as reader:
+            for first in range(7):
+                for last in range(first + 1, 8):
+                    out = np.empty((last - first, 5), np.int64)
+                    reader.read(np.arange(first, last), {"data": out})
+                    assert (out == wanted[first:last]).all()
+
+
+def test_more_chunks_than_the_file_can_hold_are_told(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("data", (6, 65535, 3), np.uint8, chunks=(2, 2, 3), compression="gzip")[0, 0] = 1
+        file["data"].attrs["filler"] = b"x" * 8000
+    with pytest.raises(DataError, match=r"dataset 'data': each record is in 32,768 chunks, for which the file, of "):
+        read(tmp_path / "a.h5")
 
 
 # Texts

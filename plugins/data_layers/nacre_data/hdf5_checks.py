@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -133,6 +134,11 @@ class DatasetRows:
             return
         if self.chunks:
             self.chunks.check(first, first + len(out))
+        rows = self.chunks.rows if self.chunks else first + len(out)
+        for begin, end in pairwise([0, *range(rows - first % rows, len(out), rows), len(out)]):
+            self._read(first + begin, out[begin:end])
+
+    def _read(self, first: int, out: np.ndarray) -> None:
         if self.known != (out.shape, out.dtype):
             self.known = out.shape, out.dtype
             self.memory = h5py.h5s.create_simple(out.shape), h5py.h5t.py_create(out.dtype)

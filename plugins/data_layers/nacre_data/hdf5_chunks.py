@@ -12,6 +12,9 @@ from nacre import DataError
 
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's registered numbers
 CHECKSUM = 4  # bytes that FLETCHER32 adds
+AT_ONCE = 1 << 13
+"""Chunks that HDF5 reads in a call: older versions take 5 KiB for each, be it written or not."""
+BYTES_OF_EACH = 256  # of the file, for more chunks in one record than that
 REMEDY = "write it again: h5repack OLD NEW"
 
 
@@ -19,6 +22,7 @@ class Chunks:
     """The chunks of a dataset, each of which is checked before HDF5 reads it for the first time.
 
     Where a chunk unpacks to fewer bytes than it should, HDF5 returns whatever stood behind them in memory, or crashes.
+    At most `rows` records are to be read in a call.
     """
 
     def __init__(self, dataset: h5py.Dataset) -> None:
@@ -33,6 +37,11 @@ class Chunks:
             _, _, values, _ = plan.get_filter(place)
             if self.filters[place] == LZF and values[2:3] != (self._before(place, 0),):
                 raise DataError(f"its filter lzf unpacks {values[2:3]} bytes, but a chunk has {self.size:,}", REMEDY)
+        across = prod(-(-side // step) for side, step in zip(self.shape[1:], self.chunks[1:], strict=True))
+        if across > max(AT_ONCE, self.end // BYTES_OF_EACH):
+            message = f"each record is in {across:,} chunks, for which the file, of {self.end:,} bytes, is too small"
+            raise DataError(message, REMEDY)
+        self.rows = max(1, AT_ONCE // max(1, across)) * self.chunks[0]
         self.known = bytearray(-(-self.shape[0] // self.chunks[0]))  # rows of chunks that were checked
 
     def check(self, first: int, last: int) -> None:
