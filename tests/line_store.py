@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import select
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ class Interruptible(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         self.file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.wakes, self.wake = os.pipe()
+        self.lock = threading.Lock()
 
     def readable(self) -> bool:
         return True
@@ -77,14 +79,16 @@ class Interruptible(io.RawIOBase):
         return os.readv(self.file, [buffer])
 
     def interrupt(self) -> None:
-        if not self.closed:
-            os.write(self.wake, b"!")
+        with self.lock:
+            if not self.closed:
+                os.write(self.wake, b"!")
 
     def close(self) -> None:
-        if not self.closed:
-            for file in (self.file, self.wakes, self.wake):
-                os.close(file)
-        super().close()
+        with self.lock:
+            if not self.closed:
+                for file in (self.file, self.wakes, self.wake):
+                    os.close(file)
+            super().close()
 
 
 def lines(folder: Path, count: int, first: int = 0) -> str:
