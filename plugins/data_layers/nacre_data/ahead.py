@@ -122,4 +122,5 @@ _running: weakref.WeakSet[ReadAhead[Any]] = weakref.WeakSet()
 def _stop_all() -> None:
     """Stop all threads at exit: one might be using HDF5 when that is shut down."""
     for ahead in list(_running):
-        ahead.stop(PATIENCE)
+        if not ahead.left:
+            ahead.stop(PATIENCE)

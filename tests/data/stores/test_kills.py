@@ -18,6 +18,8 @@ from nacre_data.stores.json_lines import JSONLines
 KILLS = int(os.environ.get("NACRE_TRIALS", "1000"))
 
 WRITER = """
+import os
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -31,6 +33,18 @@ store, path = make_component(Store, sys.argv[1]), Path(sys.argv[2])
 writer = store.create(path, {"x": Field((300,), "float64")}, append=True)
 begun = path.read_bytes().count(b"\\n") if sys.argv[1] == "JSONLines" else writer.count
 print(begun, flush=True)
+calls, last = 0, int(sys.argv[3])
+
+
+def count(frame, event, argument):
+    '''Be killed at call number `last` of what Python calls, such as a write, a flush or a commit.'''
+    global calls
+    calls += event == "c_call"
+    if event == "c_call" and calls == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.setprofile(count)
 for number in range(begun, 10_000_000):
     writer.append({"x": np.full((1, 300), number)})
     if number % 3 == 0:
@@ -45,15 +59,19 @@ def test_what_was_flushed_is_there_after_a_kill(tmp_path: Path, store: str, kill
     if store == "LMDB":
         pytest.importorskip("lmdb")
     path, random, last = tmp_path / "x", np.random.default_rng(0), -1
-    for _ in range(kills):
-        command = [sys.executable, "-c", WRITER, store, str(path)]
+    for trial in range(kills):
+        call = int(random.integers(1, 500)) if trial % 2 else 0  # else it is killed whenever that happens to be
+        command = [sys.executable, "-c", WRITER, store, str(path), str(call)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             begun = int(process.stdout.readline())
             assert begun > last  # all that was flushed before is there
-            for _ in range(int(random.integers(1, 20))):
-                last = int(process.stdout.readline())
-            process.kill()
+            if call:
+                last = max([last, *map(int, process.stdout)])
+            else:
+                for _ in range(int(random.integers(1, 20))):
+                    last = int(process.stdout.readline())
+                process.kill()
         assert process.returncode == -9
     if store == "JSONLines":
         with warnings.catch_warnings(action="ignore"):  # of a torn line
