@@ -309,6 +309,11 @@ def csv() -> dict[str, bytes]:
     return {"x.csv": f"a,b,c,label\n{rows}".encode()}
 
 
+def singas_text() -> dict[str, bytes]:
+    """Return SINGA's text file: the label, and numbers, on each line."""
+    return {"x.csv": "".join(f"{n % 3},{n}.5,-{n}e3,{n}\n" for n in range(1, 9)).encode()}
+
+
 def json_lines() -> dict[str, bytes]:
     rows = [{"key": f"k{n}", "data": [[n, 0.5], [1, -2e3]], "label": "cat" if n % 2 else "dog"} for n in range(6)]
     return {"x.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows).encode()}
@@ -709,6 +714,13 @@ FORMATS: dict[str, Format] = {
         "x.npz",
     ),
     "CSV": Format("CSV", csv, Known(blocks=lines, tokens=rb'[^,\n"]+|[,\n"]'), "line 1[ :]", "x.csv", classes=True),
+    "SINGA's text file": Format(
+        {"type": "CSV", "header": False, "label": 0},
+        singas_text,
+        Known(blocks=lines, tokens=rb"[^,\n]+|[,\n]"),
+        "line 1[ :]",
+        "x.csv",
+    ),
     "JSON lines": Format(
         "JSONLines",
         json_lines,
