@@ -12,9 +12,12 @@ import pytest
 
 from kill_trials import CHILD, ENVIRONMENT, Trainings
 
+TRAINING = CHILD.parents[1] / "training/test_training_kill.py"
 TRAININGS = {  # file and function, as kill_child.py says
     "toy": (CHILD, "toy_training"),
-    "solver": (CHILD.parents[1] / "training/test_training_kill.py", "solver_training"),
+    "solver": (TRAINING, "solver_training"),
+    "recurrent": (TRAINING, "recurrent_training"),
+    "machine": (TRAINING, "machine_training"),
 }
 TRIALS = [3, pytest.param(int(os.environ.get("NACRE_TRIALS", "1000")), marks=pytest.mark.long)]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from nacre import Net, Solver
+from nacre import Algorithm, Net, Solver
 from nacre.snapshots.folder import SnapshotFolder, load_snapshot
-from nacre_data import HDF5Store
-from nacre_solvers import SGD, Snapshot, ValidationPerformance
+from nacre_data import HDF5Store, MemoryDataLayer
+from nacre_layers import CD, GRULayer, RBMHiddenLayer, RBMVisibleLayer, SquareLossLayer
+from nacre_solvers import BP, BPTT, SGD, Snapshot, ValidationPerformance
 from toy_training import Reports, toy_layers, toy_net, weights
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -20,6 +22,34 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 def solver_training(folder: Path, saved: Callable[[int], None]) -> bytes:
     """Train a net of 17,000 parameters for 8 iterations, saving after each: what `kill_child.py` wants."""
+    return trained(Net("killed", toy_layers(hidden=128), backend="numpy"), BP(), folder, saved)
+
+
+def recurrent_training(folder: Path, saved: Callable[[int], None]) -> bytes:
+    """Train a GRU whose states go from batch to batch."""
+    data = np.random.default_rng(0).normal(size=(12, 5, 3))
+    layers = [
+        MemoryDataLayer(name="source", tops=["x"], data=[data], batch_size=3),
+        GRULayer(name="gru", bottoms=["x"], tops=["y"], output_dim=3, carry=True),
+        SquareLossLayer(name="loss", bottoms=["y", "x"]),
+    ]
+    return trained(Net("killed", layers, backend="numpy"), BPTT(), folder, saved)
+
+
+def machine_training(folder: Path, saved: Callable[[int], None]) -> bytes:
+    """Train a restricted Boltzmann machine by persistent contrastive divergence."""
+    data = np.random.default_rng(0).integers(0, 2, (12, 6)).astype("float32")
+    layers = [
+        MemoryDataLayer(name="source", tops=["x"], data=[data], batch_size=3),
+        RBMVisibleLayer(name="vis", bottoms=["x", "hid"], tops=["vis"]),
+        RBMHiddenLayer(name="hid", bottoms=["vis"], tops=["hid"], output_dim=4),
+    ]
+    algorithm = CD(k=2, persistent=True)
+    return trained(Net("killed", layers, backend="numpy", algorithm=algorithm), algorithm, folder, saved)
+
+
+def trained(net: Net, algorithm: Algorithm, folder: Path, saved: Callable[[int], None]) -> bytes:
+    """Train a net to its end, from the newest snapshot on if there is one; return its weights."""
 
     def listen(event: str, data: dict[str, object]) -> None:
         if event == "snapshot":
@@ -27,12 +57,12 @@ def solver_training(folder: Path, saved: Callable[[int], None]) -> bytes:
         elif event == "warning" and "nothing is left to train" not in str(data["message"]):
             sys.exit(str(data["message"]))
 
-    net = Net("killed", toy_layers(hidden=128), backend="numpy")
     callbacks = [
         ValidationPerformance(every_n_iter=1, best="loss", higher_better=False),
         Snapshot(folder=folder, every_n_iter=1, keep=2),
     ]
-    solver = Solver(SGD(), max_iter=8, lr_policy=0.2, momentum_policy=0.9, regu_coef=1e-3, callbacks=callbacks)
+    fields = {"max_iter": 8, "lr_policy": 0.2, "momentum_policy": 0.9, "regu_coef": 1e-3, "callbacks": callbacks}
+    solver = Solver(SGD(), algorithm=algorithm, **fields)
     resume = SnapshotFolder(folder, HDF5Store()).newest(warn=sys.exit)
     solver.solve(net, resume=resume, reports=[listen])
     return weights(net)
