@@ -98,8 +98,12 @@ class Training:
         batch = self.waiting.measured(self.algorithm.train_one_batch())
         self.slots = [slot for slot in net.slots if slot.placed is not None and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
-            message = f"net '{net.name}': every layer that could learn is frozen: {', '.join(idle)}"
-            raise ConfigError(message, "remove one of them from freeze, or unfreeze it")
+            names = ", ".join(idle)
+            if any(slot.frozen for slot in net.slots):
+                message = f"net '{net.name}': every layer that could learn is frozen: {names}"
+                raise ConfigError(message, "remove one of them from freeze, or unfreeze it")
+            message = f"net '{net.name}': {names} cannot learn by {type(solver.algorithm).__name__}"
+            raise ConfigError(message, "choose another algorithm, or add layers that back-propagate")
         self.spans = make_spans(self.slots)
         self.method = self._make_method()
         self.lr = solver.lr_policy.start(self)

@@ -11,7 +11,7 @@ from nacre.random import Random
 from nacre_data import MemoryDataLayer
 from nacre_layers import CD, InnerProductLayer, RBMHiddenLayer, RBMVisibleLayer, SequentialLayer, SquareLossLayer
 from nacre_onednn.backend import OnednnBackend
-from nacre_solvers import SGD
+from nacre_solvers import SGD, EarlyStopping, ValidationPerformance
 from resuming import saved
 
 VISIBLE, HIDDEN = 4, 3
@@ -305,6 +305,37 @@ def test_an_encoder_below_learns_nothing_and_a_loss_beside_goes_on():
         assert same == {"below/weight", "below/bias"}
 
 
+def test_a_net_of_encoders_only_cannot_be_trained():
+    layers = [
+        MemoryDataLayer(name="source", tops=["x", "t"], data=[np.eye(6), np.ones((6, 2))], batch_size=6),
+        RBMHiddenLayer(name="code", bottoms=["x"], tops=["y"], output_dim=2),
+        SquareLossLayer(name="loss", bottoms=["y", "t"]),
+    ]
+    with Net("encoder", layers) as net, pytest.raises(ConfigError, match="'encoder': code cannot learn by BP"):
+        Solver(SGD()).start(net)
+
+
+def test_a_frozen_half_stays_as_it_is():
+    with net_of(records("binary"), CD()) as net:
+        net.freeze("hid")
+        before = parameters(net)
+        Solver(SGD(), algorithm=CD(), max_iter=2, lr_policy=0.1, regu_coef=0.1, callbacks=[]).solve(net)
+        same = [np.array_equal(one, other) for one, other in zip(parameters(net), before, strict=True)]
+        assert same == [True, False, True]
+
+
+@pytest.mark.parametrize("algorithm", [CD(), CD(k=2, persistent=True)], ids=["CD-1", "persistent"])
+def test_whole_numbers_are_data_like_others(algorithm):
+    found = []
+    for dtype in ("uint8", "bool", "float32"):
+        with net_of(records("binary").astype(dtype), algorithm, dtype="float32") as net:
+            training = Solver(SGD(), algorithm=algorithm, max_iter=3, lr_policy=0.1, callbacks=[]).solve(net)
+            found.append([*parameters(net), training.loss, *training.statistics["train"]["vis"].values()])
+    for other in found[1:]:
+        for one, there in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(one, there, rtol=1e-6)
+
+
 def test_a_machine_in_a_container_has_its_full_names():
     layers = [
         MemoryDataLayer(name="source", tops=["data"], data=[records("binary")], batch_size=4),
@@ -405,6 +436,19 @@ type = "SGD"
 max_iter = 3
 algorithm = { type = "CD", k = 2, persistent = true }
 """
+
+
+def test_callbacks_follow_its_statistics():
+    data = np.random.default_rng(5).integers(0, 2, (24, VISIBLE)) * 1.0
+    callbacks = [
+        ValidationPerformance(every_n_iter=2),
+        EarlyStopping(statistic="vis/pseudo_likelihood", higher_better=True, patience=100),
+    ]
+    with net_of(data, CD(), batch_size=4) as net:
+        training = Solver(SGD(), algorithm=CD(), max_iter=4, lr_policy=0.1, callbacks=callbacks).solve(net)
+        (_, loss, found), _ = training.history["validation"]
+        assert found["vis"]["reconstruction_error"] == pytest.approx(loss)
+        assert set(found) == {"vis"}
 
 
 def test_a_net_file_has_the_algorithm_in_its_solver(tmp_path):

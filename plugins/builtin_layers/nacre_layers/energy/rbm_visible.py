@@ -135,7 +135,7 @@ class RBMVisibleState(VisibleState, of=RBMVisibleLayer, reads=""):
         uniform = self.backend.scratch((rows,), "float32")
         self.random.uniform(uniform, 2)
         chosen = xp.minimum((uniform * self.visible).astype("int64"), self.visible - 1)
-        turned = 1 - 2 * x[xp.arange(rows), chosen]
+        turned = 1 - 2.0 * x[xp.arange(rows), chosen]
         grows = xp.zeros((rows,))
         for bias in self.parameters[1:]:
             grows = grows - bias.blob[chosen] * turned
