@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import TopologyError
 
 if TYPE_CHECKING:
+    from ..protocols.layer import Layer
     from .wiring import Wiring
 
 
@@ -24,12 +25,34 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
             constant = node.tops_without_gradient()
             for number in wiring.outputs[index]:
                 wanted[number] = wiring.wires[number].name not in constant
+    if any(_needs_no_loss(node.layer) for node in wiring.nodes):
+        reached = _reach_a_loss(wiring, wanted)
+        wanted = [one and other for one, other in zip(wanted, reached, strict=True)]
     return wanted
+
+
+def _needs_no_loss(layer: Layer) -> bool:
+    """Return whether an algorithm put this layer into the net to compute gradients without a loss."""
+    return bool(layer.needs_algorithm) and layer.can_do_bp
+
+
+def _reach_a_loss(wiring: Wiring, wanted: Sequence[bool]) -> list[bool]:
+    """Return for each wire whether a gradient comes to it: where some need no loss, others need not reach one."""
+    reached = [False] * len(wiring.wires)
+    for index in reversed(range(len(wiring.nodes))):
+        layer = wiring.nodes[index].layer
+        from_above = any(wanted[number] and reached[number] for number in wiring.outputs[index])
+        if layer.can_do_bp and (layer.has_loss or from_above):
+            for number in wiring.inputs[index]:
+                reached[number] = True
+    return reached
 
 
 def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
     """Return whether `backward` of a node is called."""
-    layer = wiring.nodes[index].layer
+    layer, tops = wiring.nodes[index].layer, wiring.outputs[index]
+    if tops and not (layer.has_loss or any(wanted[number] for number in tops)):
+        return False
     return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in wiring.inputs[index]))
 
 
@@ -52,7 +75,7 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
     Raises:
         TopologyError: a blob feeds several back-propagating layers, or needs a gradient but reaches no loss.
     """
-    if not any((node.layer.has_loss or node.layer.needs_algorithm) and node.layer.can_do_bp for node in wiring.nodes):
+    if not any((node.layer.has_loss and node.layer.can_do_bp) or _needs_no_loss(node.layer) for node in wiring.nodes):
         raise TopologyError("the net has no loss layer, so there is nothing to back-propagate")
     going_back = [back_propagates(wiring, wanted, index) for index in range(len(wiring.nodes))]
     for number, one in enumerate(wiring.wires):

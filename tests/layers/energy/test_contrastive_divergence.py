@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from nacre import ConfigError, InputLayer, Net, Solver, TopologyError
+from nacre import ConfigError, InputLayer, Net, Solver, TopologyError, fresh
 from nacre.config import load
 from nacre.random import Random
 from nacre_data import MemoryDataLayer
@@ -290,19 +290,30 @@ def test_in_other_phases_nothing_is_drawn():
             assert other.statistics()["vis"]["reconstruction_error"] == pytest.approx(loss)
 
 
-def test_an_encoder_below_learns_nothing_and_a_loss_beside_goes_on():
+BELOW = [
+    RBMHiddenLayer(name="below", bottoms=["x"], tops=["data"], output_dim=VISIBLE),
+    InnerProductLayer(name="below", bottoms=["x"], tops=["data"], output_dim=VISIBLE, neuron="Sigmoid"),
+]
+
+
+@pytest.mark.parametrize("loss", [False, True], ids=["alone", "beside a loss"])
+@pytest.mark.parametrize("below", BELOW, ids=["RBMHidden", "InnerProduct"])
+def test_layers_below_learn_only_by_a_loss(below, loss):
     layers = [
         MemoryDataLayer(name="source", tops=["x", "t"], data=[np.eye(6), np.ones((6, 2))], batch_size=6),
-        RBMHiddenLayer(name="below", bottoms=["x"], tops=["data"], output_dim=VISIBLE),
+        below := fresh(below),
         *machine(),
         InnerProductLayer(name="ip", bottoms=["data"], tops=["y"], output_dim=2),
-        SquareLossLayer(name="loss", bottoms=["y", "t"]),
+        *([SquareLossLayer(name="loss", bottoms=["y", "t"])] if loss else []),
     ]
     with Net("rbm", layers, algorithm=CD()) as net:
         before = {name: one.value for name, one in net.parameters.items()}
         Solver(SGD(), algorithm=CD(), max_iter=3, lr_policy=0.1, regu_coef=0.1, callbacks=[]).solve(net)
-        same = {name for name, one in net.parameters.items() if np.array_equal(one.value, before[name])}
-        assert same == {"below/weight", "below/bias"}
+        learned = {name for name, one in net.parameters.items() if not np.array_equal(one.value, before[name])}
+        expected = {"hid/weight", "hid/bias", "vis/bias"}
+        expected |= {"ip/weight", "ip/bias"} if loss else set()
+        expected |= {"below/weight", "below/bias"} if loss and below.can_do_bp else set()
+        assert learned == expected  # nothing else is so much as decayed
 
 
 def test_a_net_of_encoders_only_cannot_be_trained():
