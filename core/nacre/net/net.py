@@ -223,7 +223,11 @@ class Net(NetAccess):
         return self._passes.steps(name)
 
     def in_phase(self, phase: str, steps: Iterable[Step]) -> list[Step]:
-        """Return the steps of a pass in which states see another phase, such as an algorithm's own phase "positive"."""
+        """Return the steps of a pass in which states see another phase, such as an algorithm's own phase "positive".
+
+        Where that is not "train", layers do what they do outside of training. Sources stay in the net's phase: their
+        batches may have been made before.
+        """
         return self._passes.in_phase(phase, steps)
 
     @property
