@@ -76,8 +76,17 @@ if TYPE_CHECKING:
     from .losses.sum_loss import SumLossLayer as SumLossLayer
     from .losses.wasserstein_loss import WassersteinLossLayer as WassersteinLossLayer
     from .metrics.accuracy import AccuracyLayer as AccuracyLayer
+    from .metrics.average_precision import AveragePrecisionLayer as AveragePrecisionLayer
     from .metrics.binary_accuracy import BinaryAccuracyLayer as BinaryAccuracyLayer
+    from .metrics.calibration_error import CalibrationErrorLayer as CalibrationErrorLayer
+    from .metrics.confusion_matrix import ConfusionMatrixLayer as ConfusionMatrixLayer
+    from .metrics.iou import IoULayer as IoULayer
+    from .metrics.mean_absolute_error import MeanAbsoluteErrorLayer as MeanAbsoluteErrorLayer
     from .metrics.perplexity import PerplexityLayer as PerplexityLayer
+    from .metrics.precision_recall import PrecisionRecallLayer as PrecisionRecallLayer
+    from .metrics.r2 import R2Layer as R2Layer
+    from .metrics.roc_auc import ROCAUCLayer as ROCAUCLayer
+    from .metrics.top_k_accuracy import TopKAccuracyLayer as TopKAccuracyLayer
     from .neurons import ELU as ELU
     from .neurons import GELU as GELU
     from .neurons import Exponential as Exponential
@@ -129,14 +138,17 @@ LAYERS = {
     "Accuracy": "nacre_layers.metrics.accuracy:AccuracyLayer",
     "Activation": "nacre_layers.elementwise.activation:ActivationLayer",
     "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
+    "AveragePrecision": "nacre_layers.metrics.average_precision:AveragePrecisionLayer",
     "BatchNorm": "nacre_layers.normalisation.batch_norm:BatchNormLayer",
     "Bias": "nacre_layers.linear.bias:BiasLayer",
     "BinaryAccuracy": "nacre_layers.metrics.binary_accuracy:BinaryAccuracyLayer",
     "BinaryCrossEntropyLoss": "nacre_layers.losses.binary_cross_entropy_loss:BinaryCrossEntropyLossLayer",
+    "CalibrationError": "nacre_layers.metrics.calibration_error:CalibrationErrorLayer",
     "ChannelPooling": "nacre_layers.pooling.channel_pooling:ChannelPoolingLayer",
     "ClassSoftmaxLoss": "nacre_layers.losses.class_softmax_loss:ClassSoftmaxLossLayer",
     "Clip": "nacre_layers.elementwise.functions:ClipLayer",
     "Concat": "nacre_layers.shapes.concat:ConcatLayer",
+    "ConfusionMatrix": "nacre_layers.metrics.confusion_matrix:ConfusionMatrixLayer",
     "ContrastiveLoss": "nacre_layers.losses.contrastive_loss:ContrastiveLossLayer",
     "Convolution": "nacre_layers.convolution.convolution:ConvolutionLayer",
     "Crop": "nacre_layers.shapes.crop:CropLayer",
@@ -155,11 +167,13 @@ LAYERS = {
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.losses.infogain_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.linear.inner_product:InnerProductLayer",
+    "IoU": "nacre_layers.metrics.iou:IoULayer",
     "LRN": "nacre_layers.normalisation.lrn:LRNLayer",
     "LSTM": "nacre_layers.recurrent.lstm:LSTMLayer",
     "LayerNorm": "nacre_layers.normalisation.layer_norm:LayerNormLayer",
     "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
+    "MeanAbsoluteError": "nacre_layers.metrics.mean_absolute_error:MeanAbsoluteErrorLayer",
     "MultinomialLogisticLoss": "nacre_layers.losses.multinomial_logistic_loss:MultinomialLogisticLossLayer",
     "OneHot": "nacre_layers.shapes.one_hot:OneHotLayer",
     "PReLU": "nacre_layers.linear.prelu:PReLULayer",
@@ -167,9 +181,12 @@ LAYERS = {
     "Perplexity": "nacre_layers.metrics.perplexity:PerplexityLayer",
     "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
     "Power": "nacre_layers.elementwise.functions:PowerLayer",
+    "PrecisionRecall": "nacre_layers.metrics.precision_recall:PrecisionRecallLayer",
+    "R2": "nacre_layers.metrics.r2:R2Layer",
     "RBMHidden": "nacre_layers.energy.rbm_hidden:RBMHiddenLayer",
     "RBMVisible": "nacre_layers.energy.rbm_visible:RBMVisibleLayer",
     "RNN": "nacre_layers.recurrent.rnn:RNNLayer",
+    "ROCAUC": "nacre_layers.metrics.roc_auc:ROCAUCLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
     "Reduction": "nacre_layers.shapes.reduction:ReductionLayer",
     "Repeat": "nacre_layers.containers.repeat:RepeatLayer",
@@ -192,6 +209,7 @@ LAYERS = {
     "Threshold": "nacre_layers.elementwise.functions:ThresholdLayer",
     "TiedInnerProduct": "nacre_layers.linear.tied_inner_product:TiedInnerProductLayer",
     "Tile": "nacre_layers.shapes.tile:TileLayer",
+    "TopKAccuracy": "nacre_layers.metrics.top_k_accuracy:TopKAccuracyLayer",
     "Unroll": "nacre_layers.containers.unroll:UnrollLayer",
     "Unstack": "nacre_layers.shapes.unstack:UnstackLayer",
     "WassersteinLoss": "nacre_layers.losses.wasserstein_loss:WassersteinLossLayer",

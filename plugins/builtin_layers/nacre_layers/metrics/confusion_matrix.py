@@ -1,0 +1,39 @@
+"""ConfusionMatrix: how often each class was taken for each other one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from nacre import Layer, Names, exactly, non_zero
+
+from .base import MatrixState
+
+
+class ConfusionMatrixLayer(Layer, is_sink=True, statistics={"accuracy": ("higher", "%")}):
+    """How many labels of each class were taken for each class.
+
+    n[a, b] = Σ [label = a] [prediction = b], over the labels of rows that count, where the prediction is the class with
+    the highest score, the first one among equal scores.
+
+    Bottoms are the scores and the labels, as for SoftmaxLoss. The statistic `2_as_5` is n[2, 5] since the last reset,
+    for each pair of classes; `accuracy` is Σ n[a, a] / Σ n, and `records` is Σ n. All are NaN if a score was.
+
+    Example:
+        [[layer]]
+        type = "ConfusionMatrix"
+        bottoms = ["score", "label"]  # (8, 3), (8,)
+    """
+
+    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
+    axis: Annotated[int, non_zero, "axis of the classes"] = 1
+    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
+
+
+class ConfusionMatrixState(MatrixState, of=ConfusionMatrixLayer):
+    """`ConfusionMatrixLayer` on any backend."""
+
+    def dump_statistics(self) -> dict[str, float]:
+        matrix = self.matrix
+        accuracy = float(matrix.trace() / max(matrix.sum(), 1))
+        pairs = {f"{row}_as_{column}": float(n) for row, line in enumerate(matrix) for column, n in enumerate(line)}
+        return self.told({"accuracy": accuracy, **pairs})
