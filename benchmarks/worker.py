@@ -45,7 +45,7 @@ def main() -> None:
             answer: Any = _check(side, Path(value), begin)
         else:
             with _computing_beside(command == "loaded"):
-                answer = _sample(side, float(value))
+                answer = sample_of(side.step, float(value))
         print(json.dumps(answer), file=answers, flush=True)
 
 
@@ -103,17 +103,17 @@ def _check(side: Any, folder: Path, begin: float) -> dict[str, Any]:
     return {"names": names, "losses": losses, "seconds": seconds}
 
 
-def _sample(side: Any, seconds: float) -> float:
+def sample_of(step: Callable[[], Any], seconds: float) -> float:
     """Return the seconds of a step: the mean over about so many seconds, or one step where that takes longer."""
     begin = time.perf_counter()
-    side.step()
+    step()
     first = time.perf_counter() - begin
     if first > seconds:
         return first
     count = round(seconds / first)
     begin = time.perf_counter()
     for _ in range(count):
-        side.step()
+        step()
     return (time.perf_counter() - begin) / count
 
 
