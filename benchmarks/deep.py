@@ -91,7 +91,24 @@ def residual(count: int) -> list[Any]:
     return [*layers, *_loss(top)]
 
 
-KINDS = {"chain": chain, "residual": residual}
+def unroll(count: int) -> list[Any]:
+    """Make steps of ten layers that share their parameters, each of which reads the step before."""
+    from nacre_layers import ConcatLayer, InnerProductLayer, UnrollLayer
+
+    names = ["both", *(f"ip{number}" for number in range(9))]
+    layers = [
+        ConcatLayer(bottoms=["data", "before"], tops="both"),
+        *(InnerProductLayer(name=name, bottoms=below, tops=name, output_dim=4) for below, name in pairwise(names)),
+    ]
+    connection = {"type": "OneToOne", "name": "before", "blob": "ip8", "shape": [4]}
+    steps = max(count // 10, 1)
+    unrolled = UnrollLayer(
+        name="unroll", bottoms=["data"], tops=["ip8"], steps=steps, connections=[connection], layer=layers
+    )
+    return [*_inputs(steps, 4), unrolled, *_loss("ip8")]
+
+
+KINDS = {"chain": chain, "residual": residual, "unroll": unroll}
 
 
 if __name__ == "__main__":
