@@ -24,7 +24,7 @@ from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_onednn.backend import OnednnBackend
-from nacre_onednn.kernels.inner_product import GEMM, PACKED, PRODUCT
+from nacre_onednn.kernels.products import GEMM, PACKED, PRODUCT
 from nacre_solvers import SGD
 
 if reason := OnednnBackend.unusable():

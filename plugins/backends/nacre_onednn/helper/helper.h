@@ -32,6 +32,11 @@ struct operation {
         struct winograd winograd;
         struct winograd_filters winograd_filters;
         struct small_batch small_batch;
+        struct recurrent_marks recurrent_marks;
+        struct recurrent_clear recurrent_clear;
+        struct recurrent_bias recurrent_bias;
+        struct recurrent_weights recurrent_weights;
+        struct recurrent recurrent;
     };
 };
 
@@ -89,6 +94,11 @@ run_t run_pooling, run_pooling_gradient;                          /* pooling.c *
 run_t run_lrn, run_lrn_gradient;                                  /* lrn.c */
 run_t run_function, run_function_gradient;                        /* functions.c */
 run_t run_batch_norm;                                             /* batch_norm.c: both passes */
+int run_recurrent_marks(const struct operation *op);              /* sequences.c: 1 where a number is wrong, else 0 */
+void run_recurrent_clear(const struct operation *op), run_recurrent_bias(const struct operation *op); /* sequences.c */
+
+/* With AVX2 or AVX-512: */
+run_t run_recurrent_weights, run_recurrent, run_recurrent_gradient; /* recurrent.c */
 
 /* With AVX-512 only: */
 run_t run_pack;                                                   /* pack.c */

@@ -14,14 +14,15 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 10 };
+enum { HELPER_VERSION = 11 };
 
 enum kind {
     PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT,
     PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
-    SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS
+    SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
+    RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
 
 /* Instructions that may be used: those of oneDNN, so that one variable of the environment sets both. */
@@ -173,7 +174,65 @@ struct batch_norm {
     double epsilon, decay;
 };
 
-/* The others need AVX-512. */
+enum { MARK_NONE, MARK_FRESH, MARK_PAST }; /* of a step of a sequence: it is the first of one; behind the last one */
+
+/* Of sequences in rows of steps: row = image * image_rows + step * step_rows. `given` are lengths of sequences, or for each
+ * row 0 where a sequence begins and else 1; `rows` is an index into the scalars, and behind so many images all are 0, unless
+ * it is below 0. */
+struct recurrent_marks {
+    const void *given;
+    const double *scalars;
+    uint8_t *marks;
+    int64_t given_type, lengths, rows, steps, images, image_rows, step_rows;
+};
+
+/* y is x, but 0 in the rows that are past; a row has so many bytes. */
+struct recurrent_clear {
+    const uint8_t *x, *marks;
+    uint8_t *y;
+    int64_t rows, bytes;
+};
+
+/* The bias of the first product: that of x, and in the first `both` columns the sum of both. */
+struct recurrent_bias {
+    const float *x, *h;
+    float *sum;
+    int64_t size, both;
+};
+
+/* The others need AVX2, ... */
+
+enum { RECURRENT_UNITS = 32 }; /* of which rows of states are multiples */
+
+/* The weights of the state, (blocks, hidden, hidden), as RECURRENT reads them, or with `back` RECURRENT_GRADIENT. */
+struct recurrent_weights {
+    const float *w;
+    void *packed;
+    int64_t hidden, blocks, back, narrow;
+};
+
+enum { CELL_TANH, CELL_RELU, CELL_GRU, CELL_LSTM };
+
+/* One direction of a layer. `gates` has the products with x, and gets the gates. States and their gradients have
+ * `state_width` numbers for an image, of which those from `state_at` on are meant; rows of y `y_width`, from `y_at`.
+ * States, y, dgates and their gradients are of bf16 if it is narrow. */
+struct recurrent {
+    float *gates, *reset, *cells, *curves; /* rows of blocks * hidden, or of hidden numbers */
+    void *before;                          /* the states that steps read, in rows */
+    const void *w;                         /* as RECURRENT_WEIGHTS gives it */
+    const float *bias;                     /* GRU: of the products with the state, of which the last block is added */
+    const uint8_t *marks;
+    void *y, *begin, *end, *cell_begin, *cell_end;
+    const void *dy, *dend, *cell_dend;
+    void *dgates, *dproducts, *dbegin, *cell_dbegin; /* dproducts: GRU, of the products with the state */
+    float *dbias, *dbias_state;
+    void *scratch;
+    int64_t cell, blocks, steps, images, hidden, image_rows, step_rows;
+    int64_t y_width, y_at, state_width, state_at;
+    int64_t backward, by_images, keep, narrow; /* by_images: threads share out sequences; keep: for the gradient */
+};
+
+/* ... and these AVX-512. */
 
 /* A matrix of float32 (rows, columns) in tiles of `block` rows. */
 struct pack {

@@ -33,7 +33,13 @@ static int run(const struct machine *machine, const struct operation *op) {
     case FUNCTION_GRADIENT: run_function_gradient(machine, op); return 0;
     case BATCH_NORM:
     case BATCH_NORM_GRADIENT: run_batch_norm(machine, op); return 0;
+    case RECURRENT_MARKS: return run_recurrent_marks(op);
+    case RECURRENT_CLEAR: run_recurrent_clear(op); return 0;
+    case RECURRENT_BIAS: run_recurrent_bias(op); return 0;
 #if defined(__x86_64__)
+    case RECURRENT_WEIGHTS: run_recurrent_weights(machine, op); return 0;
+    case RECURRENT: run_recurrent(machine, op); return 0;
+    case RECURRENT_GRADIENT: run_recurrent_gradient(machine, op); return 0;
     case PACK: run_pack(machine, op); return 0;
     case DIRECT: run_direct(machine, op); return 0;
     case DIRECT_WEIGHTS: run_direct_weights(machine, op); return 0;

@@ -125,6 +125,10 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         """Return the stages that are needed."""
         return ["forward", *(["data"] if self.diffs[0] is not None else [])]
 
+    def passes(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the stages of each pass, whether they are needed or not."""
+        return self.PASSES
+
     def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         """Return the ways in which a stage can be computed."""
         return ("",)
@@ -160,7 +164,7 @@ class OnednnKernel(LayerState, dtypes=("float32",)):
         with recorder(self.backend).on_threads():
             made = {stage: self.taken.get(stage) or self.make_first(stage, layouts) for stage in self.stages()}
         self.calls = {
-            name: [call for stage in stages for call in made.get(stage, ())] for name, stages in self.PASSES.items()
+            name: [call for stage in stages for call in made.get(stage, ())] for name, stages in self.passes().items()
         }
         sizes = sizes_of(call for calls in self.calls.values() for call in calls)
         self.own = {

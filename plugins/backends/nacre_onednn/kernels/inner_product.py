@@ -33,14 +33,14 @@ from ..dnnl.primitives import (
 from ..helper.small_batch import SmallBatchProduct
 from ..record import Copies, recorder
 from .base import Layouts, OnednnKernel, describe_blob, gate, make_ones, rectify, unfit
+from .products import GEMM, PACKED, PRODUCT
 
 Laid = Callable[..., Desc]
 """Describes weights of a shape: `plain` or `free`."""
 
 
-PRODUCT, GEMM, PACKED, FEW = "product", "gemm", "packed", "of few images"
-"""Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; one with
-weights that are packed before as a whole, which pays where the batch is large; and the helper's, where it is small."""
+FEW = "of few images"
+"""A way besides those of products.py: the helper's, where the batch is small."""
 
 
 NARROW = "narrow weight"

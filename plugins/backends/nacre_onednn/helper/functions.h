@@ -1,0 +1,70 @@
+/* Exponentials, and the functions made of them, exact over the whole range of floats; loops over them become vectors. */
+
+#ifndef NACRE_FUNCTIONS_H
+#define NACRE_FUNCTIONS_H
+
+#include <math.h>
+#include <string.h>
+
+#include "helper.h"
+
+INLINE uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+INLINE float of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* x = n log 2 + r with |r| <= log(2) / 2, for x from -110 to 1; gives exp(r) - 1 and the bits of n. */
+INLINE float reduced(float x, uint32_t *n) {
+    const float rounding = 0x1.8p23f; /* a sum with it is whole */
+    float whole = x * 0x1.715476p0f + rounding;
+    *n = bits_of(whole) - bits_of(rounding);
+    whole -= rounding;
+    float r = x - whole * 0x1.62e4p-1f - whole * 0x1.7f7d1cp-20f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return p * r * r + r;
+}
+
+/* 2^n for n from -126 to 127. */
+INLINE float power_of_two(uint32_t n) { return of_bits((n + 127) << 23); }
+
+INLINE float not_below(float x, float low) { return x < low ? low : x; } /* NaN stays, here and below */
+INLINE float not_above(float x, float high) { return x > high ? high : x; }
+
+/* exp(x) for x <= 0, denormal results included. */
+INLINE float exponential(float x) {
+    uint32_t n;
+    float p = 1 + reduced(not_below(x, -110), &n);
+    uint32_t half = (n + 256) / 2 - 128; /* rounded down: n is below 0 */
+    return p * power_of_two(half) * power_of_two(n - half);
+}
+
+/* exp(x) - 1 for x <= 0. */
+INLINE float less_one(float x) {
+    uint32_t n;
+    float p = reduced(not_below(x, -30), &n), scale = power_of_two(n);
+    return p * scale + (scale - 1);
+}
+
+INLINE float logistic(float x) {
+    float t = exponential(-fabsf(x));
+    return (x >= 0 ? 1 : t) / (1 + t);
+}
+
+INLINE float hyperbolic_tangent(float x) {
+    float less = less_one(-2 * fabsf(x));
+    return copysignf(-less / (2 + less), x);
+}
+
+#endif

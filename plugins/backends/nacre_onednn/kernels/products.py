@@ -1,0 +1,119 @@
+"""Products y = x Wᵀ + b of matrices, and their gradients, in several ways; the weights are plain and of float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..dnnl import arguments as arg
+from ..dnnl import library as dnnl
+from ..dnnl.library import library
+from ..dnnl.primitives import (
+    Buffer,
+    Call,
+    Desc,
+    Primitive,
+    attributes,
+    call,
+    free,
+    into,
+    out_of,
+    plain,
+    reorder,
+    strided,
+)
+
+PRODUCT, GEMM, PACKED = "product", "gemm", "packed"
+"""Ways: a product of matrices, which packs the weights piece by piece; an inner product with plain weights; and one
+with weights that are packed before as a whole."""
+
+TOP, BOTTOM = "top turned", "bottom turned"
+"""Ways of the gradient of the weights: products of matrices of which one is turned before."""
+
+
+class Products:
+    """The product of a bottom (rows, features) to a top (rows, outputs), or the gradients; both are named buffers.
+
+    Args:
+        dtype: the type in which the product is computed.
+        packed: returns the calls that copy a parameter into a primitive's layout, and the buffer to read then.
+    """
+
+    def __init__(
+        self, x: Buffer, y: Buffer, dtype: str, packed: Callable[[str, Desc, Desc], tuple[list[Call], Buffer]]
+    ) -> None:
+        self.x, self.y, self.dtype, self.packed = x, y, dtype, packed
+        (self.rows, self.features), (_, self.outputs) = x[1].shape, y[1].shape
+        self.weight = plain(self.outputs, self.features)
+
+    def _hint(self, way: str, bias: Desc | None) -> Primitive:
+        laid = plain if way == GEMM else free
+        return Primitive(
+            "inner_product_forward", library().engine, dnnl.FORWARD_TRAINING,
+            self.x[1], laid(self.outputs, self.features, dtype=self.dtype), bias, self.y[1], attributes(),
+        )  # fmt: skip
+
+    def forward(self, way: str, weight: str, bias: str) -> list[Call]:
+        """Return the calls of y; `bias` is "" where there is none."""
+        if way == PRODUCT:
+            added = plain(1, self.outputs) if bias else None
+            inner = strided((self.features, self.outputs), (1, self.features), self.dtype)
+            primitive = Primitive("matmul", library().engine, self.x[1], inner, added, self.y[1], attributes())
+            packing, (read, _) = self.packed(weight, self.weight, plain(*self.weight.shape, dtype=self.dtype))
+        else:
+            added = plain(self.outputs) if bias else None
+            primitive = self._hint(way, added)
+            packing, (read, inner) = self.packed(weight, self.weight, primitive.memory(dnnl.WEIGHTS))
+        buffers = {arg.SRC: self.x, arg.WEIGHT: (read, inner), arg.DST: self.y}
+        return [*packing, call(primitive, {**buffers, **({arg.BIAS: (bias, added)} if added else {})})]
+
+    def weights(self, way: str, dweight: str) -> list[Call]:
+        """Return the calls of the gradient of the weights."""
+        (_, x), (_, y) = self.x, self.y
+        if way == BOTTOM:
+            return self._turned_bottom(dweight)
+        if way in (PRODUCT, TOP):
+            return self._turned_top(dweight, copied=way == TOP)
+        laid = plain if way == GEMM else free
+        primitive = Primitive(
+            "inner_product_backward_weights", library().engine,
+            x, laid(*self.weight.shape), None, y, self._hint(way, None).desc, attributes(),
+        )  # fmt: skip
+        inner = primitive.memory(dnnl.DIFF_WEIGHTS)
+        result, after = out_of(dweight, self.weight, inner)
+        return [call(primitive, {arg.SRC: self.x, arg.DIFF_DST: self.y, arg.DIFF_WEIGHT: result}), *after]
+
+    def _turned_top(self, dweight: str, *, copied: bool) -> list[Call]:
+        """Return the calls of dyᵀ x."""
+        top, turned = self.y[0], strided((self.outputs, self.rows), (1, self.outputs), self.dtype)
+        calls: list[Call] = []
+        if copied:
+            calls, (top, turned) = into(top, turned, plain(self.outputs, self.rows, dtype=self.dtype), "turned dy")
+        primitive = Primitive("matmul", library().engine, turned, self.x[1], None, self.weight, attributes())
+        return [*calls, call(primitive, {arg.SRC: (top, turned), arg.WEIGHT: self.x, arg.DST: (dweight, self.weight)})]
+
+    def _turned_bottom(self, dweight: str) -> list[Call]:
+        """Return the calls of xᵀ dy, and of turning the result."""
+        x = plain(self.features, self.rows, dtype=self.dtype)
+        result = plain(self.features, self.outputs)
+        primitive = Primitive("matmul", library().engine, x, self.y[1], None, result, attributes())
+        buffers = {arg.SRC: ("turned x", x), arg.WEIGHT: self.y, arg.DST: ("turned dweight", result)}
+        return [
+            *reorder(self.x[0], strided((self.features, self.rows), (1, self.features), self.dtype), "turned x", x),
+            call(primitive, buffers),
+            *reorder("turned dweight", result, dweight, strided((self.features, self.outputs), (1, self.features))),
+        ]
+
+    def data(self, way: str, weight: str, dx: str) -> list[Call]:
+        """Return the calls of the gradient of x, from that of y."""
+        (_, x), (_, y) = self.x, self.y
+        if way == PRODUCT:
+            packing, read = self.packed(weight, self.weight, plain(*self.weight.shape, dtype=self.dtype))
+            primitive = Primitive("matmul", library().engine, y, read[1], None, x, attributes())
+            return [*packing, call(primitive, {arg.SRC: self.y, arg.WEIGHT: read, arg.DST: (dx, x)})]
+        laid = plain if way == GEMM else free
+        primitive = Primitive(
+            "inner_product_backward_data", library().engine,
+            x, laid(*self.weight.shape, dtype=self.dtype), y, self._hint(way, None).desc, attributes(),
+        )  # fmt: skip
+        packing, read = self.packed(weight, self.weight, primitive.memory(dnnl.WEIGHTS))
+        return [*packing, call(primitive, {arg.DIFF_DST: self.y, arg.WEIGHT: read, arg.DIFF_SRC: (dx, x)})]

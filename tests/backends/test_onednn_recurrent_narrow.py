@@ -1,0 +1,111 @@
+"""The steps of recurrent layers in bf16, beside the same in float32; with AVX2 too, where no net computes in bf16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helper_calls import assert_same_bits, run
+from nacre.testing.close import assert_near
+from nacre_onednn.backend import OnednnBackend
+from nacre_onednn.dnnl.library import library
+from nacre_onednn.dnnl.primitives import HelperCall
+from nacre_onednn.helper import native
+from nacre_onednn.helper.native import CONSTANTS
+from nacre_onednn.record import aligned, rounded_up
+
+if reason := OnednnBackend.unusable():
+    pytest.skip(f"oneDNN cannot be used here: {reason}", allow_module_level=True)
+if native.helper() is None or native.most_instructions() == CONSTANTS["ANY"]:
+    pytest.skip("no helper was compiled, or the processor has no AVX2", allow_module_level=True)
+if library().wide and not library().narrow:
+    pytest.skip("the processor has AVX-512, but not for bf16", allow_module_level=True)
+
+BLOCKS = {"CELL_TANH": 1, "CELL_RELU": 1, "CELL_GRU": 3, "CELL_LSTM": 4}
+
+
+def narrowed(values: Any) -> Any:
+    """Return the bits of bf16, rounded to the nearest."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def widened(bits: Any) -> Any:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: int, narrow: int) -> dict[str, Any]:
+    """Return what both passes give, on two threads or more, from numbers that bf16 has."""
+    random, blocks = np.random.default_rng(hidden), BLOCKS[cell]
+    rows, wide, units, size = images * steps, BLOCKS[cell] * hidden, rounded_up(hidden, 32), 2 if narrow else 4
+    given: dict[str, Any] = {
+        "gates": random.normal(size=(rows, wide)).astype(np.float32),
+        "weight": widened(narrowed(random.normal(0, hidden**-0.5, (wide, hidden)))),
+        "bias": random.normal(size=wide).astype(np.float32),
+        "marks": random.choice([CONSTANTS["MARK_NONE"]] * 3 + [CONSTANTS["MARK_FRESH"]], rows).astype(np.uint8),
+    }
+    states = {
+        name: narrowed(random.normal(size=(images, hidden))) for name in ("begin", "cell_begin", "dend", "cell_dend")
+    }
+    states["dy"] = narrowed(random.normal(size=(rows, hidden)))
+    given |= {name: bits if narrow else widened(bits) for name, bits in states.items()}
+    wanted = {"y": rows * hidden, "dgates": rows * wide, "dproducts": rows * wide, "before": rows * hidden}
+    wanted |= dict.fromkeys(("end", "cell_end", "dbegin", "cell_dbegin"), images * hidden)
+    found = {name: aligned(count * size) for name, count in wanted.items()}
+    room = 4 * blocks * units * (hidden + 1)
+    numbers: dict[str, float] = {
+        "cell": CONSTANTS[cell], "blocks": blocks, "steps": steps, "images": images, "hidden": hidden,
+        "image_rows": steps, "step_rows": 1, "y_width": hidden, "state_width": hidden, "by_images": way, "keep": 1,
+        "narrow": narrow,
+    }  # fmt: skip
+    kept = {name: (name, 4 * rows * hidden) for name in ("reset", "cells", "curves")}
+    arrays = {name: (name, one.nbytes) for name, one in {**given, **found}.items() if name not in ("weight",)}
+    if cell != "CELL_GRU":
+        arrays |= {"dproducts": ("", 0), "bias": ("", 0)}
+        found.pop("dproducts")
+    common = {
+        **kept,
+        **arrays,
+        "scratch": ("scratch", 4 * units * (4 * images + 2 + threads) + 8 * threads * (blocks + 1) * hidden),
+    }
+    calls = []
+    for back, kind in enumerate(("recurrent", "recurrent_gradient")):
+        weights = {"w": ("weight", given["weight"].nbytes), "packed": (f"packed {back}", room)}
+        options = {"hidden": hidden, "blocks": blocks, "back": back, "narrow": narrow}
+        calls.append(HelperCall(weights, "recurrent_weights", options))
+        calls.append(HelperCall({**common, "w": (f"packed {back}", room)}, kind, numbers, threads))
+    if cell != "CELL_LSTM":
+        for name in ("cell_end", "cell_dbegin"):
+            found[name][...] = 1  # nothing is told of cells
+    run(calls, {**given, **found}, threads)
+    return {name: widened(one.view(np.uint16)) if narrow else one.view(np.float32) for name, one in found.items()}
+
+
+@settings(max_examples=60)
+@given(
+    cell=st.sampled_from(list(BLOCKS)),
+    images=st.integers(1, 9),
+    steps=st.integers(1, 4),
+    hidden=st.one_of(st.integers(1, 24).map(lambda half: 2 * half), st.just(300)),
+    way=st.integers(0, 1),
+    threads=st.integers(1, 3),
+)
+def test_steps_in_bf16_are_near_those_in_float32(
+    cell: str, images: int, steps: int, hidden: int, way: int, threads: int
+) -> None:
+    narrow, wide = (passes(cell, images, steps, hidden, way, threads, one) for one in (1, 0))
+    for name in ("y", "end", "before", *(["cell_end"] if cell == "CELL_LSTM" else [])):
+        assert_near(narrow[name], wide[name], name, 2e-2)
+    if cell != "CELL_RELU":  # whose slope jumps
+        for name in ("dgates", "dbegin", *(["cell_dbegin"] if cell == "CELL_LSTM" else [])):
+            assert_near(narrow[name], wide[name], name, 4e-2)
+
+
+@pytest.mark.parametrize("narrow", [0, 1])
+@pytest.mark.parametrize("cell", BLOCKS)
+def test_threads_and_ways_change_no_bit(cell: str, narrow: int) -> None:
+    assert_same_bits([passes(cell, 7, 3, 66, way, threads, narrow) for way in (0, 1) for threads in (1, 2, 3)])
