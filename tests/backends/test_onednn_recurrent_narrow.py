@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulated_bf16 import emulate, narrowed, widened
 from helper_calls import assert_same_bits, run
+from nacre import InputLayer, Net
 from nacre.testing.close import assert_near
+from nacre.testing.trial import ProbeLayer
+from nacre_layers import GRULayer, LSTMLayer, RNNLayer
 from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl.library import library
-from nacre_onednn.dnnl.primitives import HelperCall
+from nacre_onednn.dnnl.primitives import CHANNELS_LAST, HelperCall
 from nacre_onednn.helper import native
 from nacre_onednn.helper.native import CONSTANTS
+from nacre_onednn.kernels.products import BOTTOM, GEMM, PACKED, PRODUCT, TOP
+from nacre_onednn.kernels.recurrent import BY_IMAGES, BY_UNITS, RecurrentKernel
 from nacre_onednn.record import aligned, rounded_up
 
 if reason := OnednnBackend.unusable():
@@ -25,17 +31,8 @@ if native.helper() is None or native.most_instructions() == CONSTANTS["ANY"]:
 if library().wide and not library().narrow:
     pytest.skip("the processor has AVX-512, but not for bf16", allow_module_level=True)
 
+STEPS, PRODUCTS = (BY_UNITS, BY_IMAGES), (PRODUCT, GEMM, PACKED, TOP, BOTTOM)
 BLOCKS = {"CELL_TANH": 1, "CELL_RELU": 1, "CELL_GRU": 3, "CELL_LSTM": 4}
-
-
-def narrowed(values: Any) -> Any:
-    """Return the bits of bf16, rounded to the nearest."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-
-
-def widened(bits: Any) -> Any:
-    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: int, narrow: int) -> dict[str, Any]:
@@ -109,3 +106,58 @@ def test_steps_in_bf16_are_near_those_in_float32(
 @pytest.mark.parametrize("cell", BLOCKS)
 def test_threads_and_ways_change_no_bit(cell: str, narrow: int) -> None:
     assert_same_bits([passes(cell, 7, 3, 66, way, threads, narrow) for way in (0, 1) for threads in (1, 2, 3)])
+
+
+def computed(
+    layers: list[Any], given: dict[str, Any], compute: str | None, steps: str, products: str
+) -> dict[str, Any]:
+    """Return tops and gradients of the layer `it`, in these ways of its kernel, behind two batches."""
+    wanted = [name for name in given if name != "told"]
+    options: dict[str, Any] = {"backend": "onednn", "compute": compute, "seed": 1, "input_gradients": wanted}
+    net = Net("some", layers, deterministic=True, keep="all", **options)
+    kernel = net.node_ops["it"].state
+    assert isinstance(kernel, RecurrentKernel) and kernel.dtype == (compute or "float32")
+    ways = {stage: kernel.ways_of(stage, lambda _: "plain") for stage in kernel.stages()}
+    taken = {stage: next((one for one in (steps, products) if one in each), each[0]) for stage, each in ways.items()}
+    plan = {"onednn": {"layout": CHANNELS_LAST, "ways": {"it": taken}}}
+    net = Net("forced", layers, plan=plan, keep="all", **options)
+    for name, values in given.items():
+        net.write(name, values)
+    for number, handle in enumerate(net.parameters.values()):
+        shape = handle.value.shape
+        handle.value = np.random.default_rng(number).normal(0, shape[-1] ** -0.5, shape)
+    for _ in range(2):
+        net.forward()
+        net.backward()
+        net.advance()
+    tops = {top: net.blob(top) for top in net.node_ops["it"].node.tops}
+    gradients = {one.name: one.gradient for one in net.parameters.values()}
+    return {**tops, **gradients, **{f"d{name}": net.gradient(name) for name in wanted}}
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("products", PRODUCTS)
+@pytest.mark.parametrize("cell", [RNNLayer, GRULayer, LSTMLayer])
+@pytest.mark.parametrize("use", ["plain", "lengths", "states", "carry"])
+def test_nets_in_bf16_are_near_float32(
+    cell: Any, use: str, steps: str, products: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"x": widened(narrowed(np.random.default_rng(0).normal(size=(5, 4, 6))))}
+    fields: dict[str, Any] = {"direction": "both", "n_layer": 2}
+    if use == "lengths":
+        given["told"], fields["sequences"] = np.array([4, 0, 1, 3, 4]), "lengths"
+    if use == "states":
+        given |= {name: np.random.default_rng(1).normal(size=(5, 4, 10)) for name in cell.states}
+    if use == "carry":
+        fields = {"carry": True, "n_layer": 2}
+    tops = ["y", *(f"last-{name}" for name in cell.states if use in ("states", "carry"))]
+    layers = [
+        *(InputLayer(name=f"in-{name}", tops=name, shape=one.shape[1:], batch_size=5) for name, one in given.items()),
+        cell(name="it", bottoms=list(given), tops=tops, output_dim=10, **fields),
+        ProbeLayer(name="loss", bottoms=tops),
+    ]
+    wide = computed(layers, given, None, steps, products)
+    if not library().narrow:
+        emulate(monkeypatch)
+    for name, one in computed(layers, given, "bf16", steps, products).items():
+        assert_near(one, wide[name], name, 5e-2)

@@ -161,30 +161,46 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         return {"copy": self._copy, "last": self._last, "copy back": self._copy_back}[stage]()
 
     def _copy(self) -> list[Call]:
-        if not self._narrows and not self._clears:
-            return []
+        """Return the calls that copy bottoms which are of another type, or have something behind their sequences."""
+        calls: list[Call] = []
+        for name in self._converted():
+            calls += self._convert(f"begin {name}", "float32", self._kept(f"Begin {name}"), self.dtype)
         x, features = self.inputs[0], self.plain.features
         source, target = "x", self._bottom(0)[0]
-        calls: list[Call] = []
         if self._narrows:
             source = self._kept("Narrow x")
-            calls = reorder("x", self._matrix(features, x.dtype), source, self._matrix(features))
+            calls += reorder("x", self._matrix(features, x.dtype), source, self._matrix(features))
         if self._clears:
             size = self._matrix(features).bytes
             buffers = {"x": (source, size), "y": (target, size), "marks": ("Marks", self.rows)}
             calls.append(HelperCall(buffers, "recurrent_clear", {"rows": self.rows, "bytes": size // self.rows}))
         return calls
 
-    def _last(self) -> list[Call]:
-        """Return the calls that copy the states that are carried into the tops."""
-        if not self.layer.carry or len(self.blobs) == 1:
+    def _converted(self) -> list[str]:
+        """Return the names of the first states that are float32, but not the steps."""
+        given = self.inputs[self.plain.told :]
+        if self.dtype == "float32" or not (given or self.layer.carry):
             return []
-        states = zip(self.layer.states, self.plain.full, self.blobs[1:], strict=True)
         return [
-            one
-            for name, shape, top in states
-            for one in reorder(f"next {name}", plain(*shape), f"end {name}", plain(*shape, dtype=top.dtype))
+            name for place, name in enumerate(self.layer.states) if self.layer.carry or given[place].dtype == "float32"
         ]
+
+    def _convert(self, source: str, before: str, target: str, after: str) -> list[Call]:
+        """Return the calls that copy states into another type."""
+        shape = (self.images, len(self.plain.named) * self.hidden)
+        return reorder(source, plain(*shape, dtype=before), target, plain(*shape, dtype=after))
+
+    def _last(self) -> list[Call]:
+        """Return the calls that copy the states that are carried, into the next ones and into the tops."""
+        if not self.layer.carry:
+            return []
+        calls: list[Call] = []
+        for place, name in enumerate(self.layer.states):
+            if self.dtype != "float32":
+                calls += self._convert(f"last {name}", self.dtype, f"next {name}", "float32")
+            if len(self.blobs) > 1:
+                calls += self._convert(f"next {name}", "float32", f"end {name}", self.blobs[1 + place].dtype)
+        return calls
 
     def _inputs(self, index: int, way: str) -> list[Call]:
         suffix, named = self._suffix(index), self.plain.named[index]
@@ -267,9 +283,16 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
                     present = present and self.blobs_diff[1 + place] is not None
                 if kind == "dbegin":
                     present = present and self.diffs[self.plain.told + place] is not None
-                buffer = f"next {name}" if kind == "end" and self.layer.carry else f"{kind} {name}"
-                found[f"{prefix}{kind}"] = (buffer if present else "", size)
+                found[f"{prefix}{kind}"] = (self._state(kind, name) if present else "", size)
         return found
+
+    def _state(self, kind: str, name: str) -> str:
+        """Return the buffer of a state, or of its gradient, as the steps read or write it."""
+        if kind == "end" and self.layer.carry:
+            return f"next {name}" if self.dtype == "float32" else f"last {name}"
+        if name in self._converted() and kind in ("begin", "dbegin"):
+            return self._kept(f"Begin {name}") if kind == "begin" else f"narrow dbegin {name}"
+        return f"{kind} {name}"
 
     def _numbers(self, index: int, way: str) -> dict[str, float]:
         direction = index % self.directions
@@ -344,6 +367,9 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         if self._narrows and self.diffs[0] is not None:
             features = self.plain.features
             calls = reorder("narrow dx", self._matrix(features), "dx", self._matrix(features, self.inputs[0].dtype))
+        for name in self._converted():
+            if self._state_buffers({"": name}, ("dbegin",))["dbegin"][0]:
+                calls += self._convert(f"narrow dbegin {name}", self.dtype, f"dbegin {name}", "float32")
         if self.plain.told == 2 and self.diffs[1] is not None:
             second = plain(*self.diffs[1].shape, dtype=self.diffs[1].dtype)
             calls += reorder("Zeros", second, "dsecond", second)
