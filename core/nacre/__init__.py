@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import cli as cli
+    from . import config as config
+    from . import files as files
+    from . import hooks as hooks
+    from . import random as random
+    from . import testing as testing
     from .calls.feed import feed as feed
     from .calls.handles import Call as Call
     from .calls.handles import Top as Top
@@ -206,13 +212,23 @@ _PLACES = {
     "training.spans": "Span",
     "training.training": "Training",
 }
+_DOORS = ("cli", "config", "files", "hooks", "random", "testing")
+"""The modules that are used by their own names."""
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedDunderAll] - from the table above
 
 
 def __getattr__(name: str) -> Any:
+    if name in _DOORS:
+        return importlib.import_module(f".{name}", __name__)
     if name not in _PLACE:
-        raise AttributeError(f"module 'nacre' has no attribute '{name}'")
+        from .discovery.lazy import absent
+
+        raise absent(__name__, name, _PLACE)
     value = getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACE, *_DOORS})

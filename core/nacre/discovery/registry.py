@@ -177,6 +177,8 @@ class Registry:
         """Open an offer, and make an object of its class without arguments. Raises PluginError."""
         cls = self.open_offer(offer)
         try:
+            if (kind := guarded(getattr, cls, "nacre_kind", offer.kind)) != offer.kind:
+                raise unusable(offer, f"its class is of the kind {kind}")
             return guarded(cls)
         except ForeignError as failure:
             where = place_of(failure.error, cls.__module__)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_tran
 from ..errors import ConfigError, ContractError, brief, nearest
 from ..text import with_article
 from .checks import Check, one_of
+from .pages import Doc, SignatureOf, no_doc, ordered_fields
 from .types import Reading, whole
 
 
@@ -21,7 +22,8 @@ from .types import Reading, whole
 class Field:
     """One field of a layer or a component, as `nacre layers NAME` shows it.
 
-    `type` is its annotation as text, for people; `types` are the classes in the annotation, for code.
+    `type` is its annotation as text, for people; `types` are the classes in the annotation, for code, and `hint` is the
+    annotation itself.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Field:
     checks: tuple[Check, ...]
     convert: Callable[[Any], Any]
     wants: str
+    hint: Any = Any
 
     @property
     def required(self) -> bool:
@@ -150,6 +153,10 @@ class Configured:
     """
 
     nacre_kind: ClassVar[str] = ""
+    unnamed: ClassVar[tuple[str, ...]] = ()
+    """The fields that may be given without their names, in this order."""
+
+    __signature__: ClassVar[SignatureOf] = SignatureOf()
     _locals: ClassVar[Mapping[str, Any]] = {}
     _hints: ClassVar[Mapping[str, Any] | None] = None
     _fields: ClassVar[tuple[Field, ...] | None] = None
@@ -158,11 +165,14 @@ class Configured:
         super().__init_subclass__()
         cls._fields = cls._hints = None
         cls._locals = _names_around(cls)
+        cls.__doc__ = cls.__doc__ or no_doc(cls)  # dataclass would read all annotations to write one
         dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)(cls)
+        cls.__doc__ = Doc(vars(cls)["__doc__"])
 
     if not TYPE_CHECKING:
 
-        def __init__(self, **given: Any) -> None:
+        def __init__(self, *values: Any, **given: Any) -> None:
+            given = {**type(self)._with_names(values, given), **given}
             fields = type(self).fields()
             left_out = type(self)._left_out(given)
             names = [field.name for field in fields]
@@ -202,6 +212,37 @@ class Configured:
                 raise ConfigError("\n".join(f"{called}: {complaint}" for complaint in complaints), remedy)
 
     @classmethod
+    def _with_names(cls, values: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that were given without names, with these."""
+        twice = [name for name, _ in zip(cls.unnamed, values, strict=False) if name in given]
+        if len(values) > len(cls.unnamed) or twice:
+            fields = ordered_fields(cls)
+            names = [field.name for field in fields]
+            needed = next(
+                (field.name for field in fields if cls.default_of(field) is inspect.Parameter.empty), names[0]
+            )
+            alone = (
+                f"only {' and '.join(cls.unnamed)} may be given without a name" if cls.unnamed else "fields are named"
+            )
+            raise ConfigError(
+                f"{cls.__name__}: {twice[0]} is given twice"
+                if twice
+                else f"{cls.__name__}: {', '.join(map(brief, values))} given without a name, but {alone}",
+                cls._how_to_name(f"write {cls.__name__}({needed}=..., ...); the fields are {', '.join(names)}"),
+            )
+        return dict(zip(cls.unnamed, values, strict=False))
+
+    @classmethod
+    def _how_to_name(cls, remedy: str) -> str:
+        """Return the remedy for values without names."""
+        return remedy
+
+    @classmethod
+    def default_of(cls, field: Field) -> Any:
+        """Return the default of a field as a signature has it."""
+        return inspect.Parameter.empty if field.required else field.default
+
+    @classmethod
     def _left_out(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return values for required fields that may be missing; an object without them is checked as a whole later."""
         return {}
@@ -221,7 +262,7 @@ class Configured:
     def fields(cls) -> tuple[Field, ...]:
         """Return the fields in order, the inherited ones first, as read from the annotations."""
         if cls._fields is None:
-            cls._fields = tuple(_read_fields(cls))
+            cls._fields = tuple(_read_fields(cls)) if dataclasses.is_dataclass(cls) else ()
         return cls._fields
 
     def given(self) -> dict[str, Any]:
@@ -315,6 +356,7 @@ def _read_fields(cls: type[Configured]) -> Iterator[Field]:
             checks=tuple(extra for extra in extras if isinstance(extra, Check)),
             convert=convert,
             wants=wants,
+            hint=hint,
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
 
 from ..errors import ConfigError, ContractError
-from ..fields.configured import Configured, inside
+from ..fields.configured import Configured, Field, inside
 from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default
 from .components import Neuron
 
@@ -302,6 +302,14 @@ class Layer(Configured):
         if any(not isinstance(given.get(name, UNWIRED), Unwired) for name in ("bottoms", "tops")):
             return {}
         return {field.name: UNWIRED for field in cls.fields() if field.name in ("bottoms", "tops") and field.required}
+
+    @classmethod
+    def default_of(cls, field: Field) -> Any:
+        return UNWIRED if field.name in ("bottoms", "tops") and field.required else super().default_of(field)
+
+    @classmethod
+    def _how_to_name(cls, remedy: str) -> str:
+        return f"{remedy}; a layer is called when it is made: {cls.__name__}(...)(x)"
 
     def given(self) -> dict[str, Any]:
         return {name: value for name, value in super().given().items() if value is not UNWIRED}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from ..errors import ConfigError
 from ..fields.checks import non_negative, positive, same_numbers
@@ -34,6 +34,8 @@ class Solver(Configured):
     `clip_norm` (Caffe, which clips before it divides by the number of batches; PyTorch divides by norm + 1e-6);
     regularisation; the update; constraints.
     """
+
+    unnamed = ("method",)
 
     method: Annotated[Method, "the rule that updates parameters"]
     algorithm: Annotated[Algorithm, "the passes that train a batch"] = default("")
@@ -64,11 +66,6 @@ class Solver(Configured):
             callbacks: Sequence[Callback | Written] = ...,
             check_finite: bool = ...,
         ) -> None: ...
-
-    else:
-
-        def __init__(self, method: Method | Written, **fields: Any) -> None:
-            super().__init__(method=method, **fields)
 
     def complaints(self) -> Iterator[str]:
         if not self.method.has_momentum and "momentum_policy" in self.given():

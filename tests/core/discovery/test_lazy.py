@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import nacre
+import nacre_layers
 from nacre import lazy
 
 
@@ -34,6 +36,38 @@ def test_classes_come_from_the_strings_that_are_offered(tmp_path: Path, monkeypa
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "light_example"]:
             del sys.modules[name]
+
+
+def test_all_names_are_listed_and_can_be_imported_at_once() -> None:
+    assert {"ConvolutionLayer", "ReLU", "hookimpl"} <= set(dir(nacre_layers))
+    assert {"Net", "Solver", "L", "config", "files", "testing"} <= set(dir(nacre))
+    names: dict[str, object] = {}
+    exec("from nacre_layers import *", names)
+    assert names["ConvolutionLayer"] is nacre_layers.ConvolutionLayer
+    assert nacre.config.load is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "problem", "remedy"),
+    [
+        ("from nacre_layers import RandomNormalLayer", "nacre_layers has no 'RandomNormalLayer': it is in nacre_data",
+         "from nacre_data import RandomNormalLayer"),
+        ("import nacre; nacre.ReLU", "nacre has no 'ReLU': it is in nacre_layers", "from nacre_layers import ReLU"),
+        ("from nacre import Adam", "nacre has no 'Adam': it is in nacre_solvers", "from nacre_solvers import Adam"),
+        ("from nacre_layers import Pooling", "nacre_layers has no 'Pooling'",
+         "the layer is called PoolingLayer, or L.Pooling"),
+    ],
+)  # fmt: skip
+def test_a_class_of_another_package_says_where_it_is(line: str, problem: str, remedy: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(line, {})
+    assert isinstance(caught.value, nacre.NacreError)
+    assert str(caught.value) == f"{problem}\n  {remedy}"
+
+
+def test_other_names_are_missing_as_usual() -> None:
+    assert not hasattr(nacre, "no_such_name")
+    assert not hasattr(nacre_layers, "NoSuchName")
 
 
 def test_offers_are_looked_up_when_a_name_is_asked_for() -> None:

@@ -121,13 +121,11 @@ def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
     """Return the facts that need the class itself."""
     from ...discovery.registry import registry
     from ...fields.configured import Configured
+    from ...fields.pages import own_doc
     from ...protocols.layer import TRAITS, is_container
 
     cls = registry().open_offer(offer)
-    doc = inspect.cleandoc(cls.__doc__ or "")
-    doc = (
-        "" if doc.startswith(f"{cls.__name__}(") else doc
-    )  # the docstring that dataclasses make for a class without one
+    doc = inspect.cleandoc(own_doc(cls))
     found: dict[str, Any] = {"summary": " ".join(doc.partition("\n\n")[0].split())}
     if offer.kind == "layer":
         found["traits"] = {trait: bool(getattr(cls, trait)) for trait in TRAITS}
@@ -138,11 +136,9 @@ def _of_class(offer: Offer, page: bool) -> dict[str, Any]:
 
 def describe_fields(cls: Any) -> list[dict[str, Any]]:
     """Return the fields of a layer or component: those without a default first, and inherited ones last."""
-    heirs = {name: depth for depth, base in [*enumerate(cls.__mro__)][::-1] for name in inspect.get_annotations(base)}
-    return [
-        _describe_field(field)
-        for field in sorted(cls.fields(), key=lambda field: (not field.required, heirs[field.name]))
-    ]
+    from ...fields.pages import ordered_fields
+
+    return [_describe_field(field) for field in ordered_fields(cls)]
 
 
 def _describe_field(field: Any) -> dict[str, Any]:

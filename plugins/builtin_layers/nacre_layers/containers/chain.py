@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nacre import ConfigError, Inner, Layer, NacreError, as_many_as, every, layer_maker, tops_of
+from nacre import ConfigError, Inner, Layer, NacreError, every, layer_maker, tops_of
 
-ONE_EACH = as_many_as("bottoms").words
 MOST = 10_000
 repetitions = every(lambda number: 0 < number <= MOST, f"from 1 to {MOST:,}")
 """How often a container may have its layers."""
@@ -77,7 +76,7 @@ class Chain:
             added["bottoms"] = self._current
         if "tops" in fields and "tops" not in given:
             bottoms: Any = given.get("bottoms", self._current)
-            one_each = any(check.words == ONE_EACH for check in fields["tops"].checks)
+            one_each = any(check.like == "bottoms" for check in fields["tops"].checks)
             count = len(bottoms) if one_each and not isinstance(bottoms, str) else 1
             added["tops"] = self.tops if last else unused(name, {*self.bottoms, *self.tops}, count)
         layer = make(**given, **added)
