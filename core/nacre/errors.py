@@ -6,6 +6,7 @@ import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 LONGEST = 4000
 """Most characters in one line of an error; a longer line may come from a file, which can contain anything."""
@@ -20,6 +21,11 @@ class _Brief(reprlib.Repr):
         super().__init__()
         self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = self.maxarray = 20
         self.maxstring, self.maxother = 200, 400
+
+    def repr_ndarray(self, x: Any, level: int) -> str:
+        if x.size <= self.maxarray and x.ndim <= 1:
+            return self.repr_instance(x, level)
+        return f"<array {' x '.join(map(str, x.shape))} {x.dtype}>"
 
     def repr_int(self, x: int, level: int) -> str:
         return repr(x) if x.bit_length() <= 2000 else f"a whole number of {x.bit_length():,} bits"

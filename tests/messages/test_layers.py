@@ -255,7 +255,10 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: net(SquareLossLayer(name="loss", bottoms=["x", "y"]), (3,), (4,)),
-        "loss: bottom 'y' of shape (2, 4) differs from 'x' of shape (2, 3)",
+        (
+            "loss: bottom 'y' of shape (2, 4) differs from 'x' of shape (2, 3)\n"
+            "  it reads the prediction and the target, in this order; here 'x' and 'y'"
+        ),
     ),
     (
         lambda: InfogainLossLayer(name="loss", bottoms=["x", "label"]),

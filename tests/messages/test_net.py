@@ -160,10 +160,16 @@ MESSAGES: list[Message] = [
         lambda: Net("small", cast("Any", ["Conv"])),
         (
             "net 'small': layers holds 'Conv', but every entry must be a layer\n"
-            "  make one: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
+            "  make a layer of the class: ConvolutionLayer(bottoms=..., tops=..., ...)"
         ),
     ),
-    (lambda: Net("small", cast("Any", 3)), "net 'small': layers=3, but it must be a list of layers"),
+    (
+        lambda: Net("small", cast("Any", 3)),
+        (
+            "net 'small': layers=3, but it must be a list of layers\n"
+            "  write Net(name, [...]) with layers, or with handles"
+        ),
+    ),
     (
         lambda: made(compute="bf16"),
         ("net 'small': compute='bf16', but backend 'numpy' computes in float32\n  leave compute out"),

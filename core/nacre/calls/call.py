@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..errors import ConfigError, TopologyError, brief
@@ -12,7 +12,7 @@ from ..protocols.layer import Layer, is_container, is_wired, layer_type
 from .handles import Call, Top, called
 
 
-def call(layer: Layer, bottoms: Sequence[Any], tops: int | None) -> Any:
+def call(layer: Layer, bottoms: Sequence[Any], tops: int | None, unknown: Mapping[str, Any]) -> Any:
     """Return the top of a call, or a tuple of several; for a layer without tops the call itself.
 
     Raises:
@@ -20,6 +20,11 @@ def call(layer: Layer, bottoms: Sequence[Any], tops: int | None) -> Any:
         ConfigError: a field does not fit the number of blobs.
     """
     name = called(layer)
+    for one in unknown:
+        remedy = (
+            "pass handles without names: layer(x)" if one == "bottoms" else "fields belong to the layer, not to a call"
+        )
+        raise ConfigError(f"{name}: a call has no '{one}'", remedy)
     if is_wired(layer):
         raise TopologyError(
             f"{name}: it is connected by names, bottoms={list(layer.bottoms)}, so it cannot be called",
@@ -55,15 +60,14 @@ def count_tops(field: Field, bottoms: int) -> int:
     for check in field.checks:
         if check.like == "bottoms":
             return bottoms
-    return max(1, *(check.least for check in field.checks), 1)
+    return max([1, *(check.least for check in field.checks)])
 
 
 def _check_bottoms(name: str, layer: Layer, field: Field | None, count: int) -> None:
     if field is None:
         if count:
-            raise TopologyError(
-                f"{name}: it is called with {_blobs(count)}, but a source reads none", f"call it: {name}()"
-            )
+            message = f"{name}: it is called with {_blobs(count)}, but a source reads none"
+            raise TopologyError(message, "call it with nothing")
         return
     for check in field.checks:
         if count < check.least or (check.most is not None and count > check.most):
@@ -112,9 +116,7 @@ def _remedy(given: Any) -> str:
     if isinstance(given, type) and issubclass(given, Layer):
         return f"make a layer of the class, and call it: {given.__name__}(...)(x)"
     if isinstance(given, str):
-        return (
-            "names are for lists of layers: ConvolutionLayer(bottoms='data', ...); pass the handle that a call returned"
-        )
+        return "names are for lists of layers; here pass what Input(shape), a source or another layer returned"
     if hasattr(cast("object", given), "shape"):
         return "numbers come from a source, or from Input(shape), into which net.write writes them"
     return "pass what Input(shape), a source or another layer returned when it was called"

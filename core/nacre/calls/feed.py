@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments import how_to_call
 from ..errors import ConfigError, TopologyError, brief, nearest
 from ..protocols.layer import PHASES, Layer
 from .handles import Call, Top, called
 
 
+@how_to_call("feed(train=..., validation=...)")
 def feed(**sources: Layer) -> Any:
     """Return the tops that the sources of several phases have in common.
 
@@ -24,9 +26,8 @@ def feed(**sources: Layer) -> Any:
         raise ConfigError("feed has no source", "give one for each phase: feed(train=..., validation=...)")
     for phase, source in sources.items():
         if phase not in PHASES:
-            raise ConfigError(
-                f"feed: unknown phase '{phase}'{nearest(phase, PHASES)}", f"phases are {', '.join(PHASES)}"
-            )
+            known = f"the phases are {', '.join(PHASES)}"
+            raise ConfigError(f"feed: unknown phase '{phase}'{nearest(phase, PHASES)}", known)
         _check(phase, source)
     calls = [
         Call(copy, (), len(copy.tops), tuple(copy.tops))

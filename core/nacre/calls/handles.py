@@ -36,8 +36,19 @@ class Handle:
         def __getitem__(self, index: object) -> NoReturn:
             raise HandleError(f"{self!r} has no entries to choose from", "use a layer that cuts, such as L.Slice")
 
+        def __len__(self) -> NoReturn:
+            raise HandleError(f"{self!r} has no length", "for several tops say how many: layer(x, tops=2)")
+
+        def __bool__(self) -> bool:
+            return True
+
         def __array__(self, *_: object, **__: object) -> NoReturn:
             raise HandleError(f"{self!r} holds no numbers", "make the net, and read the blob: net.blob(name)")
+
+        __float__ = __int__ = __index__ = __array__
+
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            raise HandleError(f"{self!r} is not called", "call a layer with it: layer(x)")
 
 
 def _no_operator(sign: str) -> Any:

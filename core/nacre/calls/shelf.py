@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ..discovery.registry import registry
-from ..errors import RegistryError
+from ..errors import ConfigError, RegistryError, nearest
 from ..protocols.making import layer_maker
 
 
@@ -25,7 +25,12 @@ class Shelf:
         try:
             return self[name]
         except RegistryError as error:
-            raise NoLayerError(str(error.args[0]), error.remedy) from None
+            unknown = f"no layer '{name}'{nearest(name, dir(self))}"
+            offered = registry().offers("layer", name)
+            raise NoLayerError(str(error.args[0]) if offered else unknown, error.remedy) from None
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise ConfigError("L is not called: its attributes are the layers", "write L.Convolution(n_filter=20)(x)")
 
     def __dir__(self) -> list[str]:
         here = registry()

@@ -12,7 +12,7 @@ from math import inf, prod
 from typing import Any, TypeVar
 
 from ..discovery.kernels import Choice
-from ..errors import NacreError, put_full_name
+from ..errors import ConfigError, NacreError, put_full_name
 from ..protocols.array import Array
 from ..protocols.backend import Backend, Own
 from ..protocols.blob import Blob
@@ -159,7 +159,18 @@ def call_named(node: Node, call: Callable[..., Result], *arguments: Any) -> Resu
     except NacreError as error:
         if node.inside is not None:
             put_full_name(error, node.user.name, node.name)
+        if isinstance(error, ConfigError) and not error.remedy and "bottom" in str(error):
+            error.remedy = _order_of_bottoms(node)
         raise
+
+
+def _order_of_bottoms(node: Node) -> str:
+    """Return which bottoms a loss or a metric reads, and which it has: they may be swapped."""
+    if not (node.layer.has_loss or node.layer.has_stats) or len(node.bottoms) < 2:
+        return ""
+    field = next(field for field in type(node.layer).fields() if field.name == "bottoms")
+    names = " and ".join(f"'{name}'" for name in node.bottoms)
+    return f"it reads {field.doc}, in this order; here {names}"
 
 
 def plain_space(backend: Backend, *, host_only: bool = False) -> Space:

@@ -168,11 +168,12 @@ class Configured:
         cls.__doc__ = cls.__doc__ or no_doc(cls)  # dataclass would read all annotations to write one
         dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)(cls)
         cls.__doc__ = Doc(vars(cls)["__doc__"])
+        cls.__setattr__ = _refuse_to_set
 
     if not TYPE_CHECKING:
 
         def __init__(self, *values: Any, **given: Any) -> None:
-            given = {**type(self)._with_names(values, given), **given}
+            given = {**type(self).with_names(values, given), **given}
             fields = type(self).fields()
             left_out = type(self)._left_out(given)
             names = [field.name for field in fields]
@@ -195,6 +196,7 @@ class Configured:
                     remedy = remedy or error.remedy
                 except (ValueError, TypeError):
                     complaints.append(f"{field.name}={brief(value)}, but it must be {field.wants}")
+                    remedy = remedy or _object_of(value)
             if not complaints:
                 if not left_out:
                     self._complete()
@@ -212,7 +214,7 @@ class Configured:
                 raise ConfigError("\n".join(f"{called}: {complaint}" for complaint in complaints), remedy)
 
     @classmethod
-    def _with_names(cls, values: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    def with_names(cls, values: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that were given without names, with these."""
         twice = [name for name, _ in zip(cls.unnamed, values, strict=False) if name in given]
         if len(values) > len(cls.unnamed) or twice:
@@ -296,6 +298,26 @@ def inside(value: Any) -> Iterator[Configured]:
     elif isinstance(value, Mapping):
         for entry in cast("Mapping[Any, Any]", value).values():
             yield from inside(entry)
+
+
+class FrozenFieldError(ConfigError, dataclasses.FrozenInstanceError):
+    """A field of a layer or a component was set after it was made."""
+
+
+def _refuse_to_set(thing: Any, name: str, value: object) -> None:
+    raise FrozenFieldError(
+        f"{type(thing).__name__}: {name} cannot be set, because layers and components do not change",
+        f"make another: dataclasses.replace({thing.nacre_kind or 'thing'}, {name}=...)",
+    )
+
+
+def _object_of(value: Any) -> str:
+    """Return the remedy for a class where an object is wanted, or for a list of classes; else ""."""
+    if isinstance(value, list | tuple):
+        entries = cast("Sequence[Any]", value)
+        return "give objects of the classes, with () behind them" if any(map(_object_of, entries)) else ""
+    is_class = isinstance(value, type) and issubclass(value, Configured)
+    return f"give an object of the class: {value.__name__}()" if is_class else ""
 
 
 def _short(value: Any) -> str:

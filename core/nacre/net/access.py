@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..calls.handles import Top
 from ..engine.memory import Memory
 from ..engine.ops import Op
 from ..engine.parameters import Slot, owners_of
 from ..engine.target import Target
-from ..errors import BlobError, DataError, NacreError, TopologyError, nearest
+from ..errors import BlobError, ConfigError, DataError, NacreError, TopologyError, nearest
 from ..protocols.array import Array
 from ..protocols.backend import Backend
 from ..protocols.layer import Layer
@@ -50,6 +50,11 @@ class NetAccess:
     _passes: Passes
     _sources: Sources
     _statistics: Statistics
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            raise ConfigError(f"net '{self.name}': a net is not called", "use net.predict(x), or net.forward()")
 
     # Losses and statistics
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from ..arguments import how_to_call
 from ..calls.handles import Call, Top
 from ..fields.checks import at_least, one_of, positive
 from ..fields.types import Names, Shape, default
@@ -50,6 +51,7 @@ class InputState(SourceState, of=InputLayer):
         """Do nothing: what was written has no beginning."""
 
 
+@how_to_call("Input(shape, name=..., dtype=...)")
 def Input(shape: int | Sequence[int] = (), *, name: str = "", dtype: str = "", batch_size: int = 1) -> Top:
     """Return a blob that is written from outside, of records of this shape; layers that are called with it read it.
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import how_to_call
 from ..calls.handles import Handle, Top
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
@@ -87,6 +88,7 @@ class Net(NetAccess):
         ConfigError, ContractError, RegistryError: a layer cannot be set up.
     """
 
+    @how_to_call("Net(name, layers, backend=..., phase=..., seed=..., ...)")
     def __init__(
         self,
         name: str,
@@ -249,6 +251,7 @@ class Net(NetAccess):
         self._need_memory()
         self._sources.feed(self._passes.calls)
 
+    @how_to_call("net.forward(), after net.write(name, array) for each Input")
     @in_turn("alone")
     def forward(self) -> float:
         """Run the sources and the layers on the next batch; return the loss (0 if there is none)."""
@@ -370,6 +373,7 @@ class Net(NetAccess):
         net.turns = self.turns
         return net
 
+    @how_to_call("net.predict(data, output=...)")
     @in_turn("whole")
     def predict(self, data: Any, output: str | Top | Sequence[str | Top] = "", *, batch_size: int = 0) -> Any:
         """Run any number of records through the layers that `output` needs, in phase `predict`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Integral
@@ -118,6 +118,9 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         complaints.append(f"rank={rank!r} of ranks={ranks!r}, but it must be a whole number from 0 to ranks - 1")
     if complaints:
         raise ConfigError("\n".join(f"{net}: {complaint}" for complaint in complaints))
+    if any(isinstance(one, Top) for one in _names(given["keep"])):
+        remedy = "give the handle to the net: Net(name, [loss, top])"
+        raise ConfigError(f"{net}: keep={brief(given['keep'])}, but it must have names of blobs", remedy)
     keep, blobs = None if given["keep"] == "all" else _names(given["keep"]), dict[Top, str]()
     if handles is not None:
         lowered = lower(net, handles, given["phase"])
@@ -125,8 +128,9 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         keep = None if keep is None else tuple(dict.fromkeys([*keep, *lowered.keep]))
         given = {**given, "insert_splits": given["insert_splits"] or lowered.insert_splits}
     check_outputs(layers)
-    known = set(names_in(layers)) if given["freeze"] else set[str]()
-    for name in given["freeze"]:
+    freeze = _names(given["freeze"])
+    known = set(names_in(layers)) if freeze else set[str]()
+    for name in freeze:
         if name not in known:
             raise ConfigError(f"{net}: freeze has '{name}', but no layer has this name{nearest(str(name), known)}")
     backend, settled = open_backend(given["backend"]), settings()
@@ -137,7 +141,7 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         "keep": keep,
         "blobs": blobs,
         "input_gradients": tuple(given["input_gradients"]),
-        "freeze": tuple(given["freeze"]),
+        "freeze": freeze,
         "algorithm": None if given["algorithm"] is None else _algorithm(net, given["algorithm"]),
         "fitted": read_fitted(net, given["fitted"]),
         "plan": deepcopy(dict(given["plan"] or {})),
@@ -155,12 +159,19 @@ def misfits(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _layers(net: str, layers: Any) -> tuple[Layer, ...]:
+    if isinstance(layers, Mapping):
+        raise ConfigError(
+            f"{net}: layers={brief(cast('object', layers))}, but it must be a list",
+            "write [layer, ...] or [handle, ...]",
+        )
     if not isinstance(layers, Iterable) or isinstance(layers, str):
-        raise ConfigError(f"{net}: layers={layers!r}, but it must be a list of layers")
+        one = isinstance(layers, Layer)
+        remedy = "put it into a list: [layer]" if one else "write Net(name, [...]) with layers, or with handles"
+        raise ConfigError(f"{net}: layers={layers!r}, but it must be a list of layers", remedy)
     found = tuple(cast("Iterable[Any]", layers))
     for one in found:
         if not isinstance(one, Layer):
-            remedy = "make one: ConvolutionLayer(bottoms=...), or registry().open('layer', 'Convolution')(bottoms=...)"
+            remedy = "make a layer of the class: ConvolutionLayer(bottoms=..., tops=..., ...)"
             raise ConfigError(f"{net}: layers holds {one!r}, but every entry must be a layer", remedy)
         refuse_unwired(one, f"{net}: {one.given_name or layer_type(type(one))}")
     return found
@@ -183,5 +194,5 @@ def _algorithm(net: str, given: Any) -> Algorithm:
         raise ConfigError(f"{net}: algorithm={given!r}, but it must be {Algorithm.wants}") from None
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _names(names: Any) -> tuple[str, ...]:
+    return tuple(cast("Iterable[str]", [names] if isinstance(names, str | Top) else names))

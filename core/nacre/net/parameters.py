@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine.parameters import Slot, names_of
-from ..errors import BlobError, SnapshotError, nearest
+from ..errors import BlobError, SnapshotError, TopologyError, nearest
 from ..protocols.array import Array
 from ..protocols.parameter import fits
 from ..protocols.view import Fitted
@@ -24,6 +24,10 @@ Write = Callable[[Any, Array, str], None]
 """Its arguments: the value, the array to write it into, and the name of this array in errors."""
 
 
+class NoParameterError(TopologyError, KeyError):
+    """A net has no parameter of this name; mappings raise a KeyError."""
+
+
 class Parameters(Mapping[str, "ParameterHandle"]):
     """The parameters of a net by name, in its order; a shared one is found by its name in each of its layers.
 
@@ -39,8 +43,19 @@ class Parameters(Mapping[str, "ParameterHandle"]):
     def __getitem__(self, name: str) -> ParameterHandle:
         found = self._handles.get(self.names.get(name, name))
         if found is None:
-            raise KeyError(f"the net has no parameter {name!r}{nearest(str(name), {*self.names, *self._handles})}")
+            known = {*self.names, *self._handles}
+            raise NoParameterError(
+                f"the net has no parameter {name!r}{nearest(str(name), known)}",
+                "print(list(net.parameters)) shows all names",
+            )
         return found
+
+    if not TYPE_CHECKING:
+
+        def __setitem__(self, name: str, value: object) -> None:
+            raise NoParameterError(
+                f"parameter {name!r} cannot be replaced", f"write its value: net.parameters[{name!r}].value = ..."
+            )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handles)

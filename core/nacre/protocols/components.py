@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..fields.checks import non_negative, positive
 from ..fields.component import Component, Written
 
@@ -32,6 +32,12 @@ class Neuron(Component, kind="neuron"):
     if TYPE_CHECKING:
 
         def __set__(self, thing: object, value: Neuron | Written) -> None: ...
+
+    else:
+
+        def __call__(self, *_: object) -> None:
+            name = type(self).__name__
+            raise ConfigError(f"{name} is a neuron, not a layer, so it cannot be called", f"write L.{name}()(x)")
 
     def forward(self, backend: View, x: Array, y: Array) -> None:
         """Write f(x) into y."""

@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, cast, get_args
 
 from ..errors import ConfigError, ContractError
 from ..fields.configured import Configured, Field, inside
@@ -42,6 +42,18 @@ class Phases(Converted[Phase | Sequence[Phase], tuple[Phase, ...]]):
         if not set(phases) <= set(PHASES):
             raise ValueError
         return cast("tuple[Phase, ...]", phases)
+
+
+class NoAttributeError(ConfigError, AttributeError):
+    """A layer has no such attribute; `hasattr` sees the error that it expects."""
+
+    def __init__(self, cls: type[Layer], name: str) -> None:
+        remedy = f"its fields are {', '.join(field.name for field in dataclasses.fields(cast('Any', cls)))}"
+        if name in ("forward", "backward"):
+            remedy = f"a layer alone computes by layer.at_work(backend, x).{name}()"
+        elif name in ("weight", "weights", "bias", "blobs", "parameters"):
+            remedy = "values are in a net: net.parameters, net.blob(name)"
+        super().__init__(f"{cls.__name__} has no attribute '{name}'", remedy)
 
 
 SHARED = Annotated[str, "layers with the same key share their parameters"]
@@ -193,7 +205,7 @@ class Layer(Configured):
 
     # Calling: nets as people write them in Python
 
-    def __call__(self, *bottoms: Top, tops: int | None = None) -> Any:
+    def __call__(self, *bottoms: Top, tops: int | None = None, **unknown: NoReturn) -> Any:
         """Use this layer on tops of other layers; return its top, or a tuple of several. The layer does not change.
 
         A source is called with nothing; a layer without tops returns a handle for `Net`. The parameters belong to this
@@ -204,7 +216,12 @@ class Layer(Configured):
         """
         from ..calls.call import call
 
-        return call(self, bottoms, tops)
+        return call(self, bottoms, tops, unknown)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(name) if name.startswith("_") else NoAttributeError(type(self), name)
 
     @property
     def unwired(self) -> bool:

@@ -58,7 +58,8 @@ def layer_maker(table: Mapping[str, Any]) -> tuple[type[Layer], Callable[..., La
     layer: type[Layer] = here.open("layer_of", offer.kind)
     own = {known.name for known in layer.fields()} - {offer.kind}
 
-    def make(**fields: Any) -> Layer:
+    def make(*values: Any, **fields: Any) -> Layer:
+        fields |= found.with_names(values, fields)
         own_fields, parts = divided(fields, own, found)
         return cast("Any", layer)(**own_fields, **{offer.kind: found(**parts)})
 

@@ -156,7 +156,7 @@ def test_a_layer_is_the_object_and_frozen() -> None:
     assert len({one, other}) == 2
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.kernel = 3  # type: ignore[misc]
-    with pytest.raises(TypeError):
+    with pytest.raises(ConfigError, match="'y' given without a name"):
         PoolingLayer("y")  # type: ignore[call-arg, misc]
 
 
