@@ -84,8 +84,17 @@ from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.losses.sum_loss import SumLossLayer
 from nacre_layers.losses.wasserstein_loss import WassersteinLossLayer
 from nacre_layers.metrics.accuracy import AccuracyLayer
+from nacre_layers.metrics.average_precision import AveragePrecisionLayer
 from nacre_layers.metrics.binary_accuracy import BinaryAccuracyLayer
+from nacre_layers.metrics.calibration_error import CalibrationErrorLayer
+from nacre_layers.metrics.confusion_matrix import ConfusionMatrixLayer
+from nacre_layers.metrics.iou import IoULayer
+from nacre_layers.metrics.mean_absolute_error import MeanAbsoluteErrorLayer
 from nacre_layers.metrics.perplexity import PerplexityLayer
+from nacre_layers.metrics.precision_recall import PrecisionRecallLayer
+from nacre_layers.metrics.r2 import R2Layer
+from nacre_layers.metrics.roc_auc import ROCAUCLayer
+from nacre_layers.metrics.top_k_accuracy import TopKAccuracyLayer
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.group_norm import GroupNormLayer
 from nacre_layers.normalisation.layer_norm import LayerNormLayer
@@ -275,6 +284,32 @@ class Shelf:
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
+
+    class AveragePrecision(AveragePrecisionLayer):
+        """The average precision, a summary of the curve of precision over recall.
+
+        Fields:
+            bottoms: the scores and the labels (exactly 2)
+            axis: axis of the classes (different from 0); by default 1
+            threshold: labels of the scores' shape are true if they are above it (finite); by default 0.5
+            ignore_label: class numbers of this value are ignored; by default None
+            per_class: report the statistic of each class too, with `_0`, `_1`, ... behind its name; by default False
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            axis: int = ...,
+            threshold: float = ...,
+            ignore_label: int | None = ...,
+            per_class: bool = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
     class BatchNorm(BatchNormLayer):
         """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, for each channel.
@@ -498,6 +533,30 @@ class Shelf:
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
 
+    class CalibrationError(CalibrationErrorLayer):
+        """The expected calibration error: how far the highest probability is from the share of hits.
+
+        Fields:
+            bottoms: the probabilities and the labels (exactly 2)
+            axis: axis of the classes (different from 0); by default 1
+            ignore_label: labels of this value are ignored; by default None
+            n_bin: number of bins of equal width (above 0); by default 15
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            axis: int = ...,
+            ignore_label: int | None = ...,
+            n_bin: int = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+
     class ChannelPooling(ChannelPoolingLayer):
         """Pool along one axis, as maxout does along the channels; one top for each bottom.
 
@@ -665,6 +724,28 @@ class Shelf:
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Top: ...
+
+    class ConfusionMatrix(ConfusionMatrixLayer):
+        """How many labels of each class were taken for each class.
+
+        Fields:
+            bottoms: the scores and the labels (exactly 2)
+            axis: axis of the classes (different from 0); by default 1
+            ignore_label: labels of this value are ignored; by default None
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            axis: int = ...,
+            ignore_label: int | None = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
     class ContrastiveLoss(ContrastiveLossLayer):
         """loss = weight / 2N · Σ (s d² + (1 - s) max(0, margin - d)²), with the distances d = |a - b| of N pairs.
@@ -1518,6 +1599,30 @@ class Shelf:
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
 
+    class IoU(IoULayer):
+        """The mean intersection over union of the classes, as segmentations of images are measured.
+
+        Fields:
+            bottoms: the scores and the labels (exactly 2)
+            axis: axis of the classes (different from 0); by default 1
+            ignore_label: labels of this value are ignored; by default None
+            per_class: report `iou_0`, `iou_1`, ... too; by default False
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            axis: int = ...,
+            ignore_label: int | None = ...,
+            per_class: bool = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+
     class IterableData(IterableDataLayer):
         """Feed the items of a Python iterable, or of a dataset such as those of PyTorch and Hugging Face.
 
@@ -1881,6 +1986,24 @@ class Shelf:
         def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
         @overload
         def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
+    class MeanAbsoluteError(MeanAbsoluteErrorLayer):
+        """The mean distance of predictions from the truth.
+
+        Fields:
+            bottoms: the predictions and the truth (exactly 2)
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
     class MemoryData(MemoryDataLayer):
         """Feed the records of arrays: axis 0 counts the records, and each top is a batch (batch_size, ...) of one array.
@@ -2288,6 +2411,32 @@ class Shelf:
         @overload
         def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
 
+    class PrecisionRecall(PrecisionRecallLayer):
+        """Precision, recall and F1 of the class with the highest score.
+
+        Fields:
+            bottoms: the scores and the labels (exactly 2)
+            axis: axis of the classes (different from 0); by default 1
+            ignore_label: labels of this value are ignored; by default None
+            average: how classes are put together (one of 'macro', 'micro', 'weighted'); by default 'macro'
+            per_class: report `precision_0`, `recall_0`, `f1_0`, ... too; by default False
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            axis: int = ...,
+            ignore_label: int | None = ...,
+            average: Literal["macro", "micro", "weighted"] = ...,
+            per_class: bool = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+
     class Prefetch(PrefetchLayer):
         """Run a source, and the layers that parse its records, in a thread of their own, while the net computes.
 
@@ -2309,6 +2458,24 @@ class Shelf:
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
         def __call__(self, *, tops: int | None = None) -> Any: ...
+
+    class R2(R2Layer):
+        """The coefficient of determination R².
+
+        Fields:
+            bottoms: the predictions and the truth (exactly 2)
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
     class RBMHidden(RBMHiddenLayer):
         """The means of the hidden units of a restricted Boltzmann machine, given the visible ones.
@@ -2478,6 +2645,32 @@ class Shelf:
         def __call__(self, *bottoms: Top) -> Top: ...
         @overload
         def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
+    class ROCAUC(ROCAUCLayer):
+        """The area under the curve of the receiver operating characteristic.
+
+        Fields:
+            bottoms: the scores and the labels (exactly 2)
+            axis: axis of the classes (different from 0); by default 1
+            threshold: labels of the scores' shape are true if they are above it (finite); by default 0.5
+            ignore_label: class numbers of this value are ignored; by default None
+            per_class: report the statistic of each class too, with `_0`, `_1`, ... behind its name; by default False
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            axis: int = ...,
+            threshold: float = ...,
+            ignore_label: int | None = ...,
+            per_class: bool = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
     class RandomMask(RandomMaskLayer):
         """In phase `train` each element of every bottom becomes 0 with probability `ratio`; the others do not change.
@@ -3229,6 +3422,30 @@ class Shelf:
         def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
         @overload
         def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
+    class TopKAccuracy(TopKAccuracyLayer):
+        """The shares of labels whose score is one of the k highest, for each k of a list.
+
+        Fields:
+            bottoms: the scores and the labels (exactly 2)
+            k: the label must be among this many highest scores (above 0); by default (1, 5)
+            axis: axis of the classes (different from 0); by default 1
+            ignore_label: labels of this value are ignored; by default None
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            k: int | Sequence[int] = ...,
+            axis: int = ...,
+            ignore_label: int | None = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
     class Unroll(UnrollLayer):
         """The same layers at every step of sequences, with the same parameters: a recurrent net as a chain of layers.
