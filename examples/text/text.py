@@ -7,7 +7,8 @@ twentieth file is held out. What the net knows of these is said in bits a charac
 probabilities of all characters, beside two models that count: of the character that follows one (a bigram model), and
 of the one that follows four (a 5-gram model), both smoothed after Witten and Bell ("The zero-frequency problem", 1991).
 
-Of Python 3.11 the bigram model has 3.54 bits a character, the 5-gram model 2.02, and the GRU less than 1.96.
+Of Python 3.11 the bigram model has 3.54 bits a character, the 5-gram model 2.02, the GRU 1.90, and the LSTM, which
+learns more slowly, less than 2.17.
 """
 
 from __future__ import annotations

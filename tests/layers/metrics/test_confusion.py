@@ -150,6 +150,11 @@ def test_ignored_labels_do_not_count_and_what_is_nan_is_told(layer):
     assert found.pop("records") == used.sum() and all(map(math.isnan, found.values()))
 
 
+def test_too_many_classes_for_a_statistic_of_each_pair():
+    with pytest.raises(ConfigError, match="m: there are 101 classes, but a statistic for each pair needs 100 at most"):
+        state_after(ConfusionMatrixLayer, 1, np.zeros((1, 101)), np.array([0]))
+
+
 @pytest.mark.parametrize("layer", [ConfusionMatrixLayer, PrecisionRecallLayer, IoULayer])
 def test_what_is_wrong(layer):
     with pytest.raises(DataError, match="m: label 7 of record 1 of the batch is not a whole number from 0 to 2"):

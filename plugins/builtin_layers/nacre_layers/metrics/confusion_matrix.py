@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from nacre import Layer, Names, exactly, non_zero
+from nacre import ConfigError, Layer, Names, exactly, non_zero
 
 from .base import MatrixState
+
+MOST = 100  # classes
 
 
 class ConfusionMatrixLayer(Layer, is_sink=True, statistics={"accuracy": ("higher", "%")}):
@@ -16,7 +18,8 @@ class ConfusionMatrixLayer(Layer, is_sink=True, statistics={"accuracy": ("higher
     the highest score, the first one among equal scores.
 
     Bottoms are the scores and the labels, as for SoftmaxLoss. The statistic `2_as_5` is n[2, 5] since the last reset,
-    for each pair of classes; `accuracy` is Σ n[a, a] / Σ n, and `records` is Σ n. All are NaN if a score was.
+    for each pair of at most 100 classes; `accuracy` is Σ n[a, a] / Σ n, and `records` is Σ n. All others are NaN if a
+    score was.
 
     Example:
         [[layer]]
@@ -30,7 +33,19 @@ class ConfusionMatrixLayer(Layer, is_sink=True, statistics={"accuracy": ("higher
 
 
 class ConfusionMatrixState(MatrixState, of=ConfusionMatrixLayer):
-    """`ConfusionMatrixLayer` on any backend."""
+    """`ConfusionMatrixLayer` on any backend.
+
+    Raises:
+        ConfigError: there are more than 100 classes, too many for a statistic for each pair.
+    """
+
+    def __init__(self, layer: ConfusionMatrixLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        if self.count > MOST:
+            raise ConfigError(
+                f"{layer.name}: there are {self.count} classes, but a statistic for each pair needs {MOST} at most",
+                "use PrecisionRecall with per_class",
+            )
 
     def dump_statistics(self) -> dict[str, float]:
         matrix = self.matrix
