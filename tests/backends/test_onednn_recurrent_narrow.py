@@ -87,7 +87,7 @@ def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: i
     cell=st.sampled_from(list(BLOCKS)),
     images=st.integers(1, 9),
     steps=st.integers(1, 4),
-    hidden=st.one_of(st.integers(1, 24).map(lambda half: 2 * half), st.just(300)),
+    hidden=st.one_of(st.integers(1, 48), st.just(300)),
     way=st.integers(0, 1),
     threads=st.integers(1, 3),
 )

@@ -295,12 +295,17 @@ ON static void NAME(through_weights)(const struct recurrent *o, struct share s, 
     const int64_t first = row_of(o, s.top, step), apart = row_of(o, 1, 0) - row_of(o, 0, 0);
     const number *products = o->dproducts ? o->dproducts : o->dgates;
     for (int64_t panel = s.first; panel < s.last; panel++) {
+        const number *w = (const number *)o->w + panel * paired(wide, STEP) * PANEL;
         NAME(panel) p = {
-            .a = products + first * wide, .apart = apart * wide, .length = wide,
-            .b = (const number *)o->w + panel * wide * PANEL, .c = dh + s.top * width + panel * PANEL, .spread = width,
-            .columns = hidden - panel * PANEL,
+            .a = products + first * wide, .apart = apart * wide, .length = wide / STEP * STEP,
+            .b = w, .c = dh + s.top * width + panel * PANEL, .spread = width, .columns = hidden - panel * PANEL,
         };
         NAME(multiply)(p, s.bottom - s.top);
+        for (int64_t n = s.top; p.length < wide && n < s.bottom; n++) { /* the last number has none to make a pair with */
+            float last = get(products, row_of(o, n, step) * wide + p.length, NARROW);
+            for (int64_t i = 0; i < smaller(PANEL, p.columns); i++)
+                dh[n * width + panel * PANEL + i] += last * get(w, p.length * PANEL + i * STEP, NARROW);
+        }
     }
 }
 
