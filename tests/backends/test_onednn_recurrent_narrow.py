@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emulated_bf16 import emulate, narrowed, widened
 from helper_calls import assert_same_bits, run
-from nacre import InputLayer, Net
+from nacre import DataError, InputLayer, Net
 from nacre.testing.close import assert_near
 from nacre.testing.trial import ProbeLayer
 from nacre_layers import GRULayer, LSTMLayer, RNNLayer
@@ -138,7 +138,7 @@ def computed(
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("products", PRODUCTS)
 @pytest.mark.parametrize("cell", [RNNLayer, GRULayer, LSTMLayer])
-@pytest.mark.parametrize("use", ["plain", "lengths", "states", "carry"])
+@pytest.mark.parametrize("use", ["plain", "lengths", "cont", "states", "carry"])
 def test_nets_in_bf16_are_near_float32(
     cell: Any, use: str, steps: str, products: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +146,8 @@ def test_nets_in_bf16_are_near_float32(
     fields: dict[str, Any] = {"direction": "both", "n_layer": 2}
     if use == "lengths":
         given["told"], fields["sequences"] = np.array([4, 0, 1, 3, 4]), "lengths"
+    if use == "cont":  # of float32, which becomes bf16
+        given["told"], fields["sequences"] = np.array([[0, 1, 1, 0]] * 4 + [[1, 1, 0, 1]], np.float32), "cont"
     if use == "states":
         given |= {name: np.random.default_rng(1).normal(size=(5, 4, 10)) for name in cell.states}
     if use == "carry":
@@ -161,3 +163,20 @@ def test_nets_in_bf16_are_near_float32(
         emulate(monkeypatch)
     for name, one in computed(layers, given, "bf16", steps, products).items():
         assert_near(one, wide[name], name, 5e-2)
+
+
+def test_a_wrong_number_of_cont_is_refused_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not library().narrow:
+        emulate(monkeypatch)
+    layers = [
+        InputLayer(name="in", tops="x", shape=(4, 6), batch_size=5),
+        InputLayer(name="told", tops="told", shape=(4,), batch_size=5),
+        LSTMLayer(name="it", bottoms=["x", "told"], tops="y", output_dim=6, sequences="cont"),
+    ]
+    net = Net("net", layers, backend="onednn", compute="bf16", phase="predict", deterministic=True)
+    told = np.ones((5, 4), np.float32)
+    told[3, 1] = 2
+    net.write("x", np.zeros((5, 4, 6)))
+    net.write("told", told)
+    with pytest.raises(DataError, match="it: 'told' has 2 for record 3 of the batch, but it must be a whole number"):
+        net.forward()

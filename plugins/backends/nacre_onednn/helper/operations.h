@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 11 };
+enum { HELPER_VERSION = 12 };
 
 enum kind {
     PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -76,7 +76,7 @@ struct decay {
     double coefficient;
 };
 
-enum { LABEL_FLOAT32, LABEL_FLOAT64, LABEL_INT32, LABEL_INT64, LABEL_UINT8 };
+enum { LABEL_FLOAT32, LABEL_FLOAT64, LABEL_INT32, LABEL_INT64, LABEL_UINT8, LABEL_BF16 };
 
 /* `rows` is an index into the scalars: so many images count. */
 struct loss {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "helper.h"
+#include "narrow.h"
 
 static double number_at(const void *numbers, int64_t type, int64_t index) {
     switch (type) {
@@ -11,6 +11,7 @@ static double number_at(const void *numbers, int64_t type, int64_t index) {
     case LABEL_FLOAT64: return ((const double *)numbers)[index];
     case LABEL_INT32: return ((const int32_t *)numbers)[index];
     case LABEL_INT64: return (double)((const int64_t *)numbers)[index];
+    case LABEL_BF16: return get(numbers, index, 1);
     default: return ((const uint8_t *)numbers)[index];
     }
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from nacre import Array, Own, number_of_threads
 from nacre_layers.recurrent.base import RecurrentState
 from nacre_layers.recurrent.course import whole_numbers_of
@@ -43,6 +45,8 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
             return "serves sequences of float32"
         if layer.sequences != "full" and inputs[1].dtype not in LABELS:
             return f"serves {layer.sequences} of {', '.join(LABELS)}, not {inputs[1].dtype}"
+        if layer.sequences == "lengths" and inputs[1].dtype == "float32" and len(inputs[1].shape) > 1:
+            return "serves lengths of float32 with one axis"  # others would be bf16 in some nets, and lose digits
         one, other, features = inputs[0].shape
         wide = cls.of.kind.blocks * layer.output_dim
         return too_large((one * other, max(features, wide)), (wide, max(features, layer.output_dim)))
@@ -263,7 +267,7 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         sums = 8 * threads * (self.blocks + 1) * self.hidden
         return "scratch", 4 * self.units * (4 * self.images + 2 + threads) + sums
 
-    def _state_buffers(self, names: Mapping[str, str], kinds: tuple[str, str]) -> dict[str, tuple[str, int]]:
+    def _state_buffers(self, names: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, tuple[str, int]]:
         """Return the buffers of first and last states, or of their gradients, as far as they are there."""
         there = {
             "begin": self.layer.carry or len(self.inputs) > self.plain.told,
@@ -386,13 +390,18 @@ class RecurrentKernel(OnednnKernel, reads="inputs"):
         """Record the operation that reads lengths or cont."""
         layer, scalars, record = self.layer, self.backend.scalars, recorder(self.backend).record
         most = self.steps if layer.sequences == "lengths" else 1
+        narrow = self.inputs[1].dtype == "bf16"
 
         def refuse() -> None:
             real = None if layer.time_major else self.backend.rows
-            whole_numbers_of(layer, self.backend, layer.bottoms[1], given, real, most)
+            values = given.reshape(self.inputs[1].shape)
+            if narrow:
+                values = (values.astype(np.uint32) << 16).view(np.float32)
+            whole_numbers_of(layer, self.backend, layer.bottoms[1], values, real, most)
 
         numbers = {
-            "given_type": LABELS[self.inputs[1].dtype], "lengths": layer.sequences == "lengths",
+            "given_type": CONSTANTS["LABEL_BF16"] if narrow else LABELS[self.inputs[1].dtype],
+            "lengths": layer.sequences == "lengths",
             "rows": -1 if layer.time_major else scalars.place("rows"), "steps": self.steps, "images": self.images,
             **self._strides(),
         }  # fmt: skip
