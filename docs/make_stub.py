@@ -20,6 +20,7 @@ from nacre.fields.pages import ordered_fields, own_doc
 STUB = Path(nacre.__file__).parent / "calls" / "shelf.pyi"
 HEAD = '''"""L: the layers of all plugins by their names. Made by docs/make_stub.py."""
 # pyright: reportIncompatibleMethodOverride=false
+# mypy: disable-error-code="override"
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike

@@ -104,7 +104,7 @@ class Plan:
 
     def check(self, net: str, phase: str) -> None:
         """Raise a TopologyError if a layer reads a top that is absent in a phase."""
-        absent = [call for call in self.calls if phase in call.layer.exclude and not call.layer.is_inplace]
+        absent = {call for call in self.calls if phase in call.layer.exclude and not call.layer.is_inplace}
         for call in self.calls:
             for top in self.bottoms(call) if phase not in call.layer.exclude else ():
                 if all(one in absent for one in top.calls):

@@ -1,5 +1,6 @@
 """L: the layers of all plugins by their names. Made by docs/make_stub.py."""
 # pyright: reportIncompatibleMethodOverride=false
+# mypy: disable-error-code="override"
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
