@@ -40,7 +40,7 @@ class Joined(Reader):
             raise
         self.changes = [*map(self._numbers, self.found)]
         self.count = None if None in self.counts else sum(cast("list[int]", self.counts))
-        self.starts = (*accumulate((count or 0 for count in self.counts), initial=0),)
+        self.file_starts = (*accumulate((count or 0 for count in self.counts), initial=0),)
 
     def _look_into(self, place: int, reader: Reader) -> None:
         """Note what has to be known of a file, which must match the first one."""
@@ -100,11 +100,11 @@ class Joined(Reader):
         if len(self.paths) == 1:
             self._reader(0).read(numbers, out)
             return
-        places = np.searchsorted(self.starts, numbers, "right") - 1
+        places = np.searchsorted(self.file_starts, numbers, "right") - 1
         for place in cast("list[int]", np.unique(places).tolist()):
             rows = np.flatnonzero(places == place)
             part = {name: _places(values, rows) for name, values in out.items()}
-            self._reader(place).read(numbers[rows] - self.starts[place], part)
+            self._reader(place).read(numbers[rows] - self.file_starts[place], part)
             for name, values in part.items():
                 if isinstance(values, list):
                     for row, value in zip(rows.tolist(), cast("list[Any]", values), strict=True):
@@ -142,8 +142,8 @@ class Joined(Reader):
             return self._reader(0).key(number)
         if self.count is None:
             return super().key(number)
-        place = int(np.searchsorted(self.starts, number, "right")) - 1
-        return located(self.paths[place], self._reader(place).key(number - self.starts[place]))
+        place = int(np.searchsorted(self.file_starts, number, "right")) - 1
+        return located(self.paths[place], self._reader(place).key(number - self.file_starts[place]))
 
     def pause(self) -> None:
         for place in [place for place, reader in self.opened.items() if reader.count is not None]:

@@ -152,7 +152,7 @@ class Around(Reader):
     def __init__(self, reader: Reader, where: str) -> None:
         self.reader = reader
         self.where = where
-        self.count, self.starts, self.named = reader.count, reader.starts, reader.named
+        self.count, self.file_starts, self.named = reader.count, reader.file_starts, reader.named
 
     def key(self, number: int) -> str:
         return self.reader.key(number)

@@ -79,13 +79,13 @@ class Reader:
         fields: what each record has, by name.
         count: the number of records; None if it is known only at the end, so that there is only `rows`.
         named: whether keys are names, such as those of files, and not only say where a record is.
-        starts: of several files that are read as one, the number of each one's first record, and the number of all.
+        file_starts: of several files read as one, the number of the first record of each, and the number of all.
     """
 
     fields: Mapping[str, Field]
     count: int | None
     named: bool = False
-    starts: Sequence[int] = ()
+    file_starts: Sequence[int] = ()
 
     def read(self, numbers: np.ndarray, out: Mapping[str, Any]) -> None:
         """Write the records of these numbers, int64, in any order and with repeats, into `out`.

@@ -114,7 +114,7 @@ class ProcessReader(Reader):
             self._end()
             raise
         self.count, self.named = self.description["count"], self.description["named"]
-        self.starts = self.description["starts"]
+        self.file_starts = self.description["file_starts"]
         self.fields = {
             name: Field(None if shape is None else tuple(shape), dtype, tuple(classes), codec)
             for name, (shape, dtype, classes, codec) in self.description["fields"].items()

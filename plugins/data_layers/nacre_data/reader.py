@@ -109,7 +109,7 @@ class Served:
             name: [field.shape, field.dtype, field.classes, field.codec] for name, field in self.reader.fields.items()
         }
         reader = self.reader
-        return {"fields": fields, "count": reader.count, "named": reader.named, "starts": reader.starts}
+        return {"fields": fields, "count": reader.count, "named": reader.named, "file_starts": reader.file_starts}
 
     def _read(self, read: int, names: list[str], draws: bool) -> dict[str, Any]:
         """Read the records whose numbers are in the memory."""

@@ -43,7 +43,12 @@ class SourceReader(Reader):
         self.reader = reader
         self.skips = skips
         self.damaged: dict[int, str] = {}
-        self.fields, self.count, self.named, self.starts = reader.fields, reader.count, reader.named, reader.starts
+        self.fields, self.count, self.named, self.file_starts = (
+            reader.fields,
+            reader.count,
+            reader.named,
+            reader.file_starts,
+        )
         if skips and self.count is None:
             raise DataError(
                 "on_error = 'skip' needs records with numbers, but these are read one after the other",

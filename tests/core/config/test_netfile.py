@@ -645,6 +645,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "LMDBOutput": {"bottoms": ["a"], "filename": "sub/out.lmdb"},
     "LSTM": {"bottoms": ["a"], "tops": ["t"], "output_dim": 4},
     "Label": {"bottoms": ["a"], "tops": ["t"]},
+    "RBMHidden": {"bottoms": ["a"], "tops": ["t"], "output_dim": 4},
+    "RBMVisible": {"bottoms": ["a", "b"], "tops": ["t"]},
     "MeanAbsoluteError": {"bottoms": ["a", "b"]},
     "MemoryOutput": {"bottoms": ["a", "b"]},
     "MnistImage": {"bottoms": ["a"], "tops": ["t"]},

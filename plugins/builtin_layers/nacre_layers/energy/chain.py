@@ -136,7 +136,7 @@ class ContrastState(LayerState, reads="inputs"):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """Write the mean of v hᵀ, and of v and h, at the end of the chain, less that of the data."""
-        xp, rows = self.backend.xp, min(self.backend.rows, len(inputs[0]))
+        xp, rows = self.backend.xp, min(self.backend.rows, inputs[0].shape[0])
         v0, h0, v, h = (one[:rows] for one in inputs)
         if (total := self.parameters[0].gradient) is not None:
             part = self.backend.scratch(tuple(total.shape))

@@ -118,8 +118,9 @@ class RBMVisibleState(VisibleState, of=RBMVisibleLayer, reads=""):
 
     def measure(self, inputs: list[Array]) -> None:
         xp, means = self.backend.xp, self.blobs[0]
-        rows = min(self.backend.rows, len(means))
-        x, h = (one.reshape(len(means), -1)[:rows] for one in inputs)
+        images = means.shape[0]
+        rows = min(self.backend.rows, images)
+        x, h = (one.reshape(images, -1)[:rows] for one in inputs)
         part = self.backend.scratch(tuple(x.shape))
         xp.subtract(x, means[:rows], out=part)
         xp.multiply(part, part, out=part)
@@ -131,7 +132,7 @@ class RBMVisibleState(VisibleState, of=RBMVisibleLayer, reads=""):
 
     def _pseudo_likelihood(self, x: Array, h: Array) -> Array:
         """Return Σ D ln p(vᵢ | all others) of images: by how much their free energy grows if vᵢ is turned over."""
-        xp, rows = self.backend.xp, len(x)
+        xp, rows = self.backend.xp, x.shape[0]
         uniform = self.backend.scratch((rows,), "float32")
         self.random.uniform(uniform, 2)
         chosen = xp.minimum((uniform * self.visible).astype("int64"), self.visible - 1)

@@ -98,7 +98,7 @@ class RandomCropState(CropState, reads=""):
     def forward(self, inputs: list[Array]) -> None:
         for index, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
             # in a phase of an algorithm's own nothing is drawn
-            self.drawn[index] = self._draw(x.shape) if self.phase == "train" else [self.cuts[index][1:]] * len(x)
+            self.drawn[index] = self._draw(x.shape) if self.phase == "train" else [self.cuts[index][1:]] * x.shape[0]
             for image, window, cut in zip(x, y, self.drawn[index], strict=True):
                 self.backend.xp.copyto(window, image[cut])
 
