@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from ..protocols.graph import Node
 from ..protocols.layer import is_identity, layer_type
 from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
-from ..protocols.view import View
+from ..protocols.view import Fitted, View
 from ..text import with_article
 from .ops import Op, Value, call_named, plain_space
 from .target import Target
@@ -30,12 +30,15 @@ def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitSt
     the state exists; the caller closes the stack if a later state fails.
     """
     ops, values = list[Op](), list[Value]()
+    classes = _classes(target.fitted)
     for index, node in enumerate(wiring.nodes):
         inputs = [values[number] for number in wiring.inputs[index]]
-        node = call_named(node, _counted, target, node, ops)
+        node = call_named(node, _counted, node, classes)
         op = call_named(node, _layer_op, target, node, inputs, stack)
         op.backward = trains and back_propagates(wiring, wanted, index)
         ops.append(op)
+        if isinstance(op.state, SourceState):
+            classes |= _classes(op.state.fitted)
         for position, number in enumerate(wiring.outputs[index]):
             value = op.outputs[position]
             if trains and wanted[number]:
@@ -51,11 +54,15 @@ def ready(op: Op) -> None:
     call_named(op.node, op.state.ready)
 
 
-def _counted(target: Target, node: Node, ops: Iterable[Op]) -> Node:
-    """Return a node whose layer has numbers of classes where its fields name blobs; `ops` are those before it."""
-    sources = [op.state.fitted for op in ops if isinstance(op.state, SourceState)]
-    known = {top: values.get("classes") for fitted in (target.fitted, *sources) for top, values in fitted.items()}
-    return replace(node, layer=node.layer.counted({top: names for top, names in known.items() if names}))
+def _classes(fitted: Fitted) -> dict[str, Sequence[str]]:
+    """Return the names of the classes of blobs, as far as they are known."""
+    return {top: names for top, values in fitted.items() if (names := values.get("classes"))}
+
+
+def _counted(node: Node, classes: Mapping[str, Sequence[str]]) -> Node:
+    """Return a node whose layer has numbers of classes where its fields name blobs."""
+    layer = node.layer.counted(classes)
+    return node if layer is node.layer else replace(node, layer=layer)
 
 
 def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack) -> Op:
