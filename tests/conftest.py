@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from forging import trials
 from nacre.discovery.registry import Registry
+from nacre.files import remote
 from nacre.testing.layers import Suite
 from registries import NewRegistry, use_registry
 
@@ -64,3 +65,15 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the files that take longest come first: at the end one process would work on them while the others wait."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep copies of files at URLs in a folder of the test's, and let the locks on them end with it."""
+    held: dict[str, int | None] = {}
+    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(remote, "_held", held)
+    yield
+    for lock in held.values():
+        if lock is not None:
+            os.close(lock)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forging import trials
 from nacre import DataError, InputLayer, Layer, Net
 from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example, ProbeLayer, without_kernels
@@ -157,7 +158,7 @@ def uses(draw: Any, cell: Any) -> tuple[list[Layer], dict[str, Any], list[str]]:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@settings(max_examples=200)
+@settings(max_examples=trials(30, 200))
 @given(data=st.data())
 def test_every_way_computes_what_the_own_state_does(cell: Any, data: Any) -> None:
     layers, given, wanted = data.draw(uses(cell))

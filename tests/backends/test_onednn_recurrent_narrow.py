@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulated_bf16 import emulate, narrowed, widened
+from forging import trials
 from helper_calls import assert_same_bits, run
 from nacre import DataError, InputLayer, Net
 from nacre.testing.close import assert_near
@@ -82,7 +83,7 @@ def passes(cell: str, images: int, steps: int, hidden: int, way: int, threads: i
     return {name: widened(one.view(np.uint16)) if narrow else one.view(np.float32) for name, one in found.items()}
 
 
-@settings(max_examples=60)
+@settings(max_examples=trials(20, 60))
 @given(
     cell=st.sampled_from(list(BLOCKS)),
     images=st.integers(1, 9),

@@ -20,7 +20,6 @@ from http_server import Handler, Server
 from nacre import ConfigError, DataError, Net, local_file, open_records
 from nacre.cli.app import nacre as command
 from nacre.config import dumps, load
-from nacre.files import remote
 from nacre.files.remote import fetch, is_at, is_url, shown
 from nacre_data import DataLayer, HDF5DataLayer, ImageDataLayer, MemoryDataLayer, OutputLayer
 from nacre_solvers import JSONLog
@@ -38,9 +37,7 @@ def server_() -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(remote, "_held", {})
+def _cache(own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "NACRE_REMOTE_TIMEOUT", "NACRE_REMOTE_BYTES"):
         monkeypatch.delenv(name, raising=False)
 

@@ -52,9 +52,7 @@ def moto() -> Iterator[str]:
 
 
 @pytest.fixture(name="s3", autouse=True, params=[a_few_lines, pytest.param(moto, marks=pytest.mark.long)])
-def s3_(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(remote, "_held", {})
+def s3_(request: pytest.FixtureRequest, own_cache: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL"):
         monkeypatch.setenv(f"AWS_{name}", "nobody")

@@ -15,7 +15,6 @@ from http_server import Server
 from mutant_formats import FORMATS, Format
 from nacre import DataError, Layer, NacreError, Store, local_file, make_component, open_records
 from nacre.cli.app import nacre as command
-from nacre.files import remote
 from nacre_data import AsyncHDF5DataLayer, CharTextLayer, DataLayer, HDF5DataLayer, ImageDataLayer, MemoryDataLayer
 from ranks import state_at
 
@@ -24,10 +23,11 @@ pytest.importorskip("aiohttp")
 ONE_FILE = [name for name, format in FORMATS.items() if format.path == format.target and len(format.make()) == 1]
 
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
 @pytest.fixture(name="server")
-def server_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(remote, "_held", {})
+def server_() -> Iterator[Server]:
     server = Server()
     yield server
     server.stop()
