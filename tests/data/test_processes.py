@@ -416,7 +416,7 @@ def test_a_store_that_only_this_process_knows(files: Path, new_registry: NewRegi
 
 
 def test_fields(files: Path) -> None:
-    with pytest.raises(ConfigError, match="d: processes=-1, but it must be 0 or more"):
+    with pytest.raises(ConfigError, match="d: processes=-1, but it must be from 0 to 256"):
         DataLayer(name="d", source="x", batch_size=1, processes=-1)
     with pytest.raises(ConfigError, match="d: on_error='go on', but it must be one of 'raise', 'skip'"):
         DataLayer(name="d", source="x", batch_size=1, on_error="go on")

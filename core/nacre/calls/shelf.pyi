@@ -253,7 +253,7 @@ class Shelf:
             ahead: batches that a thread reads before they are needed (0 or more); by default 3
             chunk_size: number of records that are read at a time (above 0); by default 1024
             threads: threads that decode records, such as pictures; those of all processes together (above 0); by default 1
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
@@ -461,7 +461,7 @@ class Shelf:
             decimal: the decimal point, or comma, of numbers (one of '.', ','); by default '.'
             encoding: encoding of the text; a byte order mark is left out; by default 'utf-8'
             threads: threads that decode records, such as pictures; those of all processes together (above 0); by default 1
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
@@ -897,7 +897,7 @@ class Shelf:
             shape: shape of a record of the first top, if records differ, as pictures do (above 0)
             cache_bytes: keep the data in memory if they have no more bytes than this (0 or more); by default 268435456
             threads: threads that decode records, such as pictures; those of all processes together (above 0); by default 1
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
@@ -1287,7 +1287,7 @@ class Shelf:
             batch_size: number of records in a batch (above 0)
             cache_bytes: keep the data in memory if they have no more bytes than this (0 or more); by default 268435456
             threads: threads that decode records, such as pictures; those of all processes together (above 0); by default 1
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
@@ -1421,7 +1421,7 @@ class Shelf:
             mean: numbers to subtract: one for all channels, or one for each; by default (0.0,)
             scale: factors, after the mean is subtracted: one for all channels, or one for each; by default (1.0,)
             background: colour behind transparent pixels; without it such pictures are refused
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
@@ -1690,7 +1690,7 @@ class Shelf:
         Fields:
             source: files or folders, or .txt lists of them; relative to the net file (at least 1)
             batch_size: number of records in a batch (above 0)
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 1
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 1
             codec: codec of the values; by default that of the first record, and Record in a new file
             random_skip: in phase train, begin at a random record, from 0 to this (0 or more); by default 0
             shape: shape of a record of the first top, if records differ, as pictures do (above 0)
@@ -2135,7 +2135,7 @@ class Shelf:
             shape: shape of a record of the first top, if records differ, as pictures do (above 0)
             cache_bytes: keep the data in memory if they have no more bytes than this (0 or more); by default 268435456
             threads: threads that decode records, such as pictures; those of all processes together (above 0); by default 1
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
@@ -2957,7 +2957,7 @@ class Shelf:
             shape: shape of a record of the first top, if records differ, as pictures do (above 0)
             cache_bytes: keep the data in memory if they have no more bytes than this (0 or more); by default 268435456
             threads: threads that decode records, such as pictures; those of all processes together (above 0); by default 1
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False
@@ -3288,7 +3288,7 @@ class Shelf:
             shape: shape of a record of the first top, if records differ, as pictures do (above 0)
             cache_bytes: keep the data in memory if they have no more bytes than this (0 or more); by default 268435456
             threads: threads that decode records, such as pictures; those of all processes together (above 0); by default 1
-            processes: processes that read and decode records; 0: this one does it (0 or more); by default 0
+            processes: processes that read and decode records; 0: this one does it (from 0 to 256); by default 0
             on_error: what a record does that cannot be read: end the work, or be left out ("skip") (one of 'raise', 'skip'); by default 'raise'
             tops: names of the blobs (at least 1); by default ('data', 'label')
             shuffle: use a new random order of the records in each pass; by default False

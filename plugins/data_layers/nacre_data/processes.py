@@ -279,7 +279,14 @@ class _Children:
         self.folder = str(Path.cwd())
         path = os.pathsep.join(entry or self.folder for entry in sys.path)
         self.environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
-        self.every = [_Child() for _ in range(number)]
+        self.every: list[_Child] = []
+        try:
+            for _ in range(number):
+                self.every.append(_Child())
+        except OSError as error:
+            self.end()
+            where = self.job["options"]["paths"][0]
+            raise DataError(f"{where}: no memory for {number} processes to read it: {error}", "use fewer") from error
 
     def start(self, child: _Child) -> None:
         """Start a process and let it open the files; its answer describes them."""

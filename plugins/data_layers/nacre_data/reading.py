@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import ConfigError, DataError, Reader, non_negative, one_of, positive, same_numbers
+from nacre import ConfigError, DataError, Reader, every, one_of, positive, same_numbers
 
 from .processes import ProcessReader
 from .source import RecordSourceLayer
@@ -15,7 +15,13 @@ from .source import RecordSourceLayer
 Threads = Annotated[
     int, positive, same_numbers, "threads that decode records, such as pictures; those of all processes together"
 ]
-Processes = Annotated[int, non_negative, same_numbers, "processes that read and decode records; 0: this one does it"]
+MOST = 256  # processes
+Processes = Annotated[
+    int,
+    every(lambda number: 0 <= number <= MOST, f"from 0 to {MOST}"),
+    same_numbers,
+    "processes that read and decode records; 0: this one does it",
+]
 OnError = Annotated[
     str, one_of("raise", "skip"), 'what a record does that cannot be read: end the work, or be left out ("skip")'
 ]

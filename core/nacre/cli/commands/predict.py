@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..inputs import written_net
 from ..options import InputFile, OutputFile, net_argument, net_options
 
 if TYPE_CHECKING:
@@ -193,6 +192,8 @@ def _net_for(
         DataError: the parameters have other shapes than records of this shape need.
         SnapshotError: the snapshot belongs to another net.
     """
+    from ..inputs import written_net
+
     batch_size = batch_size or min(100, records.count or 100)
     shape = want.source_of(records.blob).prepared_shape(records.blob, records.shape)
     with written_net(file, want, {records.blob: shape}, batch_size, backend) as made:
