@@ -73,6 +73,7 @@ def test_digits() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_type_checkers_accept_the_page(tmp_path: Path) -> None:
     pytest.importorskip("pyright")
     script = tmp_path / "page.py"

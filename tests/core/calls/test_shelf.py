@@ -53,6 +53,7 @@ def test_the_stub_has_every_name() -> None:
     assert [name for name in names if f"    class {name}(" not in text and f"    def {name}(" not in text] == []
 
 
+@pytest.mark.long
 def test_editors_see_what_is_right_and_what_is_wrong(tmp_path: Path) -> None:
     pytest.importorskip("pyright")
     (tmp_path / "right.py").write_text(RIGHT)
