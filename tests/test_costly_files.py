@@ -91,7 +91,7 @@ def test_what_people_write_has_fewer(text: str) -> None:
 LONG = "x" * 100_000
 NET = '[[layer]]\ntype = "InnerProduct"\nbottoms = "a"\ntops = "b"\noutput_dim = 3\n'
 VALUES = {
-    "a text": f'output_dim = "{LONG}"',
+    "a text": f'bias = "{LONG}"',
     "a list": f"output_dim = [{'1, ' * 50_000}]",
     "texts": f'bottoms = ["{LONG}", "{LONG}"]',
     "a number": f"bottoms = 0x{'f' * 100_000}",
