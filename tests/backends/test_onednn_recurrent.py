@@ -158,7 +158,7 @@ def uses(draw: Any, cell: Any) -> tuple[list[Layer], dict[str, Any], list[str]]:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@settings(max_examples=trials(30, 200))
+@settings(max_examples=trials(15, 200))
 @given(data=st.data())
 def test_every_way_computes_what_the_own_state_does(cell: Any, data: Any) -> None:
     layers, given, wanted = data.draw(uses(cell))
