@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from command_line import run, terminal
-from nacre import DataError, open_records
+from nacre import DataError, Reader, open_records
+from nacre_data.commands.options import Sources
 
 Arrays = dict[str, np.ndarray]
 
@@ -144,6 +145,22 @@ def test_an_empty_source_is_told() -> None:
         file["data"] = np.empty((0, 3), np.float32)
     assert run("data", "convert", "empty.h5", "there.npz", code=2).err == "error: empty.h5: there are no records\n"
     assert not Path("there.npz").exists()
+
+
+@pytest.mark.parametrize("source", ["train.h5", "there.stream"])
+def test_sources_that_need_no_shape_are_opened_once(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe can be read only once."""
+    run("data", "convert", "train.h5", "there.stream")
+    opened: list[None] = []
+    original = Sources.open
+
+    def counted(sources: Sources, shape: str | None) -> Reader:
+        opened.append(None)
+        return original(sources, shape)
+
+    monkeypatch.setattr(Sources, "open", counted)
+    run("data", "convert", source, "back.npz")
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("ending", ["lmdb", "shard", "tar"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -54,10 +55,12 @@ def command(sources: Sources, target: Path | str, targets: Targets, shape: str |
 
 def convert(sources: Sources, target: Path, targets: Targets, shape: str | None) -> tuple[int, Mapping[str, Field]]:
     """Write the records of the sources into a target; return how many, and the fields that they have."""
-    if not shape:
-        with sources.open(None) as reader:
-            shape = common_shape(reader)
-    with sources.open(shape) as reader, targets.create(target, reader.fields, sources) as writer:
+    with ExitStack() as stack:
+        reader = stack.enter_context(sources.open(shape))
+        if not shape and (common := common_shape(reader)):
+            reader.close()
+            reader = stack.enter_context(sources.open(common))
+        writer = stack.enter_context(targets.create(target, reader.fields, sources))
         if not (count := copy(reader, writer)):
             raise DataError(f"{sources.paths[0]}: there are no records")
         return count, reader.fields
