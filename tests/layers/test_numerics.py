@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import exact
-from exact import L
+from exact import L, near
 from helper_calls import assert_same_bits
 from helper_calls import run as run_calls
 from nacre import Neuron, registry
@@ -17,7 +17,21 @@ from nacre_layers import Identity
 from nacre_layers.elementwise import functions
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.functions import FunctionLayer
-from nacre_layers.neurons import ELU, GELU, Exponential, LReLU, ReLU, Sigmoid, SiLU, Softplus, STanh, Tanh
+from nacre_layers.neurons import (
+    ELU,
+    GELU,
+    SELU,
+    Exponential,
+    Hardswish,
+    LReLU,
+    Mish,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    STanh,
+    Tanh,
+)
 from page_tables import code, rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
@@ -55,10 +69,17 @@ FUNCTIONS = {
         lambda x: np.where(x > 0, x, L(0.7) * np.expm1(np.minimum(x, 0))),
         lambda x: np.where(x > 0, 1, L(0.7) * np.exp(np.minimum(x, 0))),
     ),
+    "SELU": neuron(SELU(), exact.selu, exact.selu_slope),
     "GELU": neuron(GELU(), exact.gelu, exact.gelu_slope),
     'GELU(approximate="tanh")': neuron(GELU(approximate="tanh"), exact.gelu_tanh, exact.gelu_tanh_slope),
     "SiLU": neuron(SiLU(), exact.silu(1), exact.silu_slope(1)),
     "SiLU(beta=-3)": neuron(SiLU(beta=-3), exact.silu(-3), exact.silu_slope(-3)),
+    "Mish": neuron(Mish(), exact.mish, exact.mish_slope),
+    "Hardswish": neuron(
+        Hardswish(),
+        lambda x: np.where(x >= 3, x, near(x, 3) * (near(x, 3) + 3) / 6),
+        lambda x: np.where(x <= -3, 0, np.where(x >= 3, 1, (2 * near(x, 3) + 3) / 6)),
+    ),
     "Softplus": neuron(Softplus(), exact.softplus(1), exact.logistic),
     "Softplus(beta=3)": neuron(Softplus(beta=3), exact.softplus(3), lambda x: exact.logistic(3 * x)),
     "Exponential": neuron(Exponential(), np.exp, np.exp),

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shutil
 from pathlib import Path
 
 import h5py
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import nacre
+import nacre_layers
 from nacre import ConfigError, Net
 from nacre.cli.app import nacre as command
 from nacre.config import load
@@ -79,6 +81,35 @@ def test_the_example_runs(offer, data):
         net.feed()
         net.forward()
         assert {name: net.blob(name).shape for name in tops} == tops
+
+
+@pytest.mark.parametrize("offer", LAYERS, ids=lambda offer: offer.name)
+def test_a_net_with_the_example_is_saved_and_loaded(offer, data):
+    """Without the data; what comes back has the same parameters, and is saved as the same bytes."""
+    cls = nacre.registry().open_offer(offer)
+    text = example_of(cls)
+    if not text.startswith("[[layer]]"):
+        made = {}
+        exec(text, made)
+        layers = [one for one in made.values() if isinstance(one, nacre.Layer)]
+    else:
+        (data / "net.toml").write_text(text)
+        layers = load("net.toml").layers
+    readers = [nacre.InputLayer(name="more", tops=["more"], shape=(2,), batch_size=3)]
+    for top in dict.fromkeys(top for one in layers if one.is_source for top in one.tops):
+        readers.append(nacre_layers.ReshapeLayer(bottoms=top, tops=f"{top}-again", shape=(-1,)))
+    algorithm = cls.needs_algorithm or None
+    with Net("example", [*fed(text, layers), *layers, *readers], backend="numpy", algorithm=algorithm) as net:
+        net.save("net.nacre")
+    shutil.rmtree("train", ignore_errors=True)
+    for path in [one for one in data.iterdir() if one.is_file() and one.suffix != ".nacre"]:
+        path.unlink()
+    with nacre.load("net.nacre") as back:
+        assert {name: one.value.tobytes() for name, one in back.parameters.items()} == {
+            name: one.value.tobytes() for name, one in net.parameters.items()
+        }
+        back.save("again.nacre")
+    assert Path("again.nacre").read_bytes() == Path("net.nacre").read_bytes()
 
 
 AXES = [offer for offer in LAYERS if "axis" in [field.name for field in nacre.registry().open_offer(offer).fields()]]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nacre import ConfigError, Net, open_backend, registry
+from nacre import ConfigError, InputLayer, Net, open_backend, registry
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import numerical_gradient, worst_error
 from nacre.testing.trial import backends
@@ -19,7 +19,9 @@ def added(regularizer, weight, gradient, coefficient, *, backend="numpy", dtype=
     for host in (weight, gradient):
         arrays.append(opened.empty(host.shape, dtype))
         opened.from_host(host.astype(dtype), arrays[-1])
-    regularizer.add_gradient(Net("n", [], backend=backend, dtype=dtype).view(opened), *arrays, coefficient)
+    regularizer.add_gradient(
+        Net("n", [InputLayer(tops="none")], backend=backend, dtype=dtype).view(opened), *arrays, coefficient
+    )
     assert_close(opened.to_host(arrays[0]), weight, "the weight", tolerance=0.0)
     return opened.to_host(arrays[1])
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .elementwise.functions import LogLayer as LogLayer
     from .elementwise.functions import PowerLayer as PowerLayer
     from .elementwise.functions import ThresholdLayer as ThresholdLayer
+    from .elementwise.glu import GLULayer as GLULayer
     from .elementwise.random_mask import RandomMaskLayer as RandomMaskLayer
     from .elementwise.softmax import SoftmaxLayer as SoftmaxLayer
     from .energy.contrastive_divergence import CD as CD
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from .linear.bias import BiasLayer as BiasLayer
     from .linear.embedding import EmbeddingLayer as EmbeddingLayer
     from .linear.inner_product import InnerProductLayer as InnerProductLayer
+    from .linear.mat_mul import MatMulLayer as MatMulLayer
     from .linear.parameter import ParameterLayer as ParameterLayer
     from .linear.prelu import PReLULayer as PReLULayer
     from .linear.scale import ScaleLayer as ScaleLayer
@@ -67,7 +69,9 @@ if TYPE_CHECKING:
     from .losses.contrastive_loss import ContrastiveLossLayer as ContrastiveLossLayer
     from .losses.gaussian_kl_loss import GaussianKLLossLayer as GaussianKLLossLayer
     from .losses.hinge_loss import HingeLossLayer as HingeLossLayer
+    from .losses.huber_loss import HuberLossLayer as HuberLossLayer
     from .losses.infogain_loss import InfogainLossLayer as InfogainLossLayer
+    from .losses.kl_divergence_loss import KLDivergenceLossLayer as KLDivergenceLossLayer
     from .losses.multinomial_logistic_loss import MultinomialLogisticLossLayer as MultinomialLogisticLossLayer
     from .losses.sigmoid_cross_entropy_loss import SigmoidCrossEntropyLossLayer as SigmoidCrossEntropyLossLayer
     from .losses.softlabel_softmax_loss import SoftlabelSoftmaxLossLayer as SoftlabelSoftmaxLossLayer
@@ -89,8 +93,11 @@ if TYPE_CHECKING:
     from .metrics.top_k_accuracy import TopKAccuracyLayer as TopKAccuracyLayer
     from .neurons import ELU as ELU
     from .neurons import GELU as GELU
+    from .neurons import SELU as SELU
     from .neurons import Exponential as Exponential
+    from .neurons import Hardswish as Hardswish
     from .neurons import LReLU as LReLU
+    from .neurons import Mish as Mish
     from .neurons import ReLU as ReLU
     from .neurons import Sigmoid as Sigmoid
     from .neurons import SiLU as SiLU
@@ -102,10 +109,13 @@ if TYPE_CHECKING:
     from .normalisation.layer_norm import LayerNormLayer as LayerNormLayer
     from .normalisation.lrn import LRNLayer as LRNLayer
     from .normalisation.mvn import MVNLayer as MVNLayer
+    from .normalisation.rms_norm import RMSNormLayer as RMSNormLayer
+    from .pooling.adaptive_pooling import AdaptivePoolingLayer as AdaptivePoolingLayer
     from .pooling.channel_pooling import ChannelPoolingLayer as ChannelPoolingLayer
     from .pooling.functions import Max as Max
     from .pooling.functions import Mean as Mean
     from .pooling.functions import Stochastic as Stochastic
+    from .pooling.global_pooling import GlobalPoolingLayer as GlobalPoolingLayer
     from .pooling.pooling import PoolingLayer as PoolingLayer
     from .pooling.spp import SPPLayer as SPPLayer
     from .recurrent.gru import GRULayer as GRULayer
@@ -120,14 +130,17 @@ if TYPE_CHECKING:
     from .shapes.flatten import FlattenLayer as FlattenLayer
     from .shapes.index2onehot import Index2OnehotLayer as Index2OnehotLayer
     from .shapes.one_hot import OneHotLayer as OneHotLayer
+    from .shapes.pad import PadLayer as PadLayer
     from .shapes.reduction import ReductionLayer as ReductionLayer
     from .shapes.reshape import ReshapeLayer as ReshapeLayer
+    from .shapes.resize import ResizeLayer as ResizeLayer
     from .shapes.silence import SilenceLayer as SilenceLayer
     from .shapes.slice import SliceLayer as SliceLayer
     from .shapes.split import SplitLayer as SplitLayer
     from .shapes.stack import StackLayer as StackLayer
     from .shapes.stop_gradient import StopGradientLayer as StopGradientLayer
     from .shapes.tile import TileLayer as TileLayer
+    from .shapes.transpose import TransposeLayer as TransposeLayer
     from .shapes.unstack import UnstackLayer as UnstackLayer
     from .shapes.zeros import ZerosLayer as ZerosLayer
 
@@ -137,6 +150,7 @@ LAYERS = {
     "AbsVal": "nacre_layers.elementwise.functions:AbsValLayer",
     "Accuracy": "nacre_layers.metrics.accuracy:AccuracyLayer",
     "Activation": "nacre_layers.elementwise.activation:ActivationLayer",
+    "AdaptivePooling": "nacre_layers.pooling.adaptive_pooling:AdaptivePoolingLayer",
     "Argmax": "nacre_layers.shapes.argmax:ArgmaxLayer",
     "AveragePrecision": "nacre_layers.metrics.average_precision:AveragePrecisionLayer",
     "BatchNorm": "nacre_layers.normalisation.batch_norm:BatchNormLayer",
@@ -159,24 +173,30 @@ LAYERS = {
     "Embedding": "nacre_layers.linear.embedding:EmbeddingLayer",
     "Exp": "nacre_layers.elementwise.functions:ExpLayer",
     "Flatten": "nacre_layers.shapes.flatten:FlattenLayer",
+    "GLU": "nacre_layers.elementwise.glu:GLULayer",
     "GRU": "nacre_layers.recurrent.gru:GRULayer",
     "GaussianKLLoss": "nacre_layers.losses.gaussian_kl_loss:GaussianKLLossLayer",
+    "GlobalPooling": "nacre_layers.pooling.global_pooling:GlobalPoolingLayer",
     "GroupNorm": "nacre_layers.normalisation.group_norm:GroupNormLayer",
     "HingeLoss": "nacre_layers.losses.hinge_loss:HingeLossLayer",
+    "HuberLoss": "nacre_layers.losses.huber_loss:HuberLossLayer",
     "Im2col": "nacre_layers.convolution.im2col:Im2colLayer",
     "Index2Onehot": "nacre_layers.shapes.index2onehot:Index2OnehotLayer",
     "InfogainLoss": "nacre_layers.losses.infogain_loss:InfogainLossLayer",
     "InnerProduct": "nacre_layers.linear.inner_product:InnerProductLayer",
     "IoU": "nacre_layers.metrics.iou:IoULayer",
+    "KLDivergenceLoss": "nacre_layers.losses.kl_divergence_loss:KLDivergenceLossLayer",
     "LRN": "nacre_layers.normalisation.lrn:LRNLayer",
     "LSTM": "nacre_layers.recurrent.lstm:LSTMLayer",
     "LayerNorm": "nacre_layers.normalisation.layer_norm:LayerNormLayer",
     "Log": "nacre_layers.elementwise.functions:LogLayer",
     "MVN": "nacre_layers.normalisation.mvn:MVNLayer",
+    "MatMul": "nacre_layers.linear.mat_mul:MatMulLayer",
     "MeanAbsoluteError": "nacre_layers.metrics.mean_absolute_error:MeanAbsoluteErrorLayer",
     "MultinomialLogisticLoss": "nacre_layers.losses.multinomial_logistic_loss:MultinomialLogisticLossLayer",
     "OneHot": "nacre_layers.shapes.one_hot:OneHotLayer",
     "PReLU": "nacre_layers.linear.prelu:PReLULayer",
+    "Pad": "nacre_layers.shapes.pad:PadLayer",
     "Parameter": "nacre_layers.linear.parameter:ParameterLayer",
     "Perplexity": "nacre_layers.metrics.perplexity:PerplexityLayer",
     "Pooling": "nacre_layers.pooling.pooling:PoolingLayer",
@@ -185,6 +205,7 @@ LAYERS = {
     "R2": "nacre_layers.metrics.r2:R2Layer",
     "RBMHidden": "nacre_layers.energy.rbm_hidden:RBMHiddenLayer",
     "RBMVisible": "nacre_layers.energy.rbm_visible:RBMVisibleLayer",
+    "RMSNorm": "nacre_layers.normalisation.rms_norm:RMSNormLayer",
     "RNN": "nacre_layers.recurrent.rnn:RNNLayer",
     "ROCAUC": "nacre_layers.metrics.roc_auc:ROCAUCLayer",
     "RandomMask": "nacre_layers.elementwise.random_mask:RandomMaskLayer",
@@ -192,6 +213,7 @@ LAYERS = {
     "Repeat": "nacre_layers.containers.repeat:RepeatLayer",
     "Reshape": "nacre_layers.shapes.reshape:ReshapeLayer",
     "Residual": "nacre_layers.containers.residual:ResidualLayer",
+    "Resize": "nacre_layers.shapes.resize:ResizeLayer",
     "SPP": "nacre_layers.pooling.spp:SPPLayer",
     "Scale": "nacre_layers.linear.scale:ScaleLayer",
     "Sequential": "nacre_layers.containers.sequential:SequentialLayer",
@@ -210,6 +232,7 @@ LAYERS = {
     "TiedInnerProduct": "nacre_layers.linear.tied_inner_product:TiedInnerProductLayer",
     "Tile": "nacre_layers.shapes.tile:TileLayer",
     "TopKAccuracy": "nacre_layers.metrics.top_k_accuracy:TopKAccuracyLayer",
+    "Transpose": "nacre_layers.shapes.transpose:TransposeLayer",
     "Unroll": "nacre_layers.containers.unroll:UnrollLayer",
     "Unstack": "nacre_layers.shapes.unstack:UnstackLayer",
     "WassersteinLoss": "nacre_layers.losses.wasserstein_loss:WassersteinLossLayer",
@@ -220,9 +243,12 @@ NEURONS = {
     "ELU": "nacre_layers.neurons:ELU",
     "Exponential": "nacre_layers.neurons:Exponential",
     "GELU": "nacre_layers.neurons:GELU",
+    "Hardswish": "nacre_layers.neurons:Hardswish",
     "Identity": "nacre.protocols.components:Identity",
     "LReLU": "nacre_layers.neurons:LReLU",
+    "Mish": "nacre_layers.neurons:Mish",
     "ReLU": "nacre_layers.neurons:ReLU",
+    "SELU": "nacre_layers.neurons:SELU",
     "STanh": "nacre_layers.neurons:STanh",
     "SiLU": "nacre_layers.neurons:SiLU",
     "Sigmoid": "nacre_layers.neurons:Sigmoid",

@@ -132,6 +132,37 @@ class ELU(Neuron):
         _pass_above_zero(backend, y, dy, slope, dx)
 
 
+class SELU(Neuron):
+    """y = scale · x where x > 0, else scale · alpha · (exp(x) - 1), with scale = 1.0507... and alpha = 1.6732...
+
+    The two numbers keep mean 0 and variance 1 from layer to layer. Klambauer and others, "Self-normalizing neural
+    networks", 2017.
+    """
+
+    def forward(self, backend: View, x: Array, y: Array) -> None:
+        xp = backend.xp
+        part = backend.scratch(y.shape, str(y.dtype))
+        xp.minimum(x, 0, out=part)
+        xp.expm1(part, out=part)
+        xp.multiply(part, SELU_SCALE * SELU_ALPHA, out=part)
+        xp.maximum(x, 0, out=y)
+        xp.multiply(y, SELU_SCALE, out=y)
+        xp.add(y, part, out=y)
+
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        xp = backend.xp
+        slope, above = backend.scratch(y.shape, str(y.dtype)), backend.scratch(y.shape, "bool")
+        xp.minimum(y, 0, out=slope)
+        xp.add(slope, SELU_SCALE * SELU_ALPHA, out=slope)
+        xp.greater(y, 0, out=above)
+        xp.copyto(slope, SELU_SCALE, where=above)
+        xp.multiply(dy, slope, out=dx)
+
+
+SELU_SCALE = 1.0507009873554804934193349852946
+SELU_ALPHA = 1.6732632423543772848170429916717
+
+
 def _pass_above_zero(backend: View, y: Array, dy: Array, slope: Array, dx: Array) -> None:
     """Write dy into dx where y > 0, and dy · slope elsewhere; the slope array is overwritten."""
     xp = backend.xp
@@ -301,6 +332,99 @@ class GELU(Gate):
         xp.add(z, 1.0, out=z)
         xp.multiply(z, a, out=z)
         xp.multiply(z, TWICE, out=z)
+
+
+class Mish(Neuron):
+    """y = x · tanh(log(1 + exp(x))).
+
+    With t = exp(-|x|) the factor is (1 + 2t) / (1 + 2t + 2t²) from 0 up, and t (t + 2) / (t² + 2t + 2) below, so
+    nothing overflows and no digits are lost far below 0. Misra, "Mish: a self regularized non-monotonic activation
+    function", 2020.
+    """
+
+    needs_input = True
+
+    def forward(self, backend: View, x: Array, y: Array) -> None:
+        xp = backend.xp
+        root, over, under, _, _ = self._parts(backend, x, y)
+        xp.maximum(x, -(FAR[str(y.dtype)] ** 2), out=y)  # from there on the factor is 0, and x may be -inf
+        xp.multiply(y, root, out=y)
+        xp.multiply(y, over, out=y)
+        xp.divide(y, under, out=y)
+        xp.multiply(y, root, out=y)
+
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        # root² (over / under + 4 x bend (1 + t) / under²)
+        xp, (slope,) = backend.xp, _scratches(backend, y, 5)
+        root, over, under, bend, t = self._parts(backend, x, y)
+        far = FAR[str(y.dtype)] ** 2
+        xp.clip(x, -far, far, out=slope)
+        xp.add(t, 1.0, out=t)
+        xp.multiply(slope, t, out=slope)
+        xp.multiply(slope, bend, out=slope)
+        xp.multiply(slope, 4.0, out=slope)
+        xp.divide(slope, under, out=slope)
+        xp.add(slope, over, out=slope)
+        xp.divide(slope, under, out=slope)
+        xp.multiply(slope, root, out=slope)
+        xp.multiply(slope, root, out=slope)
+        xp.multiply(dy, slope, out=dx)
+
+    @staticmethod
+    def _parts(backend: View, x: Any, y: Array) -> list[Array]:
+        """Return root, over, under, bend and t = exp(-|x|) in scratch arrays; the factor is root² over / under.
+
+        From 0 up root is 1, over 1 + 2t, under 1 + 2t + 2t² and bend t²; below, sqrt(t), t + 2, t² + 2t + 2 and 1.
+        """
+        xp = backend.xp
+        root, over, under, bend, t = _scratches(backend, y, 0, 1, 2, 3, 4)
+        above, below = (backend.scratch(y.shape, "bool", slot=slot) for slot in (0, 1))
+        xp.greater_equal(x, 0, out=above)
+        xp.logical_not(above, out=below)
+        xp.abs(x, out=t)
+        xp.multiply(t, -0.5, out=root)
+        xp.exp(root, out=root)
+        xp.multiply(root, root, out=t)
+        xp.maximum(root, above, out=root)
+        xp.maximum(t, below, out=over)
+        xp.add(over, t, out=over)
+        xp.add(over, 1.0, out=over)
+        xp.multiply(t, t, out=bend)
+        xp.maximum(bend, below, out=bend)
+        xp.add(t, 1.0, out=under)
+        xp.multiply(under, under, out=under)
+        xp.add(under, bend, out=under)
+        return [root, over, under, bend, t]
+
+
+class Hardswish(Neuron):
+    """y = x · min(max(x + 3, 0), 6) / 6: 0 up to -3, and x from 3 on.
+
+    The gradient is 0 at -3, and passes as it is at 3. Howard and others, "Searching for MobileNetV3", 2019.
+    """
+
+    needs_input = True
+
+    def forward(self, backend: View, x: Array, y: Array) -> None:
+        xp, (gate,) = backend.xp, _scratches(backend, y, 0)
+        xp.add(x, 3.0, out=gate)
+        xp.clip(gate, 0.0, 6.0, out=gate)
+        xp.divide(gate, 6.0, out=gate)
+        xp.maximum(x, -3.0, out=y)  # below, x may be -inf
+        xp.multiply(y, gate, out=y)
+
+    def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
+        xp, (slope,) = backend.xp, _scratches(backend, y, 0)
+        outside = backend.scratch(y.shape, "bool")
+        xp.clip(x, -3.0, 3.0, out=slope)
+        xp.multiply(slope, 2.0, out=slope)
+        xp.add(slope, 3.0, out=slope)
+        xp.divide(slope, 6.0, out=slope)
+        xp.less_equal(x, -3.0, out=outside)
+        xp.copyto(slope, 0.0, where=outside)
+        xp.greater_equal(x, 3.0, out=outside)
+        xp.copyto(slope, 1.0, where=outside)
+        xp.multiply(dy, slope, out=dx)
 
 
 CUBIC = 0.044715

@@ -282,3 +282,13 @@ def test_a_neuron_of_pooling_where_no_gradient_is_wanted():
     net.write("x", np.random.default_rng(0).standard_normal((2, 1, 4, 4)))
     net.write("label", [0, 2])
     assert max(error for _, error in check_net_gradients(net)) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["ReLU", "Sigmoid"])
+def test_whole_numbers_are_refused(name: str) -> None:
+    layers = [
+        InputLayer(tops="x", shape=(3,), dtype="int64"),
+        ActivationLayer(name="act", bottoms="x", tops="y", neuron=name),
+    ]
+    with pytest.raises(ConfigError, match=r"act: 'y' holds whole numbers \(int64\), but the neuron"):
+        Net("n", layers, backend="numpy")

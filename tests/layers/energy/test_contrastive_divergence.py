@@ -457,9 +457,9 @@ def test_callbacks_follow_its_statistics():
     ]
     with net_of(data, CD(), batch_size=4) as net:
         training = Solver(SGD(), algorithm=CD(), max_iter=4, lr_policy=0.1, callbacks=callbacks).solve(net)
-        (_, loss, found), _ = training.history["validation"]
-        assert found["vis"]["reconstruction_error"] == pytest.approx(loss)
-        assert set(found) == {"vis"}
+        history = training.history["validation"]
+        assert history["vis/reconstruction_error"] == pytest.approx(history["loss"])
+        assert {name.partition("/")[0] for name in history} == {"iteration", "epoch", "loss", "vis"}
 
 
 def test_a_net_file_has_the_algorithm_in_its_solver(tmp_path):

@@ -95,7 +95,7 @@ def test_any_length_writes_its_own_gradient_and_no_more(length):
 
 @pytest.mark.parametrize("layer", [BinaryCrossEntropyLossLayer, SigmoidCrossEntropyLossLayer])
 def test_bad_fields(layer):
-    with pytest.raises(ConfigError, match=r"bottoms=\('x',\), but exactly 2 must be given"):
+    with pytest.raises(ConfigError, match=r"bottoms=\('x',\), but 2 or 3 must be given"):
         layer(bottoms=["x"])
     with pytest.raises(ConfigError, match=r"tested: .*'bottom1' .*\(3, 5\) .*'bottom0'"):
         loss_and_gradients(layer, (3, 4), (3, 5))

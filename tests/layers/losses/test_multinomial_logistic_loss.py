@@ -96,7 +96,7 @@ def test_nothing_is_left_of_a_net_that_is_shut_down():
 
 
 def test_bad_fields():
-    with pytest.raises(ConfigError, match=r"bottoms=\('p',\), but exactly 2 must be given"):
+    with pytest.raises(ConfigError, match=r"bottoms=\('p',\), but 2 or 3 must be given"):
         MultinomialLogisticLossLayer(bottoms=["p"])
     with pytest.raises(ConfigError, match=r"weight=-1\.0, but it must be 0 or more"):
         MultinomialLogisticLossLayer(bottoms=["p", "label"], weight=-1)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from agreement import Agreement
 from losses import NORMALIZE, WEIGHT, class_weights, loss_and_gradients, places, scores_and_labels
@@ -47,6 +48,46 @@ class TestSoftmaxLoss(Agreement):
             for place, label in used
         ]
         return layer.weight * sum(losses) / divisor
+
+
+class TestLabelSmoothing(Agreement):
+    layer = SoftmaxLossLayer
+
+    def examples(self):
+        smooth = {"label_smoothing": 0.1}
+        yield Example(smooth, [(4, 3), np.array([0, 2, 1, 2])])
+        last = np.array([[0, 1], [2, 255], [3, 0]], "int32")
+        options = {"axis": -1, "ignore_label": 255, "weights": [1, 2, 0, 1], "weight": 0.3}
+        yield Example({"label_smoothing": 0.4, **options}, [(3, 2, 4), last], label="last axis, options")
+        yield Example(smooth, [(3, 4), np.array([1.0, 0, 3])], wanted=[0], label="floating labels")
+
+    def strategy(self):
+        smoothing = st.sampled_from([0.05, 0.3, 0.9])
+        return scores_and_labels(weighted=True, weight=WEIGHT, normalize=NORMALIZE, label_smoothing=smoothing)
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        x, labels = inputs
+        rows, used, divisor = places(layer, x.detach().numpy(), labels.numpy())
+        log = x.movedim(layer.axis, -1).reshape(rows.shape).log_softmax(-1)
+        weights = torch.tensor(class_weights(layer, tuple(x.shape)))
+        parts = []
+        for place, label in used:
+            target = torch.full_like(log[place], layer.label_smoothing / rows.shape[1])
+            target[label] += 1 - layer.label_smoothing
+            parts.append((target * weights[place] * log[place]).sum())
+        return -layer.weight / divisor * (sum(parts) + 0 * x.sum())
+
+    def reference(self, layer, inputs, parameters):
+        rows, used, divisor = places(layer, *inputs)
+        weights, total = class_weights(layer, inputs[0].shape), 0.0
+        for place, label in used:
+            sums = math.log(sum(math.exp(one) for one in rows[place]))
+            for index, score in enumerate(rows[place]):
+                share = layer.label_smoothing / len(rows[place]) + (1 - layer.label_smoothing) * (index == label)
+                total -= weights[place][index] * share * (score - sums)
+        return layer.weight * total / divisor
 
 
 def loss_net(scores, labels, **fields):
@@ -152,6 +193,29 @@ def test_against_torch():
     assert_close(net.gradient("x"), x.grad.numpy())
 
 
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5, 3.0, 1.5]])
+def test_label_smoothing_against_torch(weights):
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(1)
+    scores, labels = random.standard_normal((3, 5, 2)), random.integers(0, 5, (3, 2))
+    x = torch.tensor(scores, requires_grad=True)
+    fields = {"weight": None if weights is None else torch.tensor(weights, dtype=torch.float64), "ignore_index": 2}
+    loss = torch.nn.functional.cross_entropy(x, torch.tensor(labels), **fields, label_smoothing=0.2, reduction="sum")
+    net = loss_net(
+        scores,
+        labels,
+        label_smoothing=0.2,
+        ignore_label=2,
+        normalize="none",
+        weights=weights or [],
+        normalize_weights="no",
+    )
+    assert_close(net.forward(), loss.item())
+    net.backward()
+    loss.backward()
+    assert_close(net.gradient("x"), x.grad.numpy())
+
+
 def test_losses_add_up():
     scores, labels = np.random.default_rng(0).standard_normal((3, 4)), np.array([3, 0, 1])
     layers = [
@@ -250,6 +314,7 @@ def test_the_loss_of_many_labels_is_accurate_in_float32():
         ({"weights": [1, math.nan]}, "weights=.*, but it must be a list of finite numbers"),
         ({"weights": [[]]}, "weights=.*, but it must be a list of finite numbers"),
         ({"normalize_weights": "some"}, "normalize_weights='some', but it must be one of 'local', 'global', 'no'"),
+        ({"label_smoothing": 1}, r"label_smoothing=1\.0, but it must be 0 or more, and below 1"),
         ({"normalize": "some"}, "normalize='some', but it must be one of 'valid', 'full', 'batch', 'none'"),
         ({"ignore_label": 1.5}, "ignore_label=1.5, but it must be a whole number"),
     ],

@@ -45,7 +45,7 @@ def test_bottoms_of_other_shapes(shape):
 
 
 def test_bad_fields():
-    with pytest.raises(ConfigError, match=r"bottoms=\('x',\), but exactly 2 must be given"):
+    with pytest.raises(ConfigError, match=r"bottoms=\('x',\), but 2 or 3 must be given"):
         SquareLossLayer(bottoms=["x"])
     with pytest.raises(ConfigError, match=r"weight=-1\.0, but it must be 0 or more"):
         SquareLossLayer(bottoms=["x", "target"], weight=-1)

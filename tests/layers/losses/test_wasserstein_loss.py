@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from agreement import GRADIENT, Agreement
+from agreement import Agreement
 from losses import WEIGHT, loss_and_gradients
 from nacre import ConfigError, DataError
 from nacre.testing.close import assert_close, assert_near
@@ -78,7 +78,7 @@ class TestWassersteinLoss(Agreement):
 
     def _compare_with_sinkhorn(self, trial, gradients):
         for place, expected in enumerate(sinkhorn(trial.layer, *trial.arrays)[1:]):
-            assert_near(gradients[f"input {place}"], expected, f"gradient of input {place}", GRADIENT)
+            assert_near(gradients[f"input {place}"], expected, f"gradient of input {place}", self.gradient)
 
 
 def test_golden_numbers():

@@ -72,5 +72,5 @@ def test_edges():
 def test_what_is_wrong():
     with pytest.raises(DataError, match=r"m: bottom 'x' holds 3, which is not a probability\n.*Softmax"):
         state_after(CalibrationErrorLayer, 1, np.array([[3.0, 0.5]]), np.array([0]))
-    with pytest.raises(ConfigError, match="n_bin=0, but it must be above 0"):
+    with pytest.raises(ConfigError, match="n_bin=0, but it must be from 1 to 1048576"):
         CalibrationErrorLayer(bottoms=["x", "label"], n_bin=0)

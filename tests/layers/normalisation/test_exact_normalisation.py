@@ -11,6 +11,7 @@ from nacre_layers.normalisation.group_norm import GroupNormLayer
 from nacre_layers.normalisation.layer_norm import LayerNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.normalisation.mvn import MVNLayer
+from nacre_layers.normalisation.rms_norm import RMSNormLayer
 
 ULP = 6e-8
 
@@ -29,6 +30,7 @@ def cases():
         yield f"two axes at {offset}", BatchNormLayer, {"neuron": ReLU()}, normal((500, 37), offset)
         yield f"three axes at {offset}", BatchNormLayer, {}, normal((8, 20, 301), offset)
         yield f"layer norm at {offset}", LayerNormLayer, {}, normal((50, 768), offset)
+        yield f"RMS norm at {offset}", RMSNormLayer, {}, normal((50, 768), offset)
         yield f"group norm at {offset}", GroupNormLayer, {"n_group": 4}, normal((8, 16, 14, 14), offset)
         yield f"mvn at {offset}", MVNLayer, {}, normal((8, 3, 33, 32), offset)
     yield "many numbers", BatchNormLayer, {}, normal((64, 8, 96, 96), 3.0)

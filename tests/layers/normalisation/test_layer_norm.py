@@ -1,4 +1,4 @@
-"""LayerNorm and GroupNorm: records, or groups of their channels, with mean 0 and variance 1."""
+"""LayerNorm, GroupNorm and RMSNorm: records, or groups of their channels, brought to one size."""
 
 import tracemalloc
 
@@ -14,6 +14,7 @@ from nacre_layers.normalisation.batch_norm import BatchNormLayer
 from nacre_layers.normalisation.group_norm import GroupNormLayer
 from nacre_layers.normalisation.layer_norm import LayerNormLayer
 from nacre_layers.normalisation.mvn import MVNLayer
+from nacre_layers.normalisation.rms_norm import RMSNormLayer
 
 LEARNED = {"scale": st.booleans(), "bias": st.booleans(), "epsilon": st.floats(1e-5, 1)}
 
@@ -95,6 +96,40 @@ class TestGroupNorm(Agreement):
         return [np.tanh(y) if repr(layer.neuron) == "Tanh()" else y]
 
 
+class TestRMSNorm(Agreement):
+    layer = RMSNormLayer
+
+    def examples(self):
+        yield Example({}, [(3, 4)])
+        yield Example({"axis": 2, "epsilon": 0.1, "neuron": "Tanh"}, [(2, 3, 2, 3)], label="axis, neuron")
+        yield Example({"axis": -1, "scale": False}, [(2, 3, 4)], label="last axis, no scale")
+        yield Example({}, [(2, 5, 13)], label="long rows")
+
+    def strategy(self):
+        fields = st.fixed_dictionaries(
+            {"axis": st.sampled_from([1, 2, -1]), "scale": st.booleans(), "epsilon": st.floats(1e-5, 1)}
+        )
+        shape = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(3, 5)) | st.tuples(*[st.integers(3, 4)] * 4)
+        return st.builds(lambda one, shape: Example(one, [shape]), fields, shape)
+
+    def in_torch(self, layer, inputs, parameters):
+        import torch
+
+        axis = layer.axis % inputs[0].ndim
+        shape = inputs[0].shape[axis:]
+        return [torch.nn.functional.rms_norm(inputs[0], shape, parameters.get("scale"), layer.epsilon)]
+
+    def reference(self, layer, inputs, parameters):
+        x = inputs[0]
+        axis = layer.axis % x.ndim
+        y = np.zeros_like(x)
+        for place in np.ndindex(*x.shape[:axis]):
+            row = x[place].ravel()
+            mean = sum(value**2 for value in row) / len(row)
+            y[place] = x[place] / np.sqrt(mean + layer.epsilon) * parameters.get("scale", 1)
+        return [np.tanh(y) if repr(layer.neuron) == "Tanh()" else y]
+
+
 def net(layer):
     return Net("n", [InputLayer(tops=["x"], shape=(6, 2)), layer], backend="numpy")
 
@@ -102,11 +137,13 @@ def net(layer):
 def test_the_parameters_have_the_shape_of_what_is_normalised_together():
     handles = net(LayerNormLayer(name="norm", bottoms=["x"], tops=["y"])).parameters
     assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6, 2), "norm/bias": (6, 2)}
+    handles = net(RMSNormLayer(name="norm", bottoms=["x"], tops=["y"], axis=-1)).parameters
+    assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (2,)}
     handles = net(GroupNormLayer(name="norm", bottoms=["x"], tops=["y"], n_group=2)).parameters
     assert {name: handle.shape for name, handle in handles.items()} == {"norm/scale": (6,), "norm/bias": (6,)}
 
 
-@pytest.mark.parametrize("cls", [LayerNormLayer, GroupNormLayer, BatchNormLayer, MVNLayer])
+@pytest.mark.parametrize("cls", [LayerNormLayer, GroupNormLayer, BatchNormLayer, MVNLayer, RMSNormLayer])
 def test_a_step_allocates_nothing_and_keeps_its_digits_beside_a_large_mean(cls):
     x = 1000 + np.random.default_rng(0).standard_normal((8, 32, 16, 16))
     fields = {"bottoms": ["x"], "tops": ["y"], "epsilon": 1e-5}
@@ -132,6 +169,8 @@ def test_a_step_allocates_nothing_and_keeps_its_digits_beside_a_large_mean(cls):
         (LayerNormLayer, {"axis": 3}, r"norm: axis=3, but the bottom of shape \(1, 6, 2\) has the axes 1 to 2"),
         (LayerNormLayer, {"axis": 0}, "norm: axis=0, but it must be different from 0"),
         (LayerNormLayer, {"epsilon": 0.0}, "norm: epsilon=0.0, but it must be above 0"),
+        (RMSNormLayer, {"axis": 3}, r"norm: axis=3, but the bottom of shape \(1, 6, 2\) has the axes 1 to 2"),
+        (RMSNormLayer, {"epsilon": 0.0}, r"norm: epsilon=0\.0, but it must be above 0"),
         (GroupNormLayer, {"n_group": 4}, "norm: n_group=4 does not divide the 6 channels"),
         (GroupNormLayer, {"n_group": 0}, "norm: n_group=0, but it must be above 0"),
         (GroupNormLayer, {"scale_lr": -1.0}, "norm: scale_lr=-1.0, but it must be 0 or more"),

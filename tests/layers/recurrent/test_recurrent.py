@@ -155,6 +155,7 @@ class Recurrent:
     states = 1
     entries = 12
     coarse = 3e-5
+    gradient = 1e-10
 
     def reference(self, layer, inputs, parameters):
         return by_loops(np, layer, inputs, parameters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Any
 
 from nacre import Array, Sizes, default, non_negative
@@ -35,6 +36,9 @@ class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp
     """
 
     extra: Annotated[Sizes, non_negative, "pixels added at the end of each axis, fewer than stride"] = default((0,))
+
+    def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
+        return sum(map(prod, bottoms)) * prod(parameters["weight"][1:])
 
 
 class DeconvolutionState(FilterState, of=DeconvolutionLayer, reads="inputs"):

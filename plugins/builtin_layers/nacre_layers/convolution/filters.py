@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Any
 
 from nacre import (
@@ -27,6 +28,8 @@ from .geometry import Geometry, Slider
 class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
     """The fields of layers whose filters slide over images."""
 
+    shown = ("kernel", "stride", "dilation", "n_group")
+
     bottoms: Annotated[Names, at_least(1), "the images to filter"]
     tops: Annotated[Names, as_many_as("bottoms"), "the filtered images"]
     n_filter: Annotated[int, positive, "number of filters: the channels of a top"]
@@ -36,6 +39,9 @@ class FilterLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=True):
     dilation: Annotated[Sizes, positive, "step between the cells of a filter, in pixels"] = default((1,))
     n_group: Annotated[int, positive, "number of independent groups of channels"] = 1
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+    def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
+        return sum(map(prod, tops)) * prod(parameters["weight"][1:])
 
 
 def declare(state: Any, layer: Any, backend: Any, inputs: list[Any], kind: type[Any] = Geometry) -> Geometry:

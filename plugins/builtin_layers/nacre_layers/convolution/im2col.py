@@ -39,6 +39,8 @@ class Im2colLayer(Layer, can_do_bp=True):
         kernel = 5
     """
 
+    shown = ("kernel", "stride")
+
     bottoms: Annotated[Names, at_least(1), "the images"]
     tops: Annotated[Names, as_many_as("bottoms"), "their windows"]
     kernel: Annotated[Sizes, positive, "size of a window, in pixels"]

@@ -23,6 +23,8 @@ class DropoutLayer(Layer, can_do_bp=True, is_inplace=True):
         ratio = 0.2
     """
 
+    shown = ("ratio",)
+
     bottoms: Annotated[Names, exactly(1), "the blob, changed in place"]
     ratio: Annotated[float, fraction, "probability to become 0"] = 0.5
     auto_scale: Annotated[bool, "divide the other elements by 1 - ratio"] = True

@@ -208,6 +208,8 @@ class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
         neuron = "ReLU"
     """
 
+    shown = ("operation",)
+
     bottoms: Annotated[Names, at_least(2), "the operands, in order"]
     tops: Annotated[Names, exactly(1), "the result"]
     operation: Annotated[ElementWiseFunction, "the function of the bottoms"] = Add()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Any
 
 from nacre import Array, ClassCount, Identity, Names, Neuron, Parameter, as_many_as, at_least, positive
@@ -37,6 +38,9 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
     axis: Annotated[int, "the first axis of the features; -1 is the last"] = 1
     transpose: Annotated[bool, "whether the weight is stored as (features, output_dim)"] = False
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+    def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
+        return sum(map(prod, bottoms)) * tops[0][-1]
 
 
 class InnerProductState(ProductState, of=InnerProductLayer, reads="inputs"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Any
 
 from nacre import Array, Identity, Initializer, Names, Neuron, Parameter, as_many_as, at_least, positive
@@ -43,6 +44,9 @@ class TiedInnerProductLayer(Biased, has_param=True, has_neuron=True, can_do_bp=T
     output_dim: Annotated[int, positive, "number of outputs for one image: the features of the other layer's input"]
     learns: Annotated[bool, "whether the weight learns from this layer too"] = True
     neuron: Annotated[Neuron, "activation function of the tops"] = Identity()
+
+    def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
+        return sum(map(prod, bottoms)) * tops[0][-1]
 
 
 class Turned(Initializer):

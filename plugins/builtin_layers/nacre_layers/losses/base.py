@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from nacre import Array, ConfigError, DataError, Layer, LayerState, non_negative
+from nacre import Array, Check, ConfigError, DataError, Layer, LayerState, non_negative
 
 FLOOR = 1e-20
 """Smaller probabilities count as this, so that logarithms and fractions are finite. As in Mocha.jl and Caffe."""
@@ -15,10 +15,36 @@ SLACK = 1e-4
 Normalizer = Literal["valid", "full", "batch", "none"]
 
 
+two_or_three = Check(
+    lambda names, _: None if 2 <= len(names) <= 3 else "2 or 3 must be given", "2 or 3", least=2, most=3
+)
+"""A validator for the bottoms of a loss that may have a weight for each record."""
+
+
 class Loss(Layer):
     """A layer with a loss."""
 
+    weighs: ClassVar[bool] = False
+    """Whether a third bottom has a number for each record, which multiplies the record's loss."""
+
     weight: Annotated[float, non_negative, "multiplies the loss"] = 1.0
+
+    def weighing(self, blob: str) -> Layer | None:
+        has_weights = len(self.bottoms) > 2
+        return self.connected(self.name, [*self.bottoms, blob]) if self.weighs and not has_weights else None
+
+
+def check_weights(layer: Any, inputs: list[Any]) -> bool:
+    """Return whether there is a bottom with weights. Raises ConfigError unless it has one number for each record."""
+    if len(inputs) < 3:
+        return False
+    shape, images = tuple(inputs[2].shape), inputs[0].shape[0]
+    if shape not in ((images,), (images, 1)):
+        raise ConfigError(
+            f"{layer.name}: bottom '{layer.bottoms[2]}' of shape {shape} must have one weight for each of the {images} "
+            "records"
+        )
+    return True
 
 
 def divisor(normalize: Normalizer, *, valid: int, full: int, batch: int) -> int:
@@ -58,6 +84,8 @@ def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str, index: 
 class PairLossState(LayerState, reads="inputs"):
     """loss = weight / N · Σ f(a, b) over all elements of two bottoms of one shape, in the N rows that count.
 
+    A third bottom multiplies the terms of each record.
+
     A subclass computes f in `terms` and its slopes in `slope`; axes of length 1 may differ.
 
     Raises:
@@ -67,6 +95,7 @@ class PairLossState(LayerState, reads="inputs"):
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         check_alike(layer, inputs)
+        self.weighs = check_weights(layer, inputs)
         self.images = inputs[0].shape[0]
         self.loss: Any = 0.0
 
@@ -79,7 +108,7 @@ class PairLossState(LayerState, reads="inputs"):
         raise NotImplementedError
 
     def pair(self, inputs: list[Array], rows: int) -> list[Array]:
-        """Return a and b as (rows, elements)."""
+        """Return a and b as (rows, elements), and the weights if there are any."""
         return [one.reshape(self.images, -1)[:rows] for one in inputs]
 
     def divisor(self, rows: int) -> int:
@@ -88,19 +117,26 @@ class PairLossState(LayerState, reads="inputs"):
 
     def forward(self, inputs: list[Array]) -> None:
         rows = min(self.backend.rows, self.images)
-        a, b = self.pair(inputs, rows)
+        a, b, *weights = self.pair(inputs, rows)
         out = self.backend.scratch(a.shape)
         self.terms(a, b, out)
+        for weight in weights:
+            self.backend.xp.multiply(out, weight, out=out)
         self.factor = self.layer.weight / self.divisor(rows)
         self.loss = self.factor * self.backend.xp.sum(out, dtype="float64")
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         rows = min(self.backend.rows, self.images)
-        a, b = self.pair(inputs, rows)
+        a, b, *weights = self.pair(inputs, rows)
         for index, diff in enumerate(diffs):
             if diff is None:
+                continue
+            if index == 2:
+                diff[...] = 0  # weights are data
                 continue
             gradient = diff.reshape(self.images, -1)
             self.slope(index, a, b, gradient[:rows])
             self.backend.xp.multiply(gradient[:rows], self.factor, out=gradient[:rows])
+            for weight in weights:
+                self.backend.xp.multiply(gradient[:rows], weight, out=gradient[:rows])
             gradient[rows:] = 0

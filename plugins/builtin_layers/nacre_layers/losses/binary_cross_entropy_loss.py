@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, Names, exactly
+from nacre import Array, Names
 
 from ..neurons import Sigmoid
-from .base import FLOOR, Loss, PairLossState, check_probabilities
+from .base import FLOOR, Loss, PairLossState, check_probabilities, two_or_three
 
 SIGMOID = Sigmoid()
 
@@ -29,7 +29,9 @@ class BinaryCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=T
         bottoms = ["prob", "target"]  # (8, 3), (8, 3)
     """
 
-    bottoms: Annotated[Names, exactly(2), "the probabilities and the targets"]
+    weighs = True
+
+    bottoms: Annotated[Names, two_or_three, "the probabilities, the targets, and optionally the weight of each record"]
 
 
 class BinaryCrossEntropyLossState(PairLossState, of=BinaryCrossEntropyLossLayer, reads="inputs"):

@@ -12,7 +12,7 @@ from nacre import Array, ConfigError, LayerState, default, non_zero
 
 from ..axes import axis_of
 from ..fields import NumberLists
-from .base import Loss, Normalizer, divisor
+from .base import Loss, Normalizer, check_weights, divisor
 from .classes import Classes
 
 
@@ -27,7 +27,9 @@ class ClassLoss(Loss):
 
 
 class WeightedClassLoss(ClassLoss):
-    """A loss over classes that may have weights of their own."""
+    """A loss over classes that may have weights of their own, and records that may have some, too."""
+
+    weighs = True
 
     weights: Annotated[
         NumberLists, "one number for each class, or an array of the shape of one record's scores, or of a batch's"
@@ -85,6 +87,7 @@ class ClassLossState(LayerState, reads=""):
     def __init__(self, layer: WeightedClassLoss, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
+        self.weighs = check_weights(layer, inputs)
         self.shape = self.classes.shape
         self.weights = class_weights(layer, inputs[0].shape) if layer.weights else None
         self.loss: Any = 0.0
@@ -94,9 +97,7 @@ class ClassLossState(LayerState, reads=""):
         self.classes.ready()
         self.chosen, self.share = empty((labels,)), empty((labels,))  # `chosen` is a subclass's, for its gradient
         if self.weights is not None:
-            self.weight_of = empty(self.shape)
-            host = self.weights.reshape(self.shape).astype(self.backend.dtype)
-            self.backend.from_host(host, self.weight_of)
+            self.weight_of = self.backend.constant(self.weights.reshape(self.shape))
 
     def logarithms(self, x: Array, log: Array) -> None:
         """Write log p of the labels' classes, whose indices are `picked`; x is (before, classes, after)."""
@@ -108,17 +109,17 @@ class ClassLossState(LayerState, reads=""):
         self.count = count = self.classes.count
         log = self.backend.scratch((count,))
         self.logarithms(inputs[0].reshape(self.shape), log)
-        self.shares = self._shares(count)
+        self.shares = self._shares(count, inputs[2:])
         if self.shares is not None:
             xp.multiply(log, self.shares, out=log)
             xp.copyto(log, 0, where=self.uncounted())  # also where the logarithm is infinite, or NaN
         self.factor = layer.weight / class_divisor(layer, self.classes)
         self.loss = -self.factor * xp.sum(log, dtype="float64")
 
-    def _shares(self, count: int) -> Array | None:
+    def _shares(self, count: int, of_records: list[Array]) -> Array | None:
         """Return the weight of each label in the sum; None if all are 1."""
         xp, ignored = self.backend.xp, self.classes.ignored
-        if self.weights is None and ignored is None:
+        if self.weights is None and ignored is None and not of_records:
             return None
         share = self.share[:count]
         if self.weights is None:
@@ -129,6 +130,10 @@ class ClassLossState(LayerState, reads=""):
             used = self.backend.scratch((count,), "bool")
             xp.logical_not(ignored, out=used)
             xp.multiply(share, used, out=share)
+        for weights in of_records:
+            rows = self.classes.rows
+            by_record = share.reshape(rows, -1)
+            xp.multiply(by_record, weights.reshape(-1, 1)[:rows], out=by_record)
         return share
 
     def uncounted(self) -> Array:
@@ -138,12 +143,13 @@ class ClassLossState(LayerState, reads=""):
         return nothing
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
-        dx, dlabel = diffs
+        dx, *others = diffs
         if dx is not None:
             self.gradient(dx)
             dx[self.classes.rows :] = 0
-        if dlabel is not None:
-            dlabel[...] = 0
+        for other in others:
+            if other is not None:
+                other[...] = 0
 
     def gradient(self, dx: Array) -> None:
         """Write the gradient of the bottom; rows that do not count do not matter."""

@@ -36,8 +36,8 @@ class Classes:
         before, classes, behind = self.shape
         # the flat index of the score of class 0 at each label's position
         starts = np.arange(before)[:, None] * (classes * behind) + np.arange(behind)
-        self._starts, self._picked = (self.backend.empty((before * behind,), "int64") for _ in range(2))
-        self.backend.from_host(starts.reshape(-1).astype(np.int64), self._starts)
+        self._starts = self.backend.constant(starts.reshape(-1), "int64")
+        self._picked = self.backend.empty((before * behind,), "int64")
         if self.ignore_label is not None:
             self._ignored = self.backend.empty((before * behind,), "bool")
 

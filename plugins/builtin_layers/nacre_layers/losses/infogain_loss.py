@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +38,12 @@ class InfogainLossLayer(ClassLoss, is_sink=True, has_loss=True, can_do_bp=True):
     matrix: Annotated[NumberLists, "H, as a list of rows"] = default(())
     source: Annotated[Paths, "file with H, if it is neither in `matrix` nor a bottom"] = default(())
 
+    def standalone(self) -> InfogainLossLayer:
+        if not self.source:
+            return self
+        matrix = _read_matrix(self.name, Path(self.source[0]))
+        return replace(self, matrix=matrix.reshape(matrix.shape[-2:]).tolist(), source=())
+
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if len(self.bottoms) > 3:
@@ -66,11 +73,9 @@ class InfogainLossState(SoftlabelSoftmaxLossState, of=InfogainLossLayer, reads="
         before, classes, behind = self.shape
         self.classes.ready()
         if self.host is not None:
-            self.matrix = self.backend.empty((classes, classes))
-            self.backend.from_host(self.host.reshape(classes, classes).astype(self.backend.dtype), self.matrix)
+            self.matrix = self.backend.constant(self.host.reshape(classes, classes))
         if self.learns:
-            self.numbers = self.backend.empty((classes, 1), "int64")
-            self.backend.from_host(np.arange(classes).reshape(-1, 1), self.numbers)
+            self.numbers = self.backend.constant(np.arange(classes).reshape(-1, 1), "int64")
             self.of_label = self.backend.empty((classes, before * behind))
         self.taken = self.backend.empty((before * behind, classes))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import Array, Names, exactly
+from nacre import Array, Names
 
-from .base import FLOOR, check_probabilities
+from .base import FLOOR, check_probabilities, two_or_three
 from .class_loss import ClassLossState, WeightedClassLoss
 
 
@@ -24,7 +24,7 @@ class MultinomialLogisticLossLayer(WeightedClassLoss, is_sink=True, has_loss=Tru
         bottoms = ["prob", "label"]  # (8, 10), (8,)
     """
 
-    bottoms: Annotated[Names, exactly(2), "the probabilities and the labels"]
+    bottoms: Annotated[Names, two_or_three, "the probabilities, the labels, and optionally the weight of each record"]
 
 
 class MultinomialLogisticLossState(ClassLossState, of=MultinomialLogisticLossLayer, reads=""):

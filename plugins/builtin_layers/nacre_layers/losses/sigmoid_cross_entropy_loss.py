@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import Array, Names, exactly
+from nacre import Array, Names
 
-from .base import Loss, Normalizer, PairLossState, divisor
+from .base import Loss, Normalizer, PairLossState, divisor, two_or_three
 from .binary_cross_entropy_loss import SIGMOID
 
 
@@ -24,7 +24,9 @@ class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=
         bottoms = ["score", "target"]  # (8, 3), (8, 3)
     """
 
-    bottoms: Annotated[Names, exactly(2), "the scores and the targets"]
+    weighs = True
+
+    bottoms: Annotated[Names, two_or_three, "the scores, the targets, and optionally the weight of each record"]
     normalize: Annotated[Normalizer, "the divisor of the sum"] = "batch"
     ignore_label: Annotated[int | None, "targets of this value are ignored"] = None
 

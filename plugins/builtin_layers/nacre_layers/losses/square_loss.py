@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import Array, Names, exactly
+from nacre import Array, Names
 
-from .base import Loss, PairLossState
+from .base import Loss, PairLossState, two_or_three
 
 
 class SquareLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
@@ -21,7 +21,10 @@ class SquareLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=True):
         bottoms = ["prediction", "target"]  # (8, 3), (8, 3)
     """
 
-    bottoms: Annotated[Names, exactly(2), "the prediction and the target"]
+    compares_numbers = True
+    weighs = True
+
+    bottoms: Annotated[Names, two_or_three, "the prediction, the target, and optionally the weight of each record"]
 
 
 class SquareLossState(PairLossState, of=SquareLossLayer, reads="inputs"):

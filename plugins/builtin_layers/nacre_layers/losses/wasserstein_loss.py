@@ -69,9 +69,8 @@ class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
 
     def ready(self) -> None:
         empty, (height, width) = self.backend.empty, self.sizes
-        self.cost, self.log_k = (empty((1, height, width)) for _ in range(2))
-        for array, host in ((self.cost, self.host), (self.log_k, -self.layer.sharpness * self.host)):
-            self.backend.from_host(host.reshape(array.shape).astype(self.backend.dtype), array)
+        cost = self.host.reshape(1, height, width)
+        self.cost, self.log_k = self.backend.constant(cost), self.backend.constant(-self.layer.sharpness * cost)
         # of a, then of b: the logarithms of the masses, those of the scales u and v, and those of what divides them
         sides = ((self.images, height, 1), (self.images, 1, width))
         self.masses, self.scales, self.divisors = ([empty(shape) for shape in sides] for _ in range(3))

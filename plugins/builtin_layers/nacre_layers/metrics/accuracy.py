@@ -11,7 +11,7 @@ from ..losses.classes import Classes
 SHARES = {"accuracy": ("higher", "%"), "error": ("lower", "%")}
 
 
-class AccuracyLayer(Layer, is_sink=True, statistics={**SHARES, "class_*": ("higher", "%")}):
+class AccuracyLayer(Layer, is_sink=True, statistics={**SHARES, "class_{class}": ("higher", "%")}):
     """The share of labels whose score is one of the `top_k` highest.
 
     accuracy = 1 / M · Σ [rank ≤ top_k] over the M labels of rows that count, where rank is the number of scores x[c]

@@ -7,7 +7,9 @@ import numpy as np
 from .ranking import RankingLayer, RankingState
 
 
-class AveragePrecisionLayer(RankingLayer, statistics={"average_precision*": ("higher", "")}):
+class AveragePrecisionLayer(
+    RankingLayer, statistics=dict.fromkeys(("average_precision", "average_precision_{class}"), ("higher", ""))
+):
     """The average precision, a summary of the curve of precision over recall.
 
     average_precision = Σ_k (recall[k] - recall[k - 1]) · precision[k], over the different scores, the highest first:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import nan
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, LayerState
+from nacre import Array, Layer, LayerState, Names, exactly, non_zero
 
 from ..losses.classes import Classes
 
@@ -41,6 +41,14 @@ class CollectingState(LayerState, reads="", host_only=True):
 
     def reset_statistics(self) -> None:
         self.found = self.nothing()
+
+
+class ClassesLayer(Layer, is_sink=True):
+    """The fields of statistics over classes."""
+
+    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
+    axis: Annotated[int, non_zero, "axis of the classes"] = 1
+    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
 
 
 class ClassesState(CollectingState):

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, Layer, Names, exactly, non_zero, positive
+from nacre import Array, Names, every, exactly
 
 from ..losses.base import check_probabilities
-from .base import ClassesState, share
+from .base import ClassesLayer, ClassesState, share
+
+MOST = 1 << 20  # bins
 
 
-class CalibrationErrorLayer(Layer, is_sink=True, statistics={"ece": ("lower", "%")}):
+class CalibrationErrorLayer(ClassesLayer, statistics={"ece": ("lower", "%")}):
     """The expected calibration error: how far the highest probability is from the share of hits.
 
     ece = Σ_k n[k] / M · |hits[k] / n[k] - Σ p / n[k]|, over the M labels of rows that count, where p is the highest
@@ -32,9 +34,9 @@ class CalibrationErrorLayer(Layer, is_sink=True, statistics={"ece": ("lower", "%
     """
 
     bottoms: Annotated[Names, exactly(2), "the probabilities and the labels"]
-    axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
-    n_bin: Annotated[int, positive, "number of bins of equal width"] = 15
+    n_bin: Annotated[
+        int, every(lambda count: 0 < count <= MOST, f"from 1 to {MOST}"), "number of bins of equal width"
+    ] = 15
 
 
 class CalibrationErrorState(ClassesState, of=CalibrationErrorLayer):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from nacre import ConfigError, Layer, Names, exactly, non_zero
+from nacre import ConfigError
 
-from .base import MatrixState
+from .base import ClassesLayer, MatrixState
 
 MOST = 100  # classes
 
 
-class ConfusionMatrixLayer(Layer, is_sink=True, statistics={"accuracy": ("higher", "%")}):
+class ConfusionMatrixLayer(ClassesLayer, statistics={"accuracy": ("higher", "%"), "{class}_as_{class}": ("", "")}):
     """How many labels of each class were taken for each class.
 
     n[a, b] = Σ [label = a] [prediction = b], over the labels of rows that count, where the prediction is the class with
@@ -26,10 +26,6 @@ class ConfusionMatrixLayer(Layer, is_sink=True, statistics={"accuracy": ("higher
         type = "ConfusionMatrix"
         bottoms = ["score", "label"]  # (8, 3), (8,)
     """
-
-    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
-    axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
 
 
 class ConfusionMatrixState(MatrixState, of=ConfusionMatrixLayer):

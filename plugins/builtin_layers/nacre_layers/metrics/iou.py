@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from nacre import Layer, Names, exactly, non_zero
-
-from .base import MatrixState, share
+from .base import ClassesLayer, MatrixState, share
 
 
-class IoULayer(Layer, is_sink=True, statistics={"iou*": ("higher", "%")}):
+class IoULayer(ClassesLayer, statistics=dict.fromkeys(("iou", "iou_{class}"), ("higher", "%"))):
     """The mean intersection over union of the classes, as segmentations of images are measured.
 
     iou[c] = n[c, c] / (Σ_a n[a, c] + Σ_b n[c, b] - n[c, c]), where n[a, b] labels of class a were taken for class b,
@@ -27,9 +25,6 @@ class IoULayer(Layer, is_sink=True, statistics={"iou*": ("higher", "%")}):
         ignore_label = 255
     """
 
-    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
-    axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
     per_class: Annotated[bool, "report `iou_0`, `iou_1`, ... too"] = False
 
 

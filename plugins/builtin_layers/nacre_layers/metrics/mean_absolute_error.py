@@ -26,6 +26,8 @@ class MeanAbsoluteErrorLayer(Layer, is_sink=True, statistics={"mae": ("lower", "
         bottoms = ["price", "label"]  # (8, 1), (8,)
     """
 
+    compares_numbers = True
+
     bottoms: Annotated[Names, exactly(2), "the predictions and the truth"]
 
 

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from nacre import Layer, Names, exactly, non_zero
-
-from .base import MatrixState, share
+from .base import ClassesLayer, MatrixState, share
 
 
 class PrecisionRecallLayer(
-    Layer, is_sink=True, statistics=dict.fromkeys(("precision*", "recall*", "f1*"), ("higher", "%"))
+    ClassesLayer,
+    statistics=dict.fromkeys(
+        ("precision", "recall", "f1", "precision_{class}", "recall_{class}", "f1_{class}"), ("higher", "%")
+    ),
 ):
     """Precision, recall and F1 of the class with the highest score.
 
@@ -33,9 +34,6 @@ class PrecisionRecallLayer(
         per_class = true
     """
 
-    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
-    axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
     average: Annotated[Literal["macro", "micro", "weighted"], "how classes are put together"] = "macro"
     per_class: Annotated[bool, "report `precision_0`, `recall_0`, `f1_0`, ... too"] = False
 

@@ -30,6 +30,8 @@ class R2Layer(Layer, is_sink=True, statistics={"r2": ("higher", "")}):
         bottoms = ["price", "label"]  # (8, 1), (8,)
     """
 
+    compares_numbers = True
+
     bottoms: Annotated[Names, exactly(2), "the predictions and the truth"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from .ranking import RankingLayer, RankingState
 
 
-class ROCAUCLayer(RankingLayer, statistics={"roc_auc*": ("higher", "")}):
+class ROCAUCLayer(RankingLayer, statistics=dict.fromkeys(("roc_auc", "roc_auc_{class}"), ("higher", ""))):
     """The area under the curve of the receiver operating characteristic.
 
     roc_auc = Σ_t Σ_f ([x_t > x_f] + 1/2 [x_t = x_f]) / (T · F), over the T labels that are true and the F that are not,

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Array, ConfigError, Layer, Names, Sizes, default, exactly, non_zero, positive
+from nacre import Array, ConfigError, Sizes, default, positive
 
-from .base import ClassesState, share
+from .base import ClassesLayer, ClassesState, share
 
 
-class TopKAccuracyLayer(Layer, is_sink=True, statistics={"top_*": ("higher", "%")}):
+class TopKAccuracyLayer(ClassesLayer, statistics={"top_*": ("higher", "%")}):
     """The shares of labels whose score is one of the k highest, for each k of a list.
 
     top_k = 1 / M · Σ [rank ≤ k] over the M labels of rows that count, where rank is the number of scores that are as
@@ -29,10 +29,7 @@ class TopKAccuracyLayer(Layer, is_sink=True, statistics={"top_*": ("higher", "%"
         k = [1, 5]
     """
 
-    bottoms: Annotated[Names, exactly(2), "the scores and the labels"]
     k: Annotated[Sizes, positive, "the label must be among this many highest scores"] = default((1, 5))
-    axis: Annotated[int, non_zero, "axis of the classes"] = 1
-    ignore_label: Annotated[int | None, "labels of this value are ignored"] = None
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()

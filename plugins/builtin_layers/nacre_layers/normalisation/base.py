@@ -69,17 +69,32 @@ class Standard:
     """Subtracts the mean over the first and the last of three axes, and divides by the standard deviation.
 
     The variance is that of these numbers, divided by their count. `mean` and `variance` are those of the last pass.
-    With `epsilon=None` there is no division. Arrays are read in `shape`.
+    With `epsilon=None` there is no division. Without `centred` no mean is subtracted, and `variance` is the mean of the
+    squares. Arrays are read in `shape`.
     """
 
-    def __init__(self, backend: Any, shape: tuple[int, int, int], epsilon: float | None) -> None:
-        self.backend, self.shape, self.epsilon = backend, shape, epsilon
+    def __init__(
+        self, backend: Any, shape: tuple[int, int, int], epsilon: float | None, *, centred: bool = True
+    ) -> None:
+        self.backend, self.shape, self.epsilon, self.centred = backend, shape, epsilon, centred
         self.count = shape[0] * shape[2]
         self.sums = Sums(backend, shape)
         self.mean, self.variance, self.slope = (backend.empty((1, shape[1], 1)) for _ in range(3))
 
     def forward(self, x: Array, normal: Array) -> None:
         """Measure mean and variance, and write (x - mean) / sqrt(variance + epsilon) into `normal`."""
+        xp = self.backend.xp
+        if self.centred:
+            self._centre(x, normal)
+        else:
+            xp.copyto(normal, x)
+        if self.epsilon is not None:
+            self.sums.dot(normal, normal, self.variance)
+            xp.divide(self.variance, self.count, out=self.variance)
+            self._divide(self.variance, normal)
+
+    def _centre(self, x: Array, normal: Array) -> None:
+        """Measure the mean, and write x - mean into `normal`."""
         xp, rest = self.backend.xp, self.slope
         self.sums.add_up(x, self.mean)
         xp.divide(self.mean, self.count, out=self.mean)
@@ -88,10 +103,6 @@ class Standard:
         xp.divide(rest, self.count, out=rest)
         xp.subtract(normal, rest, out=normal)
         xp.add(self.mean, rest, out=self.mean)
-        if self.epsilon is not None:
-            self.sums.dot(normal, normal, self.variance)
-            xp.divide(self.variance, self.count, out=self.variance)
-            self._divide(self.variance, normal)
 
     def apply(self, x: Array, mean: Array, variance: Array, normal: Array) -> None:
         """Write (x - mean) / sqrt(variance + epsilon) into `normal`."""
@@ -112,9 +123,12 @@ class Standard:
             self.sums.dot(dy, normal, total)
             xp.divide(total, self.count, out=total)
             xp.multiply(normal, total, out=product)
-        self.sums.add_up(dy, total)
-        xp.divide(total, self.count, out=total)
-        xp.subtract(dy, total, out=dx)
+        if self.centred:
+            self.sums.add_up(dy, total)
+            xp.divide(total, self.count, out=total)
+            xp.subtract(dy, total, out=dx)
+        else:
+            xp.copyto(dx, dy)
         if self.epsilon is not None:
             xp.subtract(dx, product, out=dx)
             xp.multiply(dx, self.slope, out=dx)
@@ -129,19 +143,22 @@ class NormalisingState(LayerState, reads=""):
 
     shape: tuple[int, int, int]
     wide: tuple[int, int, int]
+    learns: tuple[str, ...] = ("scale", "bias")
+
+    def standard_of(self, shape: tuple[int, int, int]) -> Standard:
+        """Return what normalises arrays of a shape."""
+        return Standard(self.backend, shape, self.layer.epsilon)
 
     def declare(self, inputs: list[Any], learned_shape: tuple[int, ...]) -> None:
         """Declare scale, bias and the top."""
         self.learned = {
-            name: Parameter.of(self.layer, name, learned_shape)
-            for name in ("scale", "bias")
-            if getattr(self.layer, name)
+            name: Parameter.of(self.layer, name, learned_shape) for name in self.learns if getattr(self.layer, name)
         }
         self.parameters = list(self.learned.values())
         self.blobs = [self.backend.blob(inputs[0].shape)]
 
     def ready(self) -> None:
-        self.standard = Standard(self.backend, self.shape, self.layer.epsilon)
+        self.standard = self.standard_of(self.shape)
         self.sums = Sums(self.backend, self.wide)
         self.trains = self.phase == "train"  # then the normalised blob is kept for backward
         self.normal = self.backend.empty(self.shape) if self.trains else self.blobs[0].reshape(self.shape)
@@ -152,13 +169,13 @@ class NormalisingState(LayerState, reads=""):
 
     def scale_and_shift(self) -> None:
         """Write scale · normal + bias into the top."""
-        xp, layer = self.backend.xp, self.layer
+        xp = self.backend.xp
         normal, y = self.normal.reshape(self.wide), self.blobs[0].reshape(self.wide)
-        if layer.scale:
+        if "scale" in self.learned:
             xp.multiply(normal, self._learned("scale"), out=y)
         elif self.trains:
             xp.copyto(y, normal)
-        if layer.bias:
+        if "bias" in self.learned:
             xp.add(y, self._learned("bias"), out=y)
 
     def _learned(self, name: str) -> Array:
@@ -166,13 +183,13 @@ class NormalisingState(LayerState, reads=""):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         xp, dy = self.backend.xp, self.blobs_diff[0].reshape(self.wide)
-        if self.layer.bias and (gradient := self.learned["bias"].gradient) is not None:
+        if "bias" in self.learned and (gradient := self.learned["bias"].gradient) is not None:
             self.sums.add_up(dy, gradient)
-        if self.layer.scale and (gradient := self.learned["scale"].gradient) is not None:
+        if "scale" in self.learned and (gradient := self.learned["scale"].gradient) is not None:
             self.sums.dot(dy, self.normal.reshape(self.wide), gradient)
         if (dx := diffs[0]) is None:
             return
-        if self.layer.scale:
+        if "scale" in self.learned:
             xp.multiply(dy, self._learned("scale"), out=dx.reshape(self.wide))
             dy = dx
         self.normal_backward(dy.reshape(self.shape), dx.reshape(self.shape))

@@ -36,6 +36,8 @@ class ChannelPoolingLayer(Layer, can_do_bp=True):
         stride = 2
     """
 
+    shown = ("pooling", "kernel", "stride")
+
     bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
     tops: Annotated[Names, as_many_as("bottoms"), "the pooled blobs"]
     kernel: Annotated[int, positive, "window, in channels"] = 1

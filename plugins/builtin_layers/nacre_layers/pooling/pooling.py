@@ -60,6 +60,8 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
         stride = 2
     """
 
+    shown = ("pooling", "kernel", "stride")
+
     bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
     tops: Annotated[Names, once_or_twice, "the pooled blobs, optionally followed by the masks"]
     kernel: Annotated[Sizes, positive, "window, in pixels"] = default((1,))
@@ -93,14 +95,14 @@ class PoolingLayer(Layer, has_neuron=True, can_do_bp=True):
 
 
 class PoolingState(Pools, of=PoolingLayer, reads="inputs blobs"):
-    """`PoolingLayer` on any backend."""
+    """`PoolingLayer`, and `GlobalPoolingLayer`, on any backend."""
 
-    def __init__(self, layer: PoolingLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs += [backend.blob(shapes[0], "int64") for shapes in self.shapes if layer.masks]
 
     @staticmethod
-    def axes_of(layer: PoolingLayer, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:
+    def axes_of(layer: Any, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:
         return [pooled_axes(layer, shape)]
 
     def ready(self) -> None:
@@ -132,9 +134,8 @@ class Indices:
                 along = windows.along(index, np.array(axis.starts) + cell)
                 grid = grid * axis.length + along
                 inside = inside & (along >= 0) & (along < axis.length)
-            for host, kept in ((grid, self.grids), (inside, self.inside)):
-                kept.append(backend.empty(host.shape, str(host.dtype)))
-                backend.from_host(host, kept[-1])
+            self.grids.append(backend.constant(grid, "int64"))
+            self.inside.append(backend.constant(inside, "bool"))
 
     def find(self, cells: list[Array], y: Array, mask: Array) -> None:
         """Write into `mask` the index of the first cell of every window that is its maximum `y`, or a NaN."""

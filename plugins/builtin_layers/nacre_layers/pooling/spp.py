@@ -33,6 +33,8 @@ class SPPLayer(Layer, can_do_bp=True):
         pyramid_height = 3
     """
 
+    shown = ("pooling",)
+
     bottoms: Annotated[Names, at_least(1), "the blobs to pool"]
     tops: Annotated[Names, as_many_as("bottoms"), "the summaries"]
     pyramid_height: Annotated[int, positive, "number of levels of the pyramid"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -77,6 +78,9 @@ class RecurrentLayer(WeightFields, Biased, has_param=True, can_do_bp=True):
     def directions(self) -> tuple[bool, ...]:
         """For each direction whether it goes backward."""
         return {"forward": (False,), "backward": (True,), "both": (False, True)}[self.direction]
+
+    def multiplications(self, bottoms: Any, tops: Any, parameters: Any) -> int:
+        return prod(bottoms[0][:2]) * sum(prod(shape) for name, shape in parameters.items() if "weight" in name)
 
     @property
     def size(self) -> int:

@@ -26,6 +26,8 @@ class ReductionLayer(Layer, can_do_bp=True):
         axis = 2
     """
 
+    shown = ("operation",)
+
     bottoms: Annotated[Names, at_least(1), "the blobs to reduce"]
     tops: Annotated[Names, as_many_as("bottoms"), "the results"]
     operation: Annotated[Literal["sum", "asum", "sumsq", "mean"], "the function of the numbers"] = "sum"

@@ -1,0 +1,117 @@
+"""Resize: images of another size, by their nearest pixels or by means between neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from math import floor, prod
+from typing import Annotated, Any, Literal
+
+from nacre import (
+    Array,
+    ConfigError,
+    Layer,
+    LayerState,
+    Names,
+    Shape,
+    as_many_as,
+    at_least,
+    default,
+    finite,
+    positive,
+    spread,
+)
+
+from ..taps import Taps, through
+
+
+class ResizeLayer(Layer, can_do_bp=True):
+    """Make images larger or smaller, to `size` pixels or by a `factor`; one top for each bottom.
+
+    Bottoms are (images, channels, rows, columns), with any number of axes after the channels, which are resized. Along
+    an axis the step s is length / new length, or 1 / factor. With `mode` "nearest", y[i] = x[floor(i s)]; with
+    "bilinear", y[i] = (1 - λ) x[floor(p)] + λ x[floor(p) + 1], where p = (i + 0.5) s - 0.5 is the place of the middle
+    of pixel i, but at least 0 and at most that of the last pixel, and λ = p - floor(p).
+
+    These are the conventions of PyTorch's `interpolate` with align_corners=False, also in that a smaller image is no
+    mean of the pixels between (for that use `Pooling` or `AdaptivePooling`). PyTorch computes i s in float32, and so
+    may take the pixel before where it is a whole number. With a factor the new length is that times the length, rounded
+    down. With "nearest" tops have the type of their bottoms.
+
+    Example:
+        [[layer]]
+        type = "Resize"
+        bottoms = ["score"]  # (8, 21, 16, 12)
+        tops = ["large"]  # (8, 21, 32, 24)
+        factor = 2.0
+        mode = "bilinear"
+    """
+
+    shown = ("mode", "size", "factor")
+
+    bottoms: Annotated[Names, at_least(1), "the images"]
+    tops: Annotated[Names, as_many_as("bottoms"), "the images of the new size"]
+    size: Annotated[Shape, positive, "the new (rows, columns), or one number for both"] = default(())
+    factor: Annotated[float | None, positive, finite, "instead of size: how much larger an image becomes"] = None
+    mode: Annotated[Literal["nearest", "bilinear"], "the nearest pixel, or the mean of neighbours"] = "nearest"
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if (self.factor is None) == (not self.size):
+            yield f"size={self.size} and factor={self.factor}, but exactly one of them is needed"
+
+
+class ResizeState(LayerState, of=ResizeLayer, reads=""):
+    """`ResizeLayer` on any backend; the last axis is resized first."""
+
+    def __init__(self, layer: ResizeLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.maps = [_maps(layer, one.shape) for one in inputs]
+        for one, maps in zip(inputs, self.maps, strict=True):
+            shape = [maps[axis].count if axis in maps else length for axis, length in enumerate(one.shape)]
+            self.blobs.append(backend.blob(shape, one.dtype if layer.mode == "nearest" else None))
+
+    def ready(self) -> None:
+        place = self.backend
+        self.ways = [[(axis, taps.placed(place)) for axis, taps in reversed(maps.items())] for maps in self.maps]
+        self.back = [[(axis, taps.back.placed(place)) for axis, taps in maps.items()] for maps in self.maps]
+
+    def forward(self, inputs: list[Array]) -> None:
+        for x, y, ways in zip(inputs, self.blobs, self.ways, strict=True):
+            through(self.backend, x, ways, y)
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        for dy, dx, ways in zip(self.blobs_diff, diffs, self.back, strict=True):
+            if dx is not None:
+                through(self.backend, dy, ways, dx)
+
+
+def _maps(layer: ResizeLayer, shape: tuple[int, ...]) -> dict[int, Taps]:
+    """Return what maps each axis after the channels to its new length."""
+    lengths = shape[2:]
+    if not lengths:
+        raise ConfigError(f"{layer.name}: the bottom of shape {shape} must be (images, channels, rows, columns)")
+    if layer.factor is not None:
+        sizes = tuple(floor(length * layer.factor) for length in lengths)
+        steps = [1 / Fraction(layer.factor)] * len(lengths)
+    else:
+        sizes = spread(layer.size, len(lengths), f"{layer.name}: size")
+        steps = [Fraction(length, size) for length, size in zip(lengths, sizes, strict=True)]
+    if not prod(sizes):
+        raise ConfigError(f"{layer.name}: factor={layer.factor} leaves no pixel of the images of shape {lengths}")
+    entries = _nearest if layer.mode == "nearest" else _linear
+    parts = zip(range(2, len(shape)), lengths, sizes, steps, strict=True)
+    return {axis: Taps(size, length, entries(length, size, step)) for axis, length, size, step in parts}
+
+
+def _nearest(length: int, size: int, step: Fraction) -> Iterator[tuple[int, int, float]]:
+    for i in range(size):
+        yield i, min(floor(i * step), length - 1), 1.0
+
+
+def _linear(length: int, size: int, step: Fraction) -> Iterator[tuple[int, int, float]]:
+    for i in range(size):
+        place = min(max((i + Fraction(1, 2)) * step - Fraction(1, 2), Fraction(0)), Fraction(length - 1))
+        before = floor(place)
+        yield i, before, float(1 - (place - before))
+        yield i, min(before + 1, length - 1), float(place - before)
