@@ -6,31 +6,19 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from command_line import Done, run
-
-Image = pytest.importorskip("PIL.Image")
+from page_folders import own_data
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "own-data.md").read_text(encoding="utf-8")
-COLOURS = {"cat": (200, 120, 60), "dog": (60, 120, 200)}
 
 
 @pytest.fixture(autouse=True)
 def pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make folders of pictures of different sizes, and go there."""
     monkeypatch.chdir(tmp_path)
-    random = np.random.default_rng(0)
-    for part, count in (("train", 24), ("test", 10)):
-        for animal, colour in COLOURS.items():
-            folder = Path("pets", part, animal)
-            folder.mkdir(parents=True)
-            for number in range(count):
-                noise = random.normal(0, 40, (*random.integers(40, 80, 2), 3))
-                pixels = np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)
-                Image.fromarray(pixels).save(folder / f"{number}.jpg")
-    Path("cat.jpg").write_bytes(Path("pets/test/cat/0.jpg").read_bytes())
+    own_data(tmp_path)
 
 
 def follow(block: str) -> list[Done]:
@@ -39,12 +27,12 @@ def follow(block: str) -> list[Done]:
 
 
 def test_the_page_leads_to_a_net_that_knows_cats() -> None:
-    net, changed = re.findall(r"^```toml part\n(.*?)^```$", PAGE, re.M | re.S)
+    net, changed = re.findall(r"^```toml (?:pets.toml|part)\n(.*?)^```$", PAGE, re.M | re.S)
     first, second = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)
     Path("pets.toml").write_text(net, encoding="utf-8")
     told = follow(first)
     assert "accuracy: 100.00 % (20 of 20)" in told[1].out
-    assert re.fullmatch(r"cat\.jpg cat [0-9.]+ %\n", told[2].out)
+    assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", told[2].out)
     head, _, _, *others = re.split(r"^(?=\[\[layer\]\])", net, flags=re.M)
     test = changed.replace("shuffle = true\n", "").replace("batch_size = 16", "batch_size = 10")
     test = test.replace("train", "test").replace('["validation", "test", "predict"]', '["train", "predict"]')
@@ -52,4 +40,4 @@ def test_the_page_leads_to_a_net_that_knows_cats() -> None:
     Path("pets-h5.toml").write_text(text, encoding="utf-8")
     told = follow(second)
     assert "cat" in told[2].out and "(3, 32, 32)" in told[2].out
-    assert re.fullmatch(r"cat\.jpg cat [0-9.]+ %\n", told[4].out)
+    assert re.fullmatch(r"cat\.jpg  cat [0-9.]+ %\n", told[4].out)

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from nacre import ConfigError, DataError, Layer, Net, Transformer
 from nacre.random import Random
-from nacre_data import Crop, HDF5DataLayer, MemoryDataLayer, Mirror, RandomShift, Scale, Standardize, SubMean
+from nacre_data import (
+    ColorJitter,
+    Crop,
+    Cutout,
+    HDF5DataLayer,
+    MemoryDataLayer,
+    Mirror,
+    RandomAffine,
+    RandomShift,
+    Scale,
+    Standardize,
+    SubMean,
+)
 from ranks import state_at
 
 COUNT = 23
@@ -148,7 +160,7 @@ def test_elsewhere_the_middle_is_cut_and_nothing_is_turned(phase: str) -> None:
     np.testing.assert_array_equal(fed(layer_of([Crop(size=(4, 4)), Mirror()]), phase), PICTURES[:4, :, 1:5, 2:6])
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(
     st.integers(1, 7), st.integers(1, 9), st.integers(0, 2**63), st.booleans(), st.sampled_from(["u1", "f4"]), st.data()
 )
@@ -210,7 +222,12 @@ def test_sizes_that_are_none(size: Any) -> None:
 # Whose the random numbers are
 
 
-RANDOM = [RandomShift(pixels=2), Crop(size=(5, 6)), Mirror(), SubMean(mean=MEAN), Scale(scale=0.25)]
+AUGMENTED = [
+    RandomAffine(degrees=20, scale=(0.8, 1.2), translate=0.1),
+    ColorJitter(contrast=0.4, hue=0.1),
+    Cutout(size=2),
+]
+RANDOM = [RandomShift(pixels=2), Crop(size=(5, 6)), Mirror(), *AUGMENTED, SubMean(mean=MEAN), Scale(scale=0.25)]
 
 
 def of_records(state: Any, batches: int, found: dict[tuple[int, int], bytes]) -> None:

@@ -105,6 +105,7 @@ max_iter = 6
 [[callback]]
 type = "Snapshot"
 every_n_iter = 6
+folder = "snapshots"
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import subprocess
@@ -19,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nacre
-from crashing_store import SIZE
-from crashing_store import Crashing as OnlyHere
+from crashing_store import SIZE, Crashing
 from nacre import ConfigError, DataError, Field, Layer, PluginError, Reader, open_records
 from nacre_data import (
     LMDB,
@@ -405,11 +405,29 @@ def test_a_damaged_part_of_an_hdf5_file_is_left_out(kind: type[Any], processes: 
 # What another process can open
 
 
+def test_a_store_that_was_registered_is_registered_there_too(
+    tmp_path: Path, new_registry: NewRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_lines.py").write_text((TESTS / "line_store.py").read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    store = importlib.import_module("my_lines").Lines
+    new_registry().register(store, "Verses")
+    (tmp_path / "x.lines").write_text("7\n8\n", encoding="ascii")
+    fields: dict[str, Any] = {"name": "d", "source": str(tmp_path / "x.lines"), "tops": ["id"], "batch_size": 2}
+    state = state_at(DataLayer(**fields, store="Verses", processes=1))
+    state.forward([])
+    assert state.blobs[0].tolist() == [7, 8]
+    state.shutdown()
+
+
 def test_a_store_that_only_this_process_knows(files: Path, new_registry: NewRegistry) -> None:
+    class OnlyHere(Crashing):
+        """No other process finds it by its name."""
+
     new_registry()
     nacre.register(OnlyHere)
     with pytest.raises(
-        ConfigError, match="d: processes=1, but the store Crashing exists only in this process"
+        ConfigError, match="d: processes=1, but the store OnlyHere exists only in this process"
     ) as caught:
         state_at(DataLayer(name="d", source=str(files / "x.h5"), store=OnlyHere(), batch_size=1, processes=1))
     assert "set processes to 0" in caught.value.remedy

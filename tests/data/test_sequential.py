@@ -243,7 +243,7 @@ def test_a_training_with_validation_passes(folder: Path) -> None:
         with Solver(SGD(), max_iter=6, lr_policy=1e-4, callbacks=[checks]).start(net) as training:
             training.run()
         assert training.epochs == 2
-        assert [iteration for iteration, _, _ in training.history["validation"]] == [2, 4, 6]
+        assert training.history["validation"]["iteration"].tolist() == [2, 4, 6]
 
 
 def test_after_an_error_the_same_batch_comes_again(tmp_path: Path) -> None:
@@ -307,11 +307,19 @@ def test_pictures_are_not_shown_by_image_data(folder: Path) -> None:
         state_at(layer)
 
 
-@pytest.mark.parametrize("phase", ["train", "test"])
-def test_a_batch_larger_than_the_data(phase: str, folder: Path) -> None:
-    state = state_at(layer_of(lines(folder, 5), 6), phase)
+def test_a_batch_larger_than_the_data(folder: Path) -> None:
+    state = state_at(layer_of(lines(folder, 5), 6), "train")
     with pytest.raises(DataError, match="d: batch_size=6, but the data have only 5 records\n  set batch_size to 5"):
         state.forward([])
+    state.shutdown()
+
+
+def test_a_batch_larger_than_the_data_is_filled_up_outside_of_training(folder: Path) -> None:
+    state = state_at(layer_of(lines(folder, 5), 7), "validation")
+    for epoch in (1, 2):
+        state.forward([])
+        assert (state.rows, state.epoch) == (5, epoch)
+        assert len({str(row) for row in np.asarray(state.blobs[0])[4:]}) == 1
     state.shutdown()
 
 

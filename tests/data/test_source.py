@@ -300,10 +300,20 @@ def test_a_transformer_of_no_top() -> None:
 # Bad input, and readers of other people
 
 
-@pytest.mark.parametrize("phase", ["train", *HELD_OUT])
-def test_a_batch_larger_than_the_data(phase: str) -> None:
+def test_a_batch_of_a_training_that_is_larger_than_the_data() -> None:
     with pytest.raises(DataError, match=r"ids: batch_size=64, .* 7 records\n.*batch_size to 7"):
-        make(source(7, 64), phase)
+        make(source(7, 64))
+
+
+@pytest.mark.parametrize("phase", HELD_OUT)
+@pytest.mark.parametrize("fields", [{}, {"shuffle": True}, {"ahead": 2}])
+def test_other_phases_fill_a_batch_that_is_larger_than_the_data(phase: str, fields: dict[str, Any]) -> None:
+    net = make(source(3, 7, **fields), phase)
+    for epoch in (1, 2, 3):
+        records = batch(net)
+        assert (sorted(records[:3]), state_of(net).rows, net.epoch) == ([0, 1, 2], 3, epoch)
+        assert records[3:] == [records[2]] * 4
+    net.shutdown()
 
 
 @pytest.mark.parametrize("size", [0, -1])

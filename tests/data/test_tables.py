@@ -54,13 +54,13 @@ def applied(transformer: Transformer, data: np.ndarray, size: int = 7) -> np.nda
 # Standardize
 
 
+NUMBERS = st.floats(-1e6, 1e6).map(lambda one: one if abs(one) > 1e-100 else 0.0)
+"""Squares of other numbers are too near to 0 to be exact, in NumPy's deviation too."""
+
+
 @settings(max_examples=60)
 @given(
-    hnp.arrays(
-        np.float64,
-        st.tuples(st.integers(1, 40), st.integers(1, 4)),
-        elements=st.floats(-1e6, 1e6, allow_subnormal=False),
-    ),
+    hnp.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 4)), elements=NUMBERS),
     st.integers(1, 50),
 )
 def test_standardised_columns_against_numpy(data: np.ndarray, size: int) -> None:

@@ -370,6 +370,7 @@ lr_policy = 0.5
 [[callback]]
 type = "Snapshot"
 every_n_iter = 7
+folder = "snapshots"
 """
 
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from nacre import InputLayer as InputLayer
 
     from .async_hdf5_data import AsyncHDF5DataLayer as AsyncHDF5DataLayer
+    from .augmentation import ColorJitter as ColorJitter
+    from .augmentation import Cutout as Cutout
+    from .augmentation import RandomAffine as RandomAffine
     from .codecs.datum import Datum as Datum
     from .codecs.example import Example as Example
     from .codecs.picture import Picture as Picture
@@ -99,12 +102,15 @@ LAYERS = {
 }
 TRANSFORMERS = {
     "Categories": "nacre_data.tables:Categories",
-    "FillMissing": "nacre_data.tables:FillMissing",
+    "ColorJitter": "nacre_data.augmentation:ColorJitter",
     "Crop": "nacre_data.transformers:Crop",
+    "Cutout": "nacre_data.augmentation:Cutout",
+    "FillMissing": "nacre_data.tables:FillMissing",
     "Label": "nacre_data.parsers.label:Label",
     "Mirror": "nacre_data.transformers:Mirror",
     "MnistImage": "nacre_data.parsers.mnist_image:MnistImage",
     "RGBImage": "nacre_data.parsers.rgb_image:RGBImage",
+    "RandomAffine": "nacre_data.augmentation:RandomAffine",
     "RandomShift": "nacre_data.transformers:RandomShift",
     "Scale": "nacre_data.transformers:Scale",
     "Standardize": "nacre_data.tables:Standardize",
@@ -152,6 +158,7 @@ def offer_components() -> dict[str, dict[str, str]]:
         "store": STORES,
         "codec": CODECS,
         "snapshot_store": SNAPSHOT_STORES,
+        "default_of": {"snapshot_store": SNAPSHOT_STORES["HDF5"], "arrays": LAYERS["MemoryData"]},
     }
 
 

@@ -72,8 +72,7 @@ class ChunkRecords(StoreRecords):
 
     def __init__(self, where: str, tops: Sequence[str], reader: SourceReader, chunk_size: int) -> None:
         super().__init__(where, tops, reader, cache_bytes=0)
-        self.file_starts = reader.file_starts
-        files = pairwise(self.file_starts)
+        files = pairwise(reader.file_starts)
         self.chunks = np.array([*(start for file in files for start in range(*file, chunk_size)), self.count])
         self.held: ArrayRecords | None = None
         self.number = -1
@@ -109,7 +108,7 @@ class ChunkPasses(Passes):
     def __init__(self, layer: Any, backend: Any, records: ChunkRecords) -> None:
         super().__init__(layer, backend, records.count)
         chunks = list(pairwise(records.chunks.tolist()))
-        files = pairwise(records.file_starts)
+        files = pairwise(records.reader.file_starts)
         self.files = [[chunk for chunk in chunks if start <= chunk[0] < end] for start, end in files]
 
     def arrange(self, order: np.ndarray, generator: np.random.Generator, /) -> None:

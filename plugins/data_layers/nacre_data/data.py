@@ -177,6 +177,9 @@ class StoreRecords(Records):
     def _places(self, arrays: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         return dict(zip(self.tops, arrays, strict=True))
 
+    def key(self, number: int) -> str:
+        return self.reader.key(number)
+
     def left_out(self, records: np.ndarray) -> list[str]:
         return self.reader.left_out(records)
 

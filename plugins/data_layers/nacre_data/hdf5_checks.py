@@ -132,9 +132,11 @@ class DatasetRows:
         """Write the records from `first` on into `out`, which is contiguous; its type may be another."""
         if not len(out):
             return
-        if self.chunks:
-            self.chunks.check(first, first + len(out))
-        rows = self.chunks.rows if self.chunks else first + len(out)
+        if not self.chunks:
+            self._read(first, out)
+            return
+        self.chunks.check(first, first + len(out))
+        rows = self.chunks.rows
         for begin, end in pairwise([0, *range(rows - first % rows, len(out), rows), len(out)]):
             self._read(first + begin, out[begin:end])
 

@@ -85,7 +85,7 @@ def _verify(data: memoryview, where: str) -> None:
     if not data:
         raise SnapshotError(f"{where}: this file is empty")
     if not MAGIC.startswith(start):
-        raise SnapshotError(f"{where}: this is not a nacre snapshot, or its beginning is damaged")
+        raise SnapshotError(f"{where}: this is no file of nacre's, or its beginning is damaged")
     written = re.search(rb"\nformat ([0-9]{1,9})\n", block)
     if written and int(written[1]) > FORMAT:
         raise SnapshotError(

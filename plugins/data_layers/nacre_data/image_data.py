@@ -168,6 +168,9 @@ class PictureRecords(Records):
     def column(self, name: str) -> np.ndarray:
         return column_of(self.reader, self.layer.name, name)
 
+    def key(self, number: int) -> str:
+        return self.reader.key(number)
+
     def left_out(self, records: np.ndarray) -> list[str]:
         return self.reader.left_out(records)
 

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import Converted, DataError, Field, Reader, nearest, non_negative
+from nacre import Converted, DataError, Field, Layer, Reader, nearest, non_negative
 
 from .checks import NUMBERS
 from .data import StoreRecords
 from .files import named
+from .memory_data import MemoryDataLayer
 from .reading import SourceReader
 from .sequential import SequentialState
 from .source import RecordSourceLayer, RecordSourceState
@@ -94,6 +95,13 @@ class IterableDataLayer(RecordSourceLayer, is_source=True):
         Items, "from Python code: an iterable, a function that returns one, or a dataset with numbered items"
     ]
     window: Annotated[int, non_negative, "records that are mixed at a time, if they are read one after the other"] = 0
+
+    def standalone(self) -> Layer:
+        """Return a source without data, for a saved net: it changes records as this one does."""
+        own = {field.name for field in RecordSourceLayer.fields()}
+        return MemoryDataLayer(
+            data=(), **{name: value for name, value in self.given().items() if name in own}
+        ).standalone()
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()

@@ -19,7 +19,7 @@ SIZES, DATA, SHAPE, DOUBLES = (1, 2, 3, 4), 5, 7, 8
 """Fields of a BlobProto (caffe.proto); the sizes are those of files before `shape` was added."""
 
 
-def read_mean(path: str, record: tuple[int, ...]) -> np.ndarray:
+def read_mean(path: str, record: tuple[int, ...] | None = None) -> np.ndarray:
     """Return the mean in a file, in float64, with the shape that it has there.
 
     A file that is not HDF5 is a `BlobProto` of Caffe's if "binaryproto" is in its name, else a record of SINGA's.
@@ -44,7 +44,7 @@ def no_fit(path: str, shape: tuple[int, ...], record: tuple[int, ...]) -> DataEr
     return DataError(f"{where}a mean of shape {shape} does not fit records of shape {record}")
 
 
-def _of_hdf5(path: str, record: tuple[int, ...]) -> np.ndarray:
+def _of_hdf5(path: str, record: tuple[int, ...] | None) -> np.ndarray:
     from .checks import check_entries
     from .hdf5_checks import DatasetRows, open_hdf5
 
@@ -52,7 +52,7 @@ def _of_hdf5(path: str, record: tuple[int, ...]) -> np.ndarray:
         dataset = file.dataset("mean")
         where = f"{path}: dataset 'mean'"
         check_entries(where, dataset.shape, dataset.dtype)
-        if prod(dataset.shape) > prod(record):  # before it is read
+        if record is not None and prod(dataset.shape) > prod(record):  # before it is read
             raise no_fit(path, dataset.shape, record)
         with file.reading(where):
             mean = np.empty(dataset.shape)
@@ -60,9 +60,9 @@ def _of_hdf5(path: str, record: tuple[int, ...]) -> np.ndarray:
     return mean
 
 
-def _of_message(path: Path, record: tuple[int, ...]) -> np.ndarray:
-    most = 9 * prod(record) + 4096  # a double and its tag for each number
+def _of_message(path: Path, record: tuple[int, ...] | None) -> np.ndarray:
     size = path.stat().st_size
+    most = size if record is None else 9 * prod(record) + 4096  # a double and its tag for each number
     if size > most:
         message = f"{path}: it has {size:,} bytes, but the mean of records of shape {record} has {most:,} at most"
         raise DataError(message, "give a file with one mean: HDF5, a record of SINGA's, or a .binaryproto of Caffe's")

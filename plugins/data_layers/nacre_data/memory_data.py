@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -59,16 +60,22 @@ class MemoryDataLayer(RecordSourceLayer, is_source=True):
         if isinstance(self.data, dict):
             if not set(self.tops) <= set(self.data):
                 yield f"data has the arrays {', '.join(self.data) or '(none)'}, but {wanted}"
-        elif len(self.data) != len(self.tops):
+        elif self.data and len(self.data) != len(self.tops):
             yield f"data has {len(self.data)} arrays, but {wanted}"
+
+    def standalone(self) -> MemoryDataLayer:
+        """Return a source without arrays, for a saved net: it changes records as this one does."""
+        return replace(super().standalone(), data=())
 
     def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> RecordSourceState:
         """Check the arrays.
 
         Raises:
-            DataError: they hold no numbers or no records, differ in their number, or are fewer than a batch.
+            DataError: they hold no numbers or no records, differ in their number, or are fewer than a training's batch.
         """
         data = self.data
+        if not data:
+            raise DataError(f"{self.name}: there are no arrays in data", "give one for each top")
         arrays = [data[top] for top in self.tops] if isinstance(data, dict) else list(data)
         for top, array in zip(self.tops, arrays, strict=True):
             check_entries(f"{self.name}: '{top}'", array.shape, array.dtype)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nacre import Codec, DataError, Field, Reader, make_component, open_records
+from nacre import Codec, DataError, Field, Reader, ReaderWrapper, make_component, open_records
 
 from .codecs.picture import Picture
 
@@ -46,7 +46,7 @@ def open_pictures(
         raise
 
 
-class PictureReader(Reader):
+class PictureReader(ReaderWrapper):
     """The records of a reader, of which the field `name` holds pictures.
 
     The other arguments: `where` begins the errors, `channels` are those that the pictures get, `mirror` lets `read`
@@ -64,13 +64,12 @@ class PictureReader(Reader):
         channels: int,
         mirror: bool,
     ) -> None:
-        self.reader = reader
+        super().__init__(reader)
         self.where = where
         self.name = name
         self.codec = codec
         self.channels = channels
         self.mirror = mirror
-        self.count, self.named = reader.count, reader.named
         self.threads = threads
         if reader.count is None:
             raise DataError("the pictures have no numbers: they are read one after the other", "use the layer Data")
@@ -132,9 +131,6 @@ class PictureReader(Reader):
             raise DataError(message, "give new_height and new_width, or crop_size")
         out[...] = pixels
 
-    def key(self, number: int) -> str:
-        return self.reader.key(number)
-
     def close(self) -> None:
         self.pool.shutdown()
-        self.reader.close()
+        super().close()

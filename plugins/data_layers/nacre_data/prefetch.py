@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -123,6 +124,10 @@ class PrefetchLayer(Layer, is_source=True):
             message = f"{self.name}: '{top}' is made from {', '.join(blobs)}, so no other records can stand for it"
             raise ConfigError(message, "name one of these among the tops, and place the layers between outside")
         return next(one for one in self.layer if one.is_source and blobs[0] in tops_of(one)), blobs[0], between
+
+    def reading_from(self, paths: Sequence[str]) -> Layer:
+        layers = [one.reading_from(paths) if one.is_source else one for one in self.layer]
+        return replace(self, layer=layers, exclude=())
 
     def stored_as(self, top: str) -> str:
         source, blob, _ = self._origin(top)

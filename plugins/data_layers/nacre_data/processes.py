@@ -97,13 +97,15 @@ class ProcessReader(Reader):
     def __init__(self, opener: str, options: Mapping[str, Any], processes: int, *, narrow: bool = True) -> None:
         if sys.platform == "win32":
             raise ConfigError("Windows cannot hand memory on to them", "set processes to 0")
+        registered: list[tuple[str, str, str]] = []
         for path in options["paths"]:
-            _described(store_of(path, options["store"]))
+            _described(store_of(path, options["store"]), registered)
         self.paths = [str(path) for path in options["paths"]]
         here = registry()
         files = [plugin.provenance.file for plugin in here.plugins() if plugin.provenance.module.startswith(BY_FILE)]
-        described = {name: _described(value) for name, value in options.items()}
+        described = {name: _described(value, registered) for name, value in options.items()}
         job = {"open": opener, "options": {**described, "paths": self.paths}, "pins": here.pins, "plugins": files}
+        job["registered"] = registered
         self.narrow = narrow
         self.children = _Children(job, processes)
         self._end = weakref.finalize(self, self.children.end)
@@ -391,8 +393,18 @@ class _Child:
             self.descriptor = -1
 
 
-def _described(value: Any) -> Any:
+def _is_importable(cls: type) -> bool:
+    """Return whether another process finds a class by its module and its name there."""
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is cls
+
+
+def _described(value: Any, registered: list[tuple[str, str, str]]) -> Any:
     """Return an option as JSON holds it: a component becomes its table, by which another process can make it.
+
+    If its class was registered by hand, how it is found goes to `registered`: kind, name, and module:Class.
 
     Raises:
         ConfigError: no table makes this component.
@@ -402,11 +414,13 @@ def _described(value: Any) -> Any:
     kind, table = value.nacre_kind, table_of(value)
     known = registry().offers_of(type(value), kind)
     if not any(offer.provenance.version or offer.provenance.module.startswith(BY_FILE) for offer in known):
-        name = type(value).__name__
-        raise ConfigError(
-            f"the {kind} {name} exists only in this process, so that no other can read with it",
-            "offer it in a package, or load its file with `nacre.registry().load_file`; or set processes to 0",
-        )
+        cls = type(value)
+        if not known or cls.__module__ == "__main__" or not _is_importable(cls):
+            raise ConfigError(
+                f"the {kind} {cls.__name__} exists only in this process, so that no other can read with it",
+                "put it into a module, or load its file with `nacre.registry().load_file`; or set processes to 0",
+            )
+        registered.append((kind, known[0].name, f"{cls.__module__}:{cls.__qualname__}"))
     try:
         make_component(Component.kinds[kind], table)
     except (ConfigError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class RandomNormalLayer(Layer, is_source=True):
         output_dims = 5
         batch_size = 8
     """
+
+    needs_data: ClassVar[bool] = False
 
     tops: Annotated[Names, at_least(1), "names of the blobs"]
     output_dims: Annotated[Shape, positive, "shape of one record"] = default(())

@@ -15,7 +15,9 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -98,9 +100,19 @@ class Served:
             return {"key": self.reader.key(request["key"])}
         return self._read(**request) if "read" in request else self._rows(**request)
 
-    def _open(self, open: str, options: dict[str, Any], pins: dict[str, str], plugins: list[str]) -> dict[str, Any]:
+    def _open(
+        self,
+        open: str,
+        options: dict[str, Any],
+        pins: dict[str, str],
+        plugins: list[str],
+        registered: list[tuple[str, str, str]],
+    ) -> dict[str, Any]:
         for file in plugins:
             registry().load_file(file)
+        for kind, name, place in registered:
+            module, _, attribute = place.partition(":")
+            registry().register(attrgetter(attribute)(import_module(module)), name, kind)
         registry().pins = pins
         options["paths"] = [Path(path) for path in options["paths"]]
         options["shapes"] = {name: tuple(shape) for name, shape in options["shapes"].items()}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from nacre import ConfigError, DataError, Reader, every, one_of, positive, same_numbers
+from nacre import ConfigError, DataError, Reader, ReaderWrapper, every, one_of, positive, same_numbers
 
 from .processes import ProcessReader
 from .source import RecordSourceLayer
@@ -35,7 +35,7 @@ class ReadingLayer(RecordSourceLayer, is_source=True):
     on_error: OnError = "raise"
 
 
-class SourceReader(Reader):
+class SourceReader(ReaderWrapper):
     """What a source reads: files that are opened here or in other processes, perhaps without their damaged records.
 
     A record that is left out is replaced by the one before it in the same `read`, of a batch or a chunk; at its begin,
@@ -46,15 +46,9 @@ class SourceReader(Reader):
     """
 
     def __init__(self, reader: Any, *, skips: bool) -> None:
-        self.reader = reader
+        super().__init__(reader)
         self.skips = skips
         self.damaged: dict[int, str] = {}
-        self.fields, self.count, self.named, self.file_starts = (
-            reader.fields,
-            reader.count,
-            reader.named,
-            reader.file_starts,
-        )
         if skips and self.count is None:
             raise DataError(
                 "on_error = 'skip' needs records with numbers, but these are read one after the other",
@@ -111,18 +105,6 @@ class SourceReader(Reader):
 
     def rows(self, start: int = 0) -> Iterator[Mapping[str, Any]]:
         return self.reader.rows(start)
-
-    def key(self, number: int) -> str:
-        return self.reader.key(number)
-
-    def pause(self) -> None:
-        self.reader.pause()
-
-    def interrupt(self) -> None:
-        self.reader.interrupt()
-
-    def close(self) -> None:
-        self.reader.close()
 
 
 def read_with(layer: Any, opener: str, opened: Callable[..., Reader], options: Mapping[str, Any]) -> SourceReader:

@@ -52,6 +52,10 @@ class Records:
         """
         raise NotImplementedError
 
+    def key(self, number: int) -> str:
+        """Return what a person finds a record by: a file's name, a line, a key."""
+        return f"record {number}"
+
     def left_out(self, records: np.ndarray) -> list[str]:
         """Return for each of these records that could not be read, so that another one was, why."""
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -81,6 +82,12 @@ class RecordSourceLayer(Layer, is_source=True):
         """Return all that changes the batches: `transformers`, and what a subclass's own fields stand for."""
         return self.transformers
 
+    def changes(self, top: str) -> Sequence[Transformer]:
+        return [transformer for name, transformer in self.conversion if name == top]
+
+    def reading_from(self, paths: Sequence[str]) -> Layer:
+        return replace(super().reading_from(paths), split=None, sampling=None, shuffle=False)
+
     def prepared_shape(self, top: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape_after([transformer for name, transformer in self.conversion if name == top], shape)
 
@@ -113,9 +120,9 @@ class RecordSourceLayer(Layer, is_source=True):
 
 
 def check_batch(layer: Any, backend: Any, count: int) -> None:
-    """Raise DataError if the batch of a layer is larger than its data."""
-    ranks = backend.ranks if backend.phase == "train" else 1  # in other phases a rank may have no real row
-    if layer.batch_size * ranks > count:
+    """Raise DataError if the batch of a layer is larger than its data in phase `train`; in others it is filled up."""
+    ranks = backend.ranks
+    if backend.phase == "train" and layer.batch_size * ranks > count:
         each = f" on each of {ranks} ranks" if ranks > 1 else ""
         most = count // ranks
         raise DataError(
@@ -194,8 +201,8 @@ class RecordSourceState(SourceState, host_only=True):
 
     A pass is one time through all records. In phase `train` the next pass begins inside a batch. In the other phases
     the last batch of a pass is filled up with its last record, `rows` is the number of real ones, and the next batch
-    begins a new pass. A batch is never larger than the data, in any phase. `epoch` grows with the batch that has the
-    last record of a pass. The order is that of the records, or with `shuffle` a permutation of all of them that is a
+    begins a new pass. In phase `train` no batch is larger than the data. `epoch` grows with the batch that has the last
+    record of a pass. The order is that of the records, or with `shuffle` a permutation of all of them that is a
     function of seed, layer name and epoch. With `sampling` a pass in phase `train` has as many records, but some of
     them several times, and others not at all.
 
@@ -211,7 +218,7 @@ class RecordSourceState(SourceState, host_only=True):
     All other data become blobs of the net's floating type.
 
     Raises:
-        DataError: the batch is larger than the data.
+        DataError: the batch of a training is larger than the data.
     """
 
     def __init__(self, layer: Any, backend: Any, records: Records, passes: Passes | None = None) -> None:
@@ -275,6 +282,10 @@ class RecordSourceState(SourceState, host_only=True):
             self.ahead.free.put(batch)
         if ends and self.left_out:
             self._warn_of_left_out()
+
+    def keys(self, numbers: Sequence[int]) -> list[str]:
+        self._stop()  # the thread uses the reader, too
+        return [self.records.key(int(number)) for number in numbers]
 
     def _warn_of_left_out(self) -> None:
         """Warn at the end of a pass of records that were replaced because they cannot be read."""

@@ -73,6 +73,9 @@ class Subset(Records):
     def column(self, name: str) -> np.ndarray:
         return self.records.column(name)[self.numbers]
 
+    def key(self, number: int) -> str:
+        return self.records.key(int(self.numbers[number]))
+
     def left_out(self, records: np.ndarray) -> list[str]:
         return self.records.left_out(self.numbers[records])
 

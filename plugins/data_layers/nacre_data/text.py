@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -70,6 +71,9 @@ class TextSource(Layer, is_source=True):
     def units(self) -> Characters | Words:
         """Return what turns a text into codes."""
         raise NotImplementedError
+
+    def reading_from(self, paths: Sequence[str]) -> Layer:
+        return replace(super().reading_from(paths), part=(0.0, 1.0))
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()

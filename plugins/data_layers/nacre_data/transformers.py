@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -133,6 +134,13 @@ class SubMean(Transformer):
             fitted.clear()
             fitted[record, dtype] = mean
         return mean
+
+    def standalone(self) -> SubMean:
+        return replace(self, mean=self.mean_in_file(), mean_file=()) if self.mean_file else self
+
+    def mean_in_file(self) -> np.ndarray:
+        """Return what is in `mean_file`. Raises DataError if it cannot be read."""
+        return read_mean(str(local_file(self.mean_file[0])))
 
     def _fit(self, record: tuple[int, ...]) -> np.ndarray:
         path = str(local_file(self.mean_file[0])) if self.mean_file else ""

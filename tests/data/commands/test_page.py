@@ -31,5 +31,7 @@ def test_every_option_is_told() -> None:
     for name in COMMANDS:
         assert f"\n## {name}\n" in PAGE
         for option in importlib.import_module(f"nacre_data.commands.{name}").command.params:
-            if option.name not in ("help", "plugin", "debug") and option.opts[0].startswith("--"):
+            if option.name not in ("help", "plugin", "locked", "allow_editable", "debug") and option.opts[0].startswith(
+                "--"
+            ):
                 assert option.opts[0] in PAGE, option.opts

@@ -286,6 +286,14 @@ def test_what_is_wrong_is_told(text, said, options, tmp_path):
     assert said in refused(tmp_path, text, **options)
 
 
+@pytest.mark.parametrize(("text", "label"), [("a,b\n1,2\n", "kind"), ("1,2\n", "kind"), ("1,2\n", 2)])
+def test_records_to_predict_need_no_label(text, label, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with CSV(label=label).open(path, ["data"]) as reader:
+        assert dict(reader.fields) == {"data": Field((2,), "float64")}
+
+
 @pytest.mark.parametrize(
     ("text", "wanted", "said"),
     [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
 from nacre import Configured, Paths, default, finite, non_negative
 
-from ..transformers import OfPictures, SubMean, window_places
+from ..transformers import Means, OfPictures, SubMean, window_places
 from .parser import ParserLayer
 
 
@@ -18,7 +19,17 @@ class RGBImageFields(Configured):
     scale: Annotated[float, finite, "factor, after the mean is subtracted"] = 1.0
     crop_size: Annotated[int, non_negative, "rows and columns of the window that is cut out; 0: all"] = 0
     mirror: Annotated[bool, "in phase train, turn half of the pictures left to right"] = False
-    mean_file: Annotated[Paths, "file with the mean of all pictures, before they are cut; as in SubMean"] = default(())
+    mean: Annotated[Means, "the mean of all pictures, before they are cut; as in SubMean"] = default(())
+    mean_file: Annotated[Paths, "file with this mean; as in SubMean"] = default(())
+
+    def sub_mean(self) -> SubMean | None:
+        """Return what subtracts the mean, if there is one."""
+        given = bool(self.mean_file) or np.size(self.mean)
+        return SubMean(mean=self.mean, mean_file=self.mean_file) if given else None
+
+    def standalone(self) -> Any:
+        mean = self.sub_mean() if self.mean_file else None
+        return self if mean is None else replace(self, mean=mean.mean_in_file(), mean_file=())
 
 
 class RGBImage(RGBImageFields, OfPictures):
@@ -35,8 +46,7 @@ class RGBImage(RGBImageFields, OfPictures):
 
     def _complete(self) -> None:
         super()._complete()
-        mean = SubMean(mean_file=self.mean_file) if self.mean_file else None
-        object.__setattr__(self, "_mean", mean)
+        object.__setattr__(self, "_mean", self.sub_mean())
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         channels, rows, columns = super().shape_of(shape)

@@ -74,8 +74,9 @@ class Table:
         self.groups = groups_of(names)
         chosen = bool(options.data or options.shape)
         self.by_name = not chosen and (DATA in names or bool(self.groups))
-        unknown = options.label == "" or (options.label == LABEL and LABEL not in names)
-        self.label = None if unknown else self.column(options.label)
+        label = options.label
+        absent = label not in names if isinstance(label, str) else label >= len(first)
+        self.label = None if absent else self.column(label)
 
     def column(self, wanted: str | int) -> int:
         """Return the number of a column."""
@@ -109,6 +110,8 @@ class Table:
         Raises:
             DataError: there are no such columns, or the data hold texts.
         """
+        if self.label is None and self.options.label not in ("", LABEL) and (len(wanted) != 1 or wanted[0] == LABEL):
+            self.column(self.options.label)  # raises an error; only data alone need no label
         found: dict[str, Part] = {}
         others: list[str] = []
         for name in wanted or self._all():
