@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .gradients import worst_error as worst_error
     from .kernels import KernelTests as KernelTests
     from .layers import LayerTests as LayerTests
+    from .solvers import SolverTests as SolverTests
+    from .sources import SourceTests as SourceTests
     from .stores import StoreTests as StoreTests
     from .trial import Example as Example
     from .trial import Trial as Trial
@@ -31,6 +33,8 @@ _PLACES = {
     "gradients": "check_net_gradients numerical_gradient worst_error",
     "kernels": "KernelTests",
     "layers": "LayerTests",
+    "solvers": "SolverTests",
+    "sources": "SourceTests",
     "stores": "StoreTests",
     "trial": "Example Trial backends with_kernel without_kernels",
 }

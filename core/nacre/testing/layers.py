@@ -32,11 +32,13 @@ class Suite:
     expected_failures: ClassVar[Mapping[str, str]] = {}
     max_examples: ClassVar[int] = 10
     IN_TURNS: ClassVar[frozenset[str]] = frozenset()
+    SUBJECT: ClassVar[str] = "layer"
+    """The attribute that says what is tested; a class without it is one for others to derive from."""
     _absent: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if not hasattr(cls, "layer"):
+        if not hasattr(cls, cls.SUBJECT):
             return
         base = next(one for one in cls.__mro__ if one.__module__.startswith("nacre.testing."))
         tests = {name for name in dir(base) if name.startswith("test_")}

@@ -1,0 +1,125 @@
+"""What lies outside of a state: snapshots, open files and threads, global random numbers, memory in use."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import os
+import random
+import threading
+import tracemalloc
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LATE = 10.0
+"""Seconds that threads and processes may take to end after `shutdown`."""
+DESCRIPTORS = Path("/dev/fd")
+
+
+def saved(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a memory as it comes back from a snapshot's file.
+
+    Raises:
+        AssertionError: it holds what no file can hold.
+    """
+    found: dict[str, Any] = {}
+    for key, value in memory.items():
+        if isinstance(value, bool | int | float | str):
+            finite = not isinstance(value, float) or isfinite(value)
+            assert finite, f"memory['{key}'] is {value}, but numbers must be finite"
+            found[key] = json.loads(json.dumps(value))
+        else:
+            array = np.array(value)
+            assert array.dtype.kind in "biuf", (
+                f"memory['{key}'] is of type {type(value).__name__}, but a snapshot holds arrays, numbers and texts"
+            )
+            found[key] = array
+    return found
+
+
+def check_unchanged(memory: Mapping[str, Any], before: Mapping[str, Any], what: str) -> None:
+    """Raise AssertionError if what `memory` returned has changed since: then it is no copy."""
+    now = saved(memory)
+    for key, value in before.items():
+        assert np.array_equal(np.asarray(now.get(key)), np.asarray(value)), (
+            f"memory['{key}'] is changed by {what}: return a copy"
+        )
+    assert set(now) == set(before), f"the memory has other keys after {what}: return a copy"
+
+
+@contextmanager
+def global_random_numbers(seed: int) -> Generator[None]:
+    """Seed `random` and `numpy.random` in the block.
+
+    Raises:
+        AssertionError: the block has drawn from one of them.
+    """
+    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (those that nobody may use)
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        before = random.getstate(), str(np.random.get_state())  # noqa: NPY002
+        yield
+        after = random.getstate(), str(np.random.get_state())  # noqa: NPY002
+        assert after == before, "the state of the global random numbers has changed: draw from nacre.random.Random"
+    finally:
+        random.setstate(ours)
+        np.random.set_state(numpys)  # noqa: NPY002
+
+
+@dataclass
+class Things:
+    """What this process holds of the system: the number of open files, threads and processes."""
+
+    files: int
+    threads: Sequence[threading.Thread]
+    processes: Sequence[Any]
+
+    @classmethod
+    def open(cls) -> Things:
+        """Return what is open now; files are not counted where the system does not list them."""
+        files = len(os.listdir(DESCRIPTORS)) if DESCRIPTORS.is_dir() else 0
+        return cls(files, threading.enumerate(), multiprocessing.active_children())
+
+    def besides(self, before: Things, *, files: bool = True) -> str:
+        """Return what is open that was not before, once threads and processes had time to end; "" for nothing."""
+        for one in (*self.threads, *self.processes):
+            if one not in before.threads and one not in before.processes:
+                one.join(LATE)
+        now = Things.open()
+        if files and now.files > before.files:
+            return f"{now.files - before.files} more files are open than before"
+        for what, ones, earlier in (
+            ("thread", now.threads, before.threads),
+            ("process", now.processes, before.processes),
+        ):
+            if more := [str(one) for one in ones if one not in earlier]:
+                return f"a {what} is still there: {more[0]}"
+        return ""
+
+
+def growth(work: Callable[[], object], allowed: int) -> int:
+    """Return how many bytes more are in use after some work than before it: of three rounds the first that is allowed.
+
+    Threads and libraries grow now and then; what is kept of each batch grows in every round.
+    """
+    tracemalloc.start()
+    try:
+        before, more = 0, 0
+        for number in range(4):
+            work()
+            gc.collect()
+            now = tracemalloc.get_traced_memory()[0]
+            before, more = now, now - before
+            if number and more <= allowed:
+                break
+    finally:
+        tracemalloc.stop()
+    return more
