@@ -28,7 +28,7 @@ MESSAGES = [
         (*TRAIN, "--set", "solver.max_itr=1"),
         (
             "small.toml: [solver]: unknown field 'max_itr' (did you mean 'max_iter'?)\n"
-            "  the fields are algorithm, check_finite, clip_norm, clip_value, lr_policy, max_iter, "
+            "  the fields are algorithm, check_finite, clip_norm, clip_value, lr_policy, max_epoch, max_iter, "
             "momentum_policy, n_accumulate, regu_coef"
         ),
     ),
@@ -125,7 +125,7 @@ MESSAGES = [
     ),
     (
         ("graph", "small.toml", "--out", "net.pdf"),
-        ("net.pdf: the ending of a drawing must be .dot or .gv or .svg\n  use another name, or --format"),
+        ("net.pdf: the ending of a drawing must be .dot or .gv or .png or .svg\n  use another name, or --format"),
     ),
     (
         ("gradcheck", "small.toml", "--tolerance=-1"),

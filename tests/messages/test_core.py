@@ -205,7 +205,7 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: SoftmaxLossLayer(name="loss", bottoms="x"),
-        "loss: bottoms=('x',), but exactly 2 must be given",
+        "loss: bottoms=('x',), but 2 or 3 must be given",
     ),
     (
         lambda: ActivationLayer(name="my relu", bottoms="a", tops="b", neuron="ReLU"),
@@ -246,7 +246,10 @@ MESSAGES: list[Message] = [
     ),
     (
         without_state,
-        "BareLayer has no state: no class declares of=BareLayer, and BareLayer does not define setup",
+        (
+            "layer 'y' (Bare): setup: BareLayer has no state: no class declares of=BareLayer, and BareLayer does not "
+            "define setup [LINE]\n  correct it there"
+        ),
     ),
     (
         lonely,
@@ -385,7 +388,7 @@ MESSAGES: list[Message] = [
         lambda: load_text(NET + '[solver]\ntype = "SGD"\nmaxiter = 3'),
         (
             "net.toml: [solver]: unknown field 'maxiter' (did you mean 'max_iter'?)\n"
-            "  the fields are algorithm, check_finite, clip_norm, clip_value, lr_policy, max_iter, "
+            "  the fields are algorithm, check_finite, clip_norm, clip_value, lr_policy, max_epoch, max_iter, "
             "momentum_policy, n_accumulate, regu_coef"
         ),
     ),
@@ -442,10 +445,10 @@ MESSAGES: list[Message] = [
         ),
     ),
     (
-        lambda: (Path("snapshots").mkdir(), Path("snapshots/x").write_text(""), writing('type = "Snapshot"')),
+        lambda: (Path("made").mkdir(), Path("made/x").write_text(""), writing('type = "Snapshot"\nfolder = "made"')),
         (
-            "snapshots: the folder exists and something else wrote files in it, so a net file may not use it\n"
-            "  use another folder, or allow it: --overwrite snapshots"
+            "made: the folder exists and something else wrote files in it, so a net file may not use it\n"
+            "  use another folder, or allow it: --overwrite made"
         ),
     ),
     (
@@ -474,7 +477,7 @@ MESSAGES: list[Message] = [
         lambda: nacre.registry().open("neuron", "RelU6"),
         (
             "no neuron 'RelU6' (did you mean 'ReLU'?); installed: ...\n"
-            "  use one of these, or install a plugin that offers it"
+            "  use one of these, or install a plugin that offers it; `nacre layers --all` lists them all"
         ),
     ),
     (
@@ -625,7 +628,7 @@ MESSAGES: list[Message] = [
         lambda: solve(Solver("SGD", lr_policy=1e39, max_iter=9)),
         (
             "iteration 0: a number is not finite; first seen in the value of parameter 'ip1/bias' of layer 'ip1'\n"
-            "  try a smaller learning rate, or check the data"
+            "  try a smaller learning rate, or check the data; nacre train --find-nan (net.find_nan) names the layer"
         ),
     ),
     (

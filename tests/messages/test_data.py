@@ -246,7 +246,7 @@ MESSAGES: list[Message] = [
     ),
     (
         lambda: (Path("a.h5").write_bytes(b"dear diary"), load_snapshot("a.h5")),
-        "a.h5: this is not a nacre snapshot, or its beginning is damaged",
+        "a.h5: this is no file of nacre's, or its beginning is damaged",
     ),
 ]
 

@@ -257,7 +257,8 @@ MESSAGES: list[Message] = [
         lambda: net(SquareLossLayer(name="loss", bottoms=["x", "y"]), (3,), (4,)),
         (
             "loss: bottom 'y' of shape (2, 4) differs from 'x' of shape (2, 3)\n"
-            "  it reads the prediction and the target, in this order; here 'x' and 'y'"
+            "  it reads the prediction, the target, and optionally the weight of each record, in this order; "
+            "here 'x' and 'y'"
         ),
     ),
     (

@@ -316,7 +316,7 @@ MESSAGES: list[Message] = [
     ),
     # Prediction
     (lambda: made().predict(np.ones((5, 3)), "b"), "blob 'data' has records of shape (4,), but the data have (3,)"),
-    (lambda: made().predict(np.ones((0, 4)), "b"), "blob 'data': the data have no record"),
+    (lambda: made().predict(np.ones((0, 4)), "b"), "'data': the data have no record"),
     (lambda: made().predict([["x"] * 4], "b"), "blob 'data': the data must be numbers, but the array has the type <U1"),
     (lambda: made().predict({"other": np.ones((5, 4))}, "b"), "the net needs the blobs data, but data is missing"),
     (
@@ -328,14 +328,23 @@ MESSAGES: list[Message] = [
         ("no layer of the net has a top that can be an output\n  name a blob as the output"),
     ),
     # States
-    (lambda: passing(lambda *_: None), "Pass.setup must return a LayerState, not a NoneType"),
+    (
+        lambda: passing(lambda *_: None),
+        "layer 'pass' (Pass): Pass.setup must return a LayerState, not a NoneType [LINE]\n  correct it there",
+    ),
     (
         lambda: passing(ForwardState),
-        "ForwardState does not define backward, but a state needs both forward and backward",
+        (
+            "layer 'pass' (Pass): ForwardState does not define backward, but a state needs both forward and backward "
+            "[LINE]\n  correct it there"
+        ),
     ),
     (
         lambda: passing(WholeState, StatsLayer),
-        "pass: the class declares has_stats, but WholeState does not define dump_statistics",
+        (
+            "layer 'pass' (Stats): the class declares has_stats, but WholeState does not define dump_statistics "
+            "[LINE]\n  correct it there"
+        ),
     ),
 ]
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import RegistryError, nearest
-from .guard import ForeignError, described, guarded, place_of, place_of_function, shown
+from .guard import ForeignError, described, guarded, place_of, place_of_function, prints_aside, shown
 from .offers import API, FIRST_PARTY, KIND_OF_HOOK, Offer, Plugin, Problem, Provenance, make_offer, normalised
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 GROUP = "nacre.plugins"
+LOCK = "nacre.lock"
+LOCKED, EDITABLE = "NACRE_LOCKED", "NACRE_ALLOW_EDITABLE"
 PATIENCE = 5.0
 """Seconds that importing a light module may take; then Python's stack is printed, which names it."""
 
@@ -93,6 +95,11 @@ def _name_and_version(distribution: Any) -> tuple[str, str]:
     return found["name"], found["version"]
 
 
+def is_on(environ: Mapping[str, str], variable: str) -> bool:
+    """Return whether a switch is on: set, and neither empty nor 0."""
+    return environ.get(variable, "").strip() not in ("", "0")
+
+
 def switch_off(plugins: list[Plugin], environ: Mapping[str, str]) -> list[Problem]:
     """Apply NACRE_PLUGINS=a,b (only these), NACRE_DISABLE_PLUGINS=a,b and NACRE_NO_PLUGINS=1.
 
@@ -111,7 +118,7 @@ def switch_off(plugins: list[Plugin], environ: Mapping[str, str]) -> list[Proble
         third_party = plugin.provenance.distribution != FIRST_PARTY
         if plugin in not_these:
             plugin.status = "disabled: NACRE_DISABLE_PLUGINS"
-        elif third_party and environ.get("NACRE_NO_PLUGINS", "").strip() not in ("", "0"):
+        elif third_party and is_on(environ, "NACRE_NO_PLUGINS"):
             plugin.status = "disabled: NACRE_NO_PLUGINS"
         elif third_party and locked and plugin not in only:
             plugin.status = "disabled: not in NACRE_PLUGINS"
@@ -146,7 +153,7 @@ def new_manager() -> pluggy.PluginManager:
 
 def load(plugin: Plugin, manager: pluggy.PluginManager) -> list[Problem]:
     """Import a plugin's light module and read its offers."""
-    with _watched():
+    with _watched(), prints_aside():
         try:
             module = guarded(importlib.import_module, plugin.provenance.module)
         except ForeignError as failure:
@@ -194,7 +201,10 @@ def _read_module(plugin: Plugin, module: object, manager: pluggy.PluginManager) 
         return [plugin.problem("import", f"importing it must give a module, but gave {shown(module)}")]
     plugin.provenance = replace(plugin.provenance, file=vars(module).get("__file__") or "")
     if refused := _refused(module):
-        return [plugin.problem("api", f"{plugin.provenance} {refused}", remedy="pip install --upgrade nacre")]
+        return [plugin.problem("api", f"{plugin.provenance} {refused}")]
+    if newer := _newer(plugin.provenance.distribution, str(getattr(module, "nacre_api", "1"))):
+        reason, remedy = newer
+        return [plugin.problem("api", f"{plugin.provenance} {reason}", remedy=remedy)]
     plugin.libraries = vars(module).get("nacre_libraries", ())
     manager.register(module, name=plugin.name)
     callers = manager.get_hookcallers(module) or []
@@ -216,12 +226,23 @@ def _refused(module: ModuleType) -> str:
     needed: object = getattr(module, "nacre_api", "1")
     if type(needed) is not str or not all(number.isdecimal() for number in needed.split(".")):
         return f'has nacre_api = {shown(needed)}, but it must be like "1" or "1.2"'
-    if _version(needed.split(".")) > _version(API.split(".")):
-        return f"needs the plugin interface {needed}, but this nacre has {API}"
     libraries: object = vars(module).get("nacre_libraries", ())  # a lazy module may import anything for a name
     if not _are_names(libraries):
         return f"says nacre_libraries = {shown(libraries)}, but it must be a tuple of names of distributions"
     return ""
+
+
+def _newer(distribution: str, needed: str) -> tuple[str, str] | None:
+    """Return why a plugin for an interface cannot be used by this nacre, and the remedy; None if it can be."""
+    if _version(needed.split(".")) <= _version(API.split(".")):
+        return None
+    from .._version import __version__
+    from .requirements import bound_of
+
+    bound = bound_of(distribution, FIRST_PARTY)
+    nacre = f"nacre {bound.replace('>=', '≥ ')}" if bound else "a newer nacre"
+    reason = f'needs {nacre}: it says nacre_api = "{needed}", but nacre {__version__} has {API}'
+    return reason, f'pip install --upgrade "nacre{bound}"' if bound else "pip install --upgrade nacre"
 
 
 def _are_names(value: object) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeGuard, TypeVar
@@ -33,6 +36,34 @@ def guarded(call: Callable[..., Given], *arguments: Any) -> Given:
         raise
     except BaseException as error:
         raise ForeignError(error) from error
+
+
+@contextmanager
+def prints_aside() -> Generator[None]:
+    """Send what plugins print in the block, while they are imported, to stderr: a program may read stdout."""
+    with _aside.lock:
+        _aside.depth += 1
+        if _aside.depth == 1:
+            _aside.stream, sys.stdout = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        with _aside.lock:
+            _aside.depth -= 1
+            if not _aside.depth:
+                sys.stdout = _aside.stream
+
+
+class _Aside:
+    """How many blocks of `prints_aside` run, in all threads, and the stream that comes back after the last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.depth = 0
+        self.stream: Any = None
+
+
+_aside = _Aside()
 
 
 def described(error: BaseException) -> str:
@@ -84,6 +115,15 @@ def place_of_function(function: object) -> tuple[str, int]:
     except ForeignError:
         return "", 0
     return (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else ("", 0)
+
+
+def place_of_thing(thing: object) -> tuple[str, int]:
+    """Return the file of a class or a function, or ("", 0)."""
+    if not is_class(thing):
+        return place_of_function(thing)
+    module = type.__dict__["__module__"].__get__(thing)
+    file = getattr(sys.modules.get(module), "__file__", None) if isinstance(module, str) else None
+    return (file, 0) if isinstance(file, str) else ("", 0)
 
 
 def place_text(file: str | Path, line: int) -> str:

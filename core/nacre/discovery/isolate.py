@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from ..errors import NacreError
 from . import discovery
 from .discovery import load, new_manager
-from .offers import Plugin, Provenance, removal
+from .offers import Offer, Plugin, Provenance, normalised, removal
+from .registry import Registry
 
 _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
@@ -28,20 +30,29 @@ STACK = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """The result for a plugin: `problem` is "" if its light module was imported, and its hooks called, without one."""
+    """The result for a plugin: `problem` is "" if its light module was imported, and its hooks called, without one.
+
+    `libraries` are the packages that its light module imports besides nacre and its own: listing names should not.
+    `unopened` has a sentence for each offer that could not be opened, if that was tried.
+    """
 
     plugin: Plugin
     offers: int
     problem: str
     remedy: str
+    libraries: tuple[str, ...] = ()
+    unopened: tuple[str, ...] = ()
 
 
-def tried(plugin: Plugin, limit: float) -> Trial:
-    """Import a plugin's light module, and call its hooks, in a process that may take `limit` seconds."""
+def tried(plugin: Plugin, limit: float, *, opening: bool = False) -> Trial:
+    """Import a plugin's light module, and call its hooks, in a process that may take `limit` seconds.
+
+    With `opening` everything that it offers is opened too.
+    """
     where = plugin.provenance
-    about = {"name": plugin.name, "entry": plugin.entry, "module": where.module}
+    about = {"name": plugin.name, "entry": plugin.entry, "module": where.module, "file": where.file}
     about |= {"distribution": where.distribution, "version": where.version}
-    request = json.dumps({"path": sys.path, "patience": limit / 2, "plugin": about})
+    request = json.dumps({"path": sys.path, "patience": limit / 2, "plugin": about, "opening": opening})
     with TemporaryFile() as output, TemporaryFile() as errors:
         code = _run([sys.executable, "-c", _CHILD, request], output, errors, limit)
         answer = _read(output)
@@ -55,7 +66,8 @@ def tried(plugin: Plugin, limit: float) -> Trial:
         problem = f"importing it ended Python with exit code {code}"
     else:
         problem = "\n".join(found["problems"])
-    return Trial(plugin, found.get("offers", 0), problem, removal(where) if problem else "")
+    seen = tuple(found.get("libraries", ())), tuple(found.get("unopened", ()))
+    return Trial(plugin, found.get("offers", 0), problem, removal(where) if problem else "", *seen)
 
 
 def _run(command: list[str], output: IO[bytes], errors: IO[bytes], limit: float) -> int | None:
@@ -96,8 +108,48 @@ def child() -> None:
     request = json.loads(sys.argv[1])
     about = request["plugin"]
     discovery.PATIENCE = request["patience"]
-    provenance = Provenance(about["distribution"], about["version"], "", False, about["module"])
+    provenance = Provenance(about["distribution"], about["version"], about["file"], False, about["module"])
     plugin = Plugin(about["name"], about["entry"], provenance)
-    problems = load(plugin, new_manager())
+    manager, here = new_manager(), Registry(discover=False)
+    before = {name.partition(".")[0] for name in sys.modules}
+    if about["file"]:
+        problems: list[object] = _load_file(here, plugin)
+    else:
+        problems = [*load(plugin, manager)]
+    found = {name.partition(".")[0] for name in sys.modules} - before - sys.stdlib_module_names
+    libraries = [] if about["file"] else sorted(found - _own(plugin))
+    told = {"offers": len(plugin.offers), "problems": [str(problem) for problem in problems], "libraries": libraries}
+    if request["opening"]:
+        told["unopened"] = [reason for offer in plugin.offers if (reason := _unopened(here, offer))]
     with answer:
-        json.dump({"offers": len(plugin.offers), "problems": [str(problem) for problem in problems]}, answer)
+        json.dump(told, answer)
+
+
+def _own(plugin: Plugin) -> set[str]:
+    """Return the names of packages that are the plugin's own, or no packages of libraries at all."""
+    import importlib_metadata
+
+    metadata: Any = importlib_metadata  # its functions take untyped arguments
+    distribution, whose = plugin.provenance.distribution, metadata.packages_distributions()
+    targets = {offer.target.partition(":")[0].partition(".")[0] for offer in plugin.offers}
+    own = {one for one in targets if distribution in map(normalised, whose.get(one, [distribution]))}
+    no_files = {name for name, module in list(sys.modules.items()) if not hasattr(module, "__file__")}  # of Cython
+    return own | no_files | {plugin.provenance.module.partition(".")[0]}
+
+
+def _load_file(here: Registry, plugin: Plugin) -> list[object]:
+    """Read the offers of a file, which has the code itself and no light module; return what is wrong."""
+    try:
+        plugin.offers = here.load_file(plugin.provenance.file).offers
+    except NacreError as error:
+        return [error.args[0]]
+    return [*here.problems]
+
+
+def _unopened(here: Registry, offer: Offer) -> str:
+    """Return why an offer cannot be opened, or ""."""
+    try:
+        here.open_offer(offer)
+    except NacreError as error:
+        return str(error.args[0])
+    return ""

@@ -11,7 +11,7 @@ from .offers import Offer
 from .pins import enabling, pin_line
 
 Accept = Callable[[Any, Offer], str | None]
-"""Returns the reason why a kernel class cannot be used here, or None."""
+"""Returns the reason why a kernel class cannot be used here, or None; raises PluginError if it is no kernel at all."""
 
 Reasons = list[tuple[Offer, str]]
 
@@ -33,8 +33,9 @@ class Choice:
     """The kernel that was chosen for a layer or component on a backend, and why.
 
     `kernel` is None where the layer's own state (for a component: the component itself) is used; `ancestor` is the
-    backend of the lineage whose kernel it is. The `declined` kernels cannot be used here; the `lost` ones can be chosen
-    by a pin; the `not_enabled` ones belong to other distributions, each with the line that enables it.
+    backend of the lineage whose kernel it is. The `declined` kernels cannot be used here, of which `broken` ones could
+    not even be asked; the `lost` ones can be chosen by a pin; the `not_enabled` ones belong to other distributions,
+    each with the line that enables it.
     """
 
     thing: str
@@ -45,6 +46,7 @@ class Choice:
     lost: Reasons = field(default_factory=list[tuple[Offer, str]])
     declined: Reasons = field(default_factory=list[tuple[Offer, str]])
     not_enabled: Reasons = field(default_factory=list[tuple[Offer, str]])
+    broken: list[Offer] = field(default_factory=list[Offer])
 
     def as_dict(self) -> dict[str, Any]:
         """Return the choice as a dict that JSON can hold."""
@@ -178,10 +180,11 @@ def _willing(registry: Offers, offers: list[Offer], accept: Accept | None, choic
     for offer in offers:
         try:
             kernel = registry.open_offer(offer)
+            reason = accept(kernel, offer) if accept else None
         except PluginError as error:
             choice.declined.append((offer, str(error.args[0])))
+            choice.broken.append(offer)
             continue
-        reason = accept(kernel, offer) if accept else None
         if reason:
             choice.declined.append((offer, reason))
         else:

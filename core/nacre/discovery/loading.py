@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import PluginError
-from .guard import ForeignError, described, guarded, place_of, place_text
+from .guard import ForeignError, described, guarded, place_of, place_text, prints_aside
 from .offers import Offer, normalised, removal
 
 
@@ -18,7 +18,8 @@ def import_offer(offer: Offer) -> Any:
     """Import what an offer names. Raises PluginError."""
     module, _, attribute = offer.target.partition(":")
     try:
-        return guarded(_import, module, attribute)
+        with prints_aside():
+            return guarded(_import, module, attribute)
     except ForeignError as failure:
         error = failure.error
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -75,7 +76,8 @@ def import_file(file: Path) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look there
     try:
-        guarded(spec.loader.exec_module, module)
+        with prints_aside():
+            guarded(spec.loader.exec_module, module)
     except ForeignError as failure:
         sys.modules.pop(name, None)
         place, line = place_of(failure.error, name)

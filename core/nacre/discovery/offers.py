@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from ..errors import RegistryError
 from .guard import is_class, place_text, shown
 
-API = "1"
-"""Version of the plugin interface, "major.minor". A light module states the version it needs as `nacre_api`."""
+API = "1.1"
+"""Version of the plugin interface, "major.minor". A light module states the version it needs as `nacre_api`.
+
+1.1: `version` and `renamed` on the class lines of layers, components and kernels.
+"""
 
 FIRST_PARTY = "nacre"
 KIND_OF_HOOK = {
@@ -66,7 +69,7 @@ class Offer:
 class Problem:
     """Something in a plugin that did not work.
 
-    `stage` is find, switch, import, api, hook or offer; `file` "" and `line` 0 mean unknown.
+    `stage` is find, switch, lock, import, api, hook or offer; `file` "" and `line` 0 mean unknown.
     """
 
     distribution: str

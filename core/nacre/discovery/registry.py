@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..errors import NacreError, PluginError, RegistryError, nearest
-from .discovery import find_plugins, load, new_manager, read_module, switch_off
-from .guard import ForeignError, described, guarded, is_class, place_of, place_text, shown
+from .discovery import LOCKED, find_plugins, is_on, load, new_manager, read_module, switch_off
+from .guard import ForeignError, described, guarded, is_class, place_of, place_of_thing, place_text, shown
 from .kernels import Accept, Choice
 from .kernels import choose as choose_kernel
 from .loading import import_file, import_offer, unusable
@@ -164,11 +164,15 @@ class Registry:
     def open_offer(self, offer: Offer) -> Any:
         """Import what is offered. Raises PluginError naming distribution, file, reason and remedy."""
         if offer not in self._opened:
+            from .fitting import misfit  # listing names opens nothing
+
             thing = offer.thing if offer.thing is not None else import_offer(offer)
-            if offer.kind == "command" and not callable(thing):
-                raise unusable(offer, f"{offer.target} must be a click command, but is {shown(thing)}")
-            if offer.kind != "command" and not is_class(thing):
-                raise unusable(offer, f"{offer.target} must be a class, but is {shown(thing)}")
+            try:
+                reason = guarded(misfit, offer, thing)
+            except ForeignError as failure:
+                reason = f"looking at it raised {described(failure.error)}"
+            if reason:
+                raise unusable(offer, reason, place_of_thing(thing))
             self._opened[offer] = thing
             self._offers_of.clear()
         return self._opened[offer]
@@ -177,8 +181,6 @@ class Registry:
         """Open an offer, and make an object of its class without arguments. Raises PluginError."""
         cls = self.open_offer(offer)
         try:
-            if (kind := guarded(getattr, cls, "nacre_kind", offer.kind)) != offer.kind:
-                raise unusable(offer, f"its class is of the kind {kind}")
             return guarded(cls)
         except ForeignError as failure:
             where = place_of(failure.error, cls.__module__)
@@ -186,6 +188,8 @@ class Registry:
 
     def opens_to(self, offer: Offer, cls: type) -> bool:
         """Return whether an offer opens to exactly this class; imports nothing for an offer that cannot."""
+        if offer.thing is not None:
+            return offer.thing is cls
         if offer not in self._opened:
             module, _, attribute = offer.target.partition(":")
             same_package = module.partition(".")[0] == cls.__module__.partition(".")[0]
@@ -379,6 +383,10 @@ class Registry:
             try:
                 plugins, problems = find_plugins(self._entry_points)
                 problems += switch_off(plugins, self._variables)
+                if is_on(self._variables, LOCKED):
+                    from .lock import lock_out  # rarely needed
+
+                    problems += lock_out(plugins, self._variables)
                 for plugin in plugins:
                     if plugin.status == "active":
                         self._loading = plugin
@@ -419,13 +427,16 @@ class Registry:
                 del self._offers[offer.kind][offer.name]
 
     def _unknown(self, kind: str, name: str) -> RegistryError:
-        names = self.names(kind)
+        from .known import known_remedy
+
+        names, known = self.names(kind), known_remedy(kind, name)
         if not names:
             nothing = f"nothing of this kind is installed{nearest(kind, self.kinds())}"
-            return RegistryError(f"no {kind} '{name}': {nothing}", self.absent("install a plugin that offers it"))
+            remedy = self.absent(known or "install a plugin that offers it")
+            return RegistryError(f"no {kind} '{name}': {nothing}", remedy)
         some = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
         lists = f"; {self.lists(kind)}" if kind in ("layer", "backend") or len(names) > 12 else ""
-        remedy = self.absent(f"use one of these, or install a plugin that offers it{lists}")
+        remedy = self.absent(known or f"use one of these, or install a plugin that offers it{lists}")
         return RegistryError(f"no {kind} '{name}'{nearest(name, names)}; installed: {some}", remedy)
 
     def lists(self, kind: str) -> str:

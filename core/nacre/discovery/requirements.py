@@ -47,6 +47,19 @@ def parse_requirements(require: Iterable[str]) -> None:
         raise RegistryError(f"requirements that are not met: {', '.join(wrong)}", f"pip install {' '.join(unmet)}")
 
 
+def bound_of(distribution: str, package: str) -> str:
+    """Return the least version of a package that an installed distribution requires, such as ">=1.2"; "" if none."""
+    import importlib_metadata
+
+    try:
+        required = importlib_metadata.requires(distribution) or []
+    except importlib_metadata.PackageNotFoundError:  # a file, or registered by hand
+        required = []
+    found = (_REQUIREMENT.match(one) for one in required)
+    bounds = [part.strip() for one in found if one and one[1] == package for part in one[2].split(",")]
+    return next((one.replace(" ", "") for one in bounds if one.startswith(">=")), "")
+
+
 def _meets(version: str, bound: str, requirement: str) -> bool:
     parts = _BOUND.fullmatch(bound)
     if parts is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -62,10 +62,9 @@ def settings() -> Settings:
     """
     if (held := _held.get()) is not None:
         return held
-    home = os.environ.get("XDG_CONFIG_HOME")
-    user = (Path(home) if home else Path("~/.config").expanduser()) / "nacre" / "nacre.toml"
+    user = _users_own()
     together, own = Settings(), None
-    for path in (user, FILE):
+    for path in (user, FILE) if user else (FILE,):
         try:
             status = path.stat()
         except OSError:  # it does not exist, or may not be read
@@ -78,7 +77,8 @@ def settings() -> Settings:
         elif found.allow_writes or found.allow_remote:  # it may have come with the net file
             key, option = ("writes", "writes DIR") if found.allow_writes else ("remote", "remote HOST")
             message = f"{path.absolute()}: allow_{key} is not allowed in the nacre.toml of a working folder"
-            raise ConfigError(message, f"write it into your own settings file, {user}, or use --allow-{option}")
+            own_file = f"your own settings file, {user}," if user else "your own settings file"
+            raise ConfigError(message, f"write it into {own_file} or use --allow-{option}")
         together = Settings(
             found.backend or together.backend,
             together.pins | found.pins,
@@ -87,6 +87,20 @@ def settings() -> Settings:
             together.allow_remote or found.allow_remote,
         )
     return together
+
+
+def _users_own() -> Path | None:
+    """Return the place of the user's own file, or None if it has none because the home folder is not known."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or _expanded("~/.config"))
+    return None if folder.parts[:1] == ("~",) else folder / "nacre" / "nacre.toml"
+
+
+def _expanded(path: str) -> Path:
+    """Return a path whose ~ is replaced by the home folder; where there is none, as in a container, it stays."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 @lru_cache(maxsize=16)
@@ -103,7 +117,7 @@ def _read(path: Path, _absolute: Path, _state: tuple[int, ...]) -> Settings:
     plugins: dict[str, Any] = table.get("plugins", {})
     complaints.about(check_table(plugins, {"pin": PIN, "kernels": KERNELS}, "plugins."))
     complaints.about(check_pins(plugins))
-    folders = [Path(folder).expanduser() for folder in table.get("allow_writes", [])]
+    folders = [_expanded(folder) for folder in table.get("allow_writes", [])]
     complaints.about(
         (f"allow_writes has {brief(str(folder))}, which is relative", "write a path that begins with / or ~")
         for folder in folders
@@ -123,37 +137,72 @@ def enable(distribution: str) -> bool:
     Raises:
         ConfigError: the file cannot be read or written, or the line cannot be inserted.
     """
-    import tomllib
-
-    from ..files.durable import atomic_write
-    from ..files.toml import read_toml
     from .offers import normalised
     from .pins import enabling
 
     if distribution in map(normalised, settings().kernels):
         return False
+
+    def wanted(plugins: dict[str, Any]) -> dict[str, Any]:
+        return {**plugins, "kernels": [distribution, *plugins.get("kernels", [])]}
+
+    line = f'kernels = ["{distribution}"]'
+    _write(wanted, (r"\bkernels\b[\"' \t]*=[ \t]*\[", "kernels"), f'"{distribution}"', line, enabling(distribution))
+    return True
+
+
+def pin(key: str, distribution: str) -> None:
+    """Pin a name to a distribution in the `nacre.toml` of the working folder; everything else in it stays as it is.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or the line cannot be inserted.
+    """
+    from .pins import pin_line
+
+    def wanted(plugins: dict[str, Any]) -> dict[str, Any]:
+        return {**plugins, "pin": {**plugins.get("pin", {}), key: distribution}}
+
+    entry = f'"{key}" = "{distribution}"'
+    table = (r"\bpin\b[\"' \t]*=[ \t]*\{", "pin")
+    _write(wanted, table, entry, f"pin = {{ {entry} }}", pin_line(key, distribution))
+
+
+def _write(
+    wanted: Callable[[dict[str, Any]], dict[str, Any]], inside: tuple[str, str], entry: str, line: str, by_hand: str
+) -> None:
+    """Write the `nacre.toml` of the working folder anew, so that its table [plugins] is what `wanted` makes of it."""
+    import tomllib
+
+    from ..files.durable import atomic_write
+    from ..files.toml import read_toml
+
     path = FILE.resolve()  # a link stays one
     table, text = (read_toml(path), path.read_bytes().decode()) if path.exists() else ({}, "")
     plugins: dict[str, Any] = table.get("plugins", {})
-    wanted = {**table, "plugins": {**plugins, "kernels": [distribution, *plugins.get("kernels", [])]}}
-    for written in _with_kernel(text, plugins, distribution):
+    whole = {**table, "plugins": wanted(plugins)}
+    for written in _with_line(text, plugins, inside, entry, line):
         try:
-            fits = tomllib.loads(written.removeprefix("\ufeff")) == wanted
+            fits = tomllib.loads(written.removeprefix("\ufeff")) == whole
         except ValueError:
             continue
         if fits:
             atomic_write(path, written.encode(), ConfigError)
-            return True
-    raise ConfigError(f"{path}: the line cannot be inserted automatically", f"add it by hand: {enabling(distribution)}")
+            return
+    raise ConfigError(f"{path}: the line cannot be inserted automatically", f"add it by hand: {by_hand}")
 
 
-def _with_kernel(text: str, plugins: dict[str, Any], distribution: str) -> Iterator[str]:
-    """Yield versions of a TOML text with one more enabled distribution; a parser has to find the one that is right."""
+def _with_line(text: str, plugins: dict[str, Any], inside: tuple[str, str], entry: str, line: str) -> Iterator[str]:
+    """Yield versions of a TOML text with one more entry in [plugins]; a parser has to find the one that is right.
+
+    `inside` has the pattern behind which an entry stands if its list or table is there, and the name of that.
+    """
     end = "\r\n" if "\r\n" in text else "\n"
-    entry, line = f'"{distribution}"', f'kernels = ["{distribution}"]'
+    pattern, name = inside
     places = (
-        (r"\bkernels\b[\"' \t]*=[ \t]*\[", f"{entry}, " if plugins.get("kernels") else entry),
+        (pattern, f"{entry}, " if plugins.get(name) else entry),
+        (rf"^[ \t]*\[[ \t]*plugins[ \t]*\.[ \t]*{name}[ \t]*\][^\r\n]*", f"{end}{entry}"),
         (r"^[ \t]*\[[ \t]*plugins[ \t]*\][^\r\n]*", f"{end}{line}"),
+        (r"^[ \t]*\[[ \t]*plugins[ \t]*\][^\r\n]*", f"{end}{name}.{entry}"),
         (r"^[ \t]*plugins[ \t]*=[ \t]*\{", f" {line}, " if plugins else f" {line} "),
     )
     for pattern, added in places:
@@ -163,3 +212,4 @@ def _with_kernel(text: str, plugins: dict[str, Any], distribution: str) -> Itera
     yield f"{text}{gap}[plugins]{end}{line}{end}"
     mark = text[:1] if text.startswith("\ufeff") else ""
     yield f"{mark}plugins.{line}{end}{text.removeprefix(mark)}"
+    yield f"{mark}plugins.{name}.{entry}{end}{text.removeprefix(mark)}"

@@ -201,6 +201,7 @@ class Memory:
         for op in self.ops:
             for values in (op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff):
                 _settle(values)
+            op.fix()
 
     def _allocate(self) -> None:
         """Allocate the plain arrays, and fill the lists of the states."""

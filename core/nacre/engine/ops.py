@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf, prod
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from ..discovery.blame import blaming, wrong
 from ..discovery.kernels import Choice
-from ..errors import ConfigError, NacreError, put_full_name
+from ..errors import ConfigError, ContractError, NacreError, PluginError, brief, put_full_name
 from ..protocols.array import Array
 from ..protocols.backend import Backend, Own
 from ..protocols.blob import Blob
 from ..protocols.components import Neuron
 from ..protocols.graph import Node
 from ..protocols.layer import is_identity
+from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
 
 Space = tuple[str, str]
@@ -26,6 +28,38 @@ Result = TypeVar("Result")
 
 
 HOST: Space = ("host", "")
+HELD = ("blobs", "blobs_diff", "parameters")
+"""The attributes of a state that hold the net's own objects."""
+
+
+class Fixed(tuple[Any, ...]):
+    """The arrays that a state gets from its net: they are written to, and none is put into another's place.
+
+    `called` is the name under which the state has them.
+    """
+
+    called: str
+
+    @classmethod
+    def of(cls, called: str, entries: Iterable[Any]) -> Fixed:
+        made = cls(entries)
+        made.called = called
+        return made
+
+    def _stay(self, *_: object) -> NoReturn:
+        message = f"{self.called} cannot have more or fewer entries: from ready() on, its arrays are the net's"
+        raise ContractError(message, "declare blobs and parameters in __init__")
+
+    def _refuse(self, key: object, *_: object) -> NoReturn:
+        one = f"{self.called}[{key!r}]" if isinstance(key, int) else f"{self.called}[...]"
+        raise ContractError(
+            f"{one} = ... would put another array into the place of the net's, which the other layers use",
+            f"write into the array: {one}[...] = ...",
+        )
+
+    if not TYPE_CHECKING:
+        __setitem__ = _refuse
+        __delitem__ = __iadd__ = append = extend = insert = pop = clear = remove = _stay
 
 
 class Group:
@@ -115,13 +149,43 @@ class Op:
         self.backend = backend
         self.choice = choice
         self.inputs = inputs
-        self.input_arrays = input_arrays  # the lists that the state's methods get
+        self.input_arrays = input_arrays  # the lists that the state was made with, and may have kept
         self.diff_arrays = diff_arrays
+        self.given: Any = ()  # what its methods get, each a `Fixed`
+        self.given_diffs: Any = ()
+        self.held: dict[str, Fixed] = {}  # its attributes that belong to the net
+        self.learned: list[tuple[Parameter, Array, Array]] = []  # its parameters, with their values and gradients
         self.input_diffs: list[Value | None] = [None] * len(inputs)
         self.outputs: list[Value] = []
         self.output_diffs: list[Value | None] = []
         self.aliases: list[tuple[int, Value]] = []  # (index of the input, the top that is its alias)
         self.in_place = self.is_source = self.backward = False
+
+    def fix(self) -> None:
+        """Hand the state its arrays, which have memory now, and which it cannot replace."""
+        state = self.state
+        self.given, self.given_diffs = Fixed.of("inputs", self.input_arrays), Fixed.of("diffs", self.diff_arrays)
+        self.held = {name: Fixed.of(f"self.{name}", getattr(state, name)) for name in HELD}
+        for name, entries in self.held.items():
+            setattr(state, name, entries)
+
+    def replaced(self) -> str:
+        """Return which of the net's objects the state has replaced by its own, such as "self.blobs"; "" if none."""
+        for name, entries in self.held.items():
+            if getattr(self.state, name, None) is not entries:
+                return f"self.{name}"
+        for parameter, value, gradient in self.learned:
+            if parameter.blob is not value:
+                return f"the blob of parameter '{parameter.name}'"
+            if parameter.gradient is not gradient:
+                return f"the gradient of parameter '{parameter.name}'"
+        return ""
+
+    def ready(self) -> None:
+        """Tell the state that its arrays have memory."""
+        self.learned = [(one, one.blob, one.gradient) for one in self.state.parameters]
+        with blaming(self.state):
+            call_named(self.node, self.state.ready)
 
     @property
     def kernel(self) -> bool:
@@ -150,6 +214,13 @@ class Op:
         if self.on_elements and self.inputs and self.inputs[0].space == ("own", backend.name):
             return ("own", backend.name)
         return plain_space(backend, host_only=type(self.state).host_only and not self.kernel)
+
+
+def returned(thing: object, method: str, result: object, arrays: str) -> PluginError:
+    """Return the error for a method that returned its result instead of writing it into `arrays`."""
+    what = f"an array of shape {tuple(shape)}" if (shape := getattr(result, "shape", None)) else brief(result)
+    reason = f"{method} returned {what}, but it must return nothing, and write into {arrays}"
+    return wrong(thing, reason, f"write {arrays}[...] = ...")
 
 
 def call_named(node: Node, call: Callable[..., Result], *arguments: Any) -> Result:

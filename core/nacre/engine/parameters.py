@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..errors import ConfigError, SnapshotError, TopologyError, nearest
+from ..discovery.blame import wrong
+from ..errors import ConfigError, SnapshotError, TopologyError, brief, nearest
 from ..protocols.array import Array
 from ..protocols.backend import ALIGNMENT, Backend, HostMemory, Own, Step
 from ..protocols.layer import Layer
@@ -66,6 +67,16 @@ class Slot:
     def names(self) -> list[str]:
         """Return its names in all layers that use it, except layers that are tied to it."""
         return list(dict.fromkeys(use.name for use in self.uses if not use.parameter.tied))
+
+    def former_names(self) -> list[str]:
+        """Return the names that it had before layers renamed it, as they stand in old snapshots."""
+        found: list[str] = []
+        for use in self.uses:
+            own = use.parameter.name
+            if not use.parameter.tied and use.name.endswith(own):
+                renamed = type(use.op.node.layer).nacre_renamed.items()
+                found += [use.name.removesuffix(own) + old for old, new in renamed if new == own]
+        return list(dict.fromkeys(found))
 
     def freeze(self, frozen: bool) -> None:
         """Remove the gradients from the layers, or restore them."""
@@ -161,6 +172,15 @@ def place_parameters(
                 kept = backend.parameters.setdefault(op.layer.origin, {})
                 kept.setdefault(parameter.name, parameter.storage)
     return ordered
+
+
+def initialise(target: Target, slots: Iterable[Slot], seed: int | None = None) -> None:
+    """Give parameters their first values again, or those of another seed."""
+    if seed is not None:
+        target = replace(target, seed=seed)
+    for slot in slots:
+        target.backend.wrap(partial(_initialise, target, slot))()
+        slot.storage.version += 1
 
 
 def _slots(target: Target, ops: Sequence[Op], given: Mapping[str, Storage]) -> list[Slot]:
@@ -285,7 +305,11 @@ def _initialise(target: Target, slot: Slot) -> None:
         values = init.values(Random(target.seed, slot.name, lambda: 0), slot.storage.shape)
     except (ConfigError, SnapshotError) as error:
         raise type(error)(f"parameter '{slot.name}': {error.args[0]}", error.remedy) from error
-    host = np.ascontiguousarray(np.broadcast_to(values, slot.storage.shape), dtype=slot.storage.dtype)
+    try:
+        host = np.ascontiguousarray(np.broadcast_to(values, slot.storage.shape), dtype=slot.storage.dtype)
+    except (TypeError, ValueError) as error:
+        needed = f"but parameter '{slot.name}' needs an array of numbers of shape {slot.storage.shape}"
+        raise wrong(init, f"values returned {brief(values)}, {needed}") from error
     target.backend.from_host(host, slot.storage.array)
 
 

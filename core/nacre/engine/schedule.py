@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import NacreError
 from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
-from .ops import HOST, Op, Space, Value, call_named, plain_space
+from .ops import HOST, Op, Space, Value, call_named, plain_space, returned
 from .parameters import Slot
 
 
@@ -123,15 +123,15 @@ class Schedule:
         state = op.state
         own = op.backend if op.kernel else None
         if method == "forward":
-            arrays = op.input_arrays
 
             def call() -> None:
-                state.forward(arrays)
+                if (result := state.forward(op.given)) is not None:
+                    raise returned(state, method, result, "self.blobs[0]")
         else:
-            arrays, diffs = op.input_arrays, op.diff_arrays
 
             def call() -> None:
-                state.backward(arrays, diffs)
+                if (result := state.backward(op.given, op.given_diffs)) is not None:
+                    raise returned(state, method, result, "diffs[0]")
 
         return Step(method, op.name, partial(call_named, op.node, call) if op.node.inside else call, own, state, method)
 
@@ -228,6 +228,18 @@ def _path(start: Space, end: Space, backends: dict[str, Backend]) -> list[Space]
     first, second = down(start), down(end)
     meeting = next(space for space in first if space in second)
     return first[: first.index(meeting) + 1] + second[: second.index(meeting)][::-1]
+
+
+def failing_step(error: BaseException, steps: Sequence[Step]) -> Step | None:
+    """Return the step of a compiled pass that raised: the traceback goes through a frame that holds it, or its call."""
+    known = {id(one): step for step in steps for one in (step, step.call)}
+    traceback = error.__traceback__
+    while traceback is not None:
+        for value in traceback.tb_frame.f_locals.values():
+            if (step := known.get(id(value))) is not None:
+                return step
+        traceback = traceback.tb_next
+    return steps[0] if len(steps) == 1 else None
 
 
 def compile_steps(steps: Sequence[Step]) -> Callable[[], None]:

@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ContractError
+from ..discovery.blame import accused
+from ..discovery.kernels import Choice
+from ..errors import ConfigError, ContractError
 from ..graph.gradients import back_propagates
 from ..graph.wiring import Wiring
 from ..protocols.backend import HostMemory, open_backend
@@ -19,7 +21,8 @@ from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
 from ..protocols.view import Fitted, View
 from ..text import with_article
-from .ops import Op, Value, call_named, plain_space
+from .kernels import check_state_alike, is_foreign
+from .ops import Op, Value, call_named, plain_space, returned
 from .target import Target
 
 
@@ -49,11 +52,6 @@ def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitSt
     return ops
 
 
-def ready(op: Op) -> None:
-    """Tell a state that its arrays have memory."""
-    call_named(op.node, op.state.ready)
-
-
 def _classes(fitted: Fitted) -> dict[str, Sequence[str]]:
     """Return the names of the classes of blobs, as far as they are known."""
     return {top: names for top, values in fitted.items() if (names := values.get("classes"))}
@@ -73,17 +71,33 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
     if choice.kernel is not None:
         backend = open_backend(choice.ancestor)
         state = choice.kernel(layer, target.view(backend, node), blobs, diffs)
+        check_state(node, state)
+        stack.callback(state.shutdown)
+        _compare(target, node, inputs, diffs, choice, state)
     else:
         backend = target.backend
         state = layer.setup(target.view(node=node), blobs, diffs)
         if getattr(type(state), "host_only", False) and not backend.on_host:
             state.backend = target.view(HostMemory.shared(), node)
-    check_state(node, state)
-    stack.callback(state.shutdown)
+        check_state(node, state)
+        stack.callback(state.shutdown)
     op = Op(node, node.name, state, backend, choice, inputs, blobs, diffs)
     op.in_place, op.is_source = layer.is_inplace, layer.is_source
     op.outputs = [_declare(target, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
     return op
+
+
+def _compare(
+    target: Target, node: Node, inputs: Sequence[Value], diffs: list[Any], choice: Choice, kernel: LayerState
+) -> None:
+    """Check that a stranger's kernel declares what the layer's own state does; a source's would open its data twice."""
+    if is_foreign(choice) and not node.layer.is_source:
+        own = node.layer.setup(target.view(node=node), [value.declared() for value in inputs], list(diffs))
+        try:
+            check_state(node, own)
+            check_state_alike(node.name, choice, kernel, own)
+        finally:
+            own.shutdown()
 
 
 def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
@@ -110,6 +124,12 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
     neuron: Neuron = node.layer.neuron
     if is_identity(neuron) or (op.kernel and op.state.fuses_neuron(neuron)):
         return None
+    if "float" not in value.dtype:
+        raise ConfigError(
+            f"{node.name}: '{value.name}' holds whole numbers ({value.dtype}), but the neuron "
+            f"{type(neuron).__name__} is computed in a floating type",
+            "leave the neuron out, or give the Input that the numbers come from a floating type",
+        )
     wanted = value.gradient is not None
     blobs: list[Any] = [Blob(value.shape, value.dtype)]
     diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
@@ -118,6 +138,8 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
     state: LayerState = (choice.kernel or NeuronState)(neuron, target.view(backend), blobs, diffs)
     stack.callback(state.shutdown)
     name = f"{node.name}/{type(neuron).__name__}"
+    if is_foreign(choice):
+        check_state_alike(name, choice, state, NeuronState(neuron, target.view(), blobs, diffs))
     after = Op(node, name, state, backend, choice, [value], blobs, diffs)
     after.in_place, after.backward, after.neuron = True, wanted, neuron
     top = _declare(target, after, value.name, state.blobs[0])
@@ -137,19 +159,29 @@ class NeuronState(LayerState, reads="blobs", elementwise=True):
             self.reads = "inputs blobs"
 
     def forward(self, inputs: list[Any]) -> None:
-        self.layer.forward(self.backend, inputs[0], self.blobs[0])
+        if (result := self.layer.forward(self.backend, inputs[0], self.blobs[0])) is not None:
+            raise returned(self.layer, "forward", result, "y")
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         x = inputs[0] if self.layer.needs_input else None
-        self.layer.backward(self.backend, x, self.blobs[0], self.blobs_diff[0], diffs[0])
+        if (result := self.layer.backward(self.backend, x, self.blobs[0], self.blobs_diff[0], diffs[0])) is not None:
+            raise returned(self.layer, "backward", result, "dx")
 
 
 def check_state(node: Node, state: Any) -> None:
     """Check that a state has what the traits of its layer require.
 
     Raises:
-        ContractError: names the class, the trait and what is missing.
+        ContractError: names the layer, the class, the trait and what is missing.
     """
+    try:
+        _check_state(node, state)
+    except ContractError as error:
+        layer = node.layer
+        raise accused(error, layer, type(state if isinstance(state, LayerState) else layer)) from error
+
+
+def _check_state(node: Node, state: Any) -> None:
     layer, kind = node.layer, type(state).__name__
     if not isinstance(state, LayerState):
         raise ContractError(f"{layer_type(type(layer))}.setup must return a LayerState, not {with_article(kind)}")
@@ -160,22 +192,20 @@ def check_state(node: Node, state: Any) -> None:
         if getattr(type(state), method) is getattr(LayerState, method):
             raise ContractError(f"{kind} does not define {method}, but a state needs both forward and backward")
     if layer.is_source and base is not SourceState:
-        raise ContractError(f"{node.name}: {kind} is the state of a source, so it must be a SourceState")
+        raise ContractError(f"{kind} is the state of a source, so it must be a SourceState")
     if len(state.blobs) != len(node.tops):
-        raise ContractError(f"{node.name}: {kind} declares {len(state.blobs)} blobs for {len(node.tops)} tops")
+        raise ContractError(f"{kind} declares {len(state.blobs)} blobs for {len(node.tops)} tops")
     if layer.has_param and not isinstance(getattr(state, "parameters", None), list):
-        raise ContractError(f"{node.name}: the class declares has_param, but {kind} has no list 'parameters'")
+        raise ContractError(f"the class declares has_param, but {kind} has no list 'parameters'")
     if state.parameters and not layer.has_param:
-        raise ContractError(
-            f"{node.name}: {kind} has parameters, but {type(layer).__name__} does not declare has_param"
-        )
+        raise ContractError(f"{kind} has parameters, but {type(layer).__name__} does not declare has_param")
     if layer.has_loss and not hasattr(state, "loss"):
-        raise ContractError(f"{node.name}: the class declares has_loss, but {kind} has no 'loss'")
+        raise ContractError(f"the class declares has_loss, but {kind} has no 'loss'")
     if layer.has_stats:
         for method in ("dump_statistics", "reset_statistics"):
             if getattr(type(state), method) is getattr(LayerState, method):
-                raise ContractError(f"{node.name}: the class declares has_stats, but {kind} does not define {method}")
+                raise ContractError(f"the class declares has_stats, but {kind} does not define {method}")
     for parameter in state.parameters:
         if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = with_article(type(parameter).__name__)
-            raise ContractError(f"{node.name}: {kind}.parameters has {found}, but must have only Parameters")
+            raise ContractError(f"{kind}.parameters has {found}, but must have only Parameters")

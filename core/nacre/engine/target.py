@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..discovery.guard import ForeignError, described, guarded, place_of, place_of_thing, shown
 from ..discovery.kernels import Choice
+from ..discovery.loading import unusable
+from ..discovery.offers import Offer
 from ..discovery.registry import registry
 from ..protocols.backend import Backend
 from ..protocols.graph import Node
 from ..protocols.view import Fitted, Scalars, View, named_view
+from .kernels import misfit
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +22,8 @@ class Target:
     """The backend, phase and types of a net, and the distributions whose kernels it may use.
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
-    and of the settings together; `fitted` is what is known of the training data; `rank` is
-    that of this process among `ranks` of them.
+    and of the settings together; `fitted` is what is known of the training data; `rank` is that of this process among
+    `ranks` of them.
     """
 
     backend: Backend
@@ -65,13 +69,29 @@ class Target:
     def choose_kernel(self, thing: Any, inputs: Any) -> Choice:
         """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""
 
-        def accept(kernel: Any, offer: Any) -> str | None:
-            if kernel.dtypes and self.dtype not in kernel.dtypes:
-                return f"computes in {', '.join(kernel.dtypes)}, not {self.dtype}"
-            if self.deterministic and not getattr(kernel, "deterministic", True):
-                return "its bits differ from run to run, but the net is deterministic"
-            return kernel.supports(thing, inputs)
+        def accept(kernel: Any, offer: Offer) -> str | None:
+            try:
+                reason = guarded(misfit, thing, kernel)
+                declined = None if reason else guarded(self._declines, kernel, thing, inputs)
+            except ForeignError as failure:
+                place = place_of(failure.error, kernel.__module__)
+                raise unusable(offer, f"its supports raised {described(failure.error)}", place) from failure.error
+            if not isinstance(declined, str | None):
+                reason = f"its supports returned {shown(declined)}, but must return None, or the reason to decline"
+            if reason:
+                raise unusable(offer, reason, place_of_thing(kernel))
+            return declined
 
         lineage = self.backend.lineage or (self.backend.name,)
         settled = (self.pins, self.kernels, type(self.backend))
         return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, *settled)
+
+    def _declines(self, kernel: Any, thing: Any, inputs: Any) -> Any:
+        """Return why a kernel cannot be used here, or None; a plugin's `supports` may return anything."""
+        if kernel.dtypes and self.dtype not in kernel.dtypes:
+            return f"computes in {', '.join(kernel.dtypes)}, not {self.dtype}"
+        if self.deterministic and not getattr(kernel, "deterministic", True):
+            return "its bits differ from run to run, but the net is deterministic"
+        if (known := getattr(kernel, "nacre_version", 1)) != thing.nacre_version:
+            return f"computes version {known} of {type(thing).__name__}, not {thing.nacre_version}"
+        return kernel.supports(thing, inputs)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..discovery.fitting import required
 from ..fields.component import Component
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Algorithm(Component, kind="algorithm"):
         """Return the state of this algorithm in a training of `net`."""
         return AlgorithmState(self, net)
 
+    @required("start")
     def train_one_batch(self, net: Net) -> list[Step]:
         """Return the steps that compute the gradients of one batch: `net.steps("feed")`, `"forward"`, `"backward"`.
 
@@ -38,6 +40,8 @@ class Algorithm(Component, kind="algorithm"):
 
 class AlgorithmState:
     """An algorithm at work in one training; a subclass has what it keeps from batch to batch."""
+
+    acts_for: ClassVar[str] = "algorithm"
 
     def __init__(self, algorithm: Algorithm, net: Net) -> None:
         self.algorithm = algorithm

@@ -8,9 +8,12 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..discovery.blame import blaming
+from ..discovery.fitting import required
 from ..errors import NacreError, PluginError
 from .array import Array
 
@@ -73,6 +76,15 @@ class Backend:
         self.parameters: weakref.WeakKeyDictionary[Layer, dict[str, Storage]] = weakref.WeakKeyDictionary()
 
     @classmethod
+    def nacre_misfit(cls, name: str) -> str:
+        """Return why this class cannot be offered as a backend under a name, or ""."""
+        if cls.name != name:
+            return f"{cls.__name__} has name={cls.name!r}, but it is offered as '{name}'"
+        if cls.lineage and cls.lineage[0] != name:
+            return f"{cls.__name__} has lineage={cls.lineage!r}, but it must begin with its name, '{name}'"
+        return ""
+
+    @classmethod
     def unusable(cls) -> str | None:
         """Return the reason why this backend cannot be used on this machine, or None."""
         return None
@@ -86,6 +98,7 @@ class Backend:
 
     # Plain arrays
 
+    @required()
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
         """Make a plain array in C order, filled with zeros."""
         raise NotImplementedError
@@ -94,10 +107,12 @@ class Backend:
         """Read the first elements of a contiguous plain array under another shape, without a copy."""
         return array.reshape(-1)[: prod(shape)].reshape(shape)
 
+    @required()
     def to_host(self, array: Array) -> np.ndarray:
         """Copy a plain array into a NumPy array."""
         raise NotImplementedError
 
+    @required()
     def from_host(self, host: np.ndarray, array: Array) -> None:
         """Copy a NumPy array into a plain array of the same shape."""
         raise NotImplementedError
@@ -248,10 +263,33 @@ def _open(name: str | None) -> Backend:
         name = _first_usable()
     if name not in _opened:
         found: type[Backend] = registry().open("backend", name)
-        if reason := found.unusable():
-            raise NacreError(f"backend '{name}' cannot be used here: {reason}")
-        _opened[name] = found()
+        with blaming(found):
+            if reason := found.unusable():
+                raise NacreError(f"backend '{name}' cannot be used here: {reason}")
+            made = found()
+            _check_zeros(made)
+        _opened[name] = made
     return _opened[name]
+
+
+def _check_zeros(backend: Backend) -> None:
+    """Check that new arrays are of the shape that was asked for, and filled with zeros, whatever memory held before.
+
+    Raises:
+        PluginError: they are not.
+    """
+    import numpy as np
+
+    for _ in range(3):
+        array = backend.empty((7, 5), "float32")
+        host = backend.to_host(array)
+        if host.shape != (7, 5) or host.any():
+            what = f"of shape {host.shape}" if host.shape != (7, 5) else "with other numbers than 0"
+            raise PluginError(
+                f"backend '{backend.name}': {type(backend).__name__}.empty((7, 5), 'float32') returned an array {what}",
+                "it must return arrays in C order, filled with zeros: correct it, or use another backend",
+            )
+        backend.from_host(np.full((7, 5), np.nan, np.float32), array)
 
 
 def _first_usable() -> str:
@@ -283,3 +321,11 @@ class Step:
     own: Backend | None = None
     state: Any = None
     method: str = ""
+
+    @property
+    def worker(self) -> Any:
+        """The object whose code runs: a state, a component, or a method; None if that is not known."""
+        call: Any = self.call
+        while isinstance(call, partial):
+            call = call.func
+        return self.state if self.state is not None else getattr(call, "__self__", None)

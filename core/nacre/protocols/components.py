@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from ..discovery.fitting import required
 from ..errors import ConfigError, DataError
 from ..fields.checks import non_negative, positive
 from ..fields.component import Component, Written
@@ -39,10 +40,12 @@ class Neuron(Component, kind="neuron"):
             name = type(self).__name__
             raise ConfigError(f"{name} is a neuron, not a layer, so it cannot be called", f"write L.{name}()(x)")
 
+    @required()
     def forward(self, backend: View, x: Array, y: Array) -> None:
         """Write f(x) into y."""
         raise NotImplementedError
 
+    @required()
     def backward(self, backend: View, x: Array | None, y: Array, dy: Array, dx: Array) -> None:
         """Write dy f'(x) into dx."""
         raise NotImplementedError
@@ -67,6 +70,11 @@ class Initializer(Component, kind="initializer"):
 
         def __set__(self, thing: object, value: Initializer | Written | float) -> None: ...
 
+    def without_files(self, field: str, paths: Any) -> Any:
+        """Return the files: a saved net has its parameters, and never needs them."""
+        return paths
+
+    @required()
     def values(self, random: Random, shape: tuple[int, ...]) -> Array:
         """Return a NumPy float64 array of `shape`; `random` is a `nacre.random.Random` of the parameter's own.
 
@@ -80,6 +88,7 @@ class Regularizer(Component, kind="regularizer"):
 
     coef: Annotated[float, non_negative, "multiplies the solver's regu_coef"] = 1.0
 
+    @required()
     def add_gradient(self, backend: View, value: Array, gradient: Array, coefficient: float) -> None:
         """Add `coefficient` times the penalty's gradient at `value` to `gradient`, both flat arrays."""
         raise NotImplementedError
@@ -93,6 +102,7 @@ class Constraint(Component, kind="constraint"):
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise ConfigError if this cannot constrain a parameter of `shape`; called when a net is made."""
 
+    @required()
     def constrain(self, backend: View, value: Array) -> None:
         """Change `value`, of the parameter's shape, in place."""
         raise NotImplementedError
@@ -107,6 +117,7 @@ class ComponentKernel:
     """
 
     dtypes: ClassVar[tuple[str, ...]] = ()
+    acts_for: ClassVar[str] = "component"
 
     def __init__(self, component: Any, backend: View) -> None:
         self.component = component
@@ -157,6 +168,7 @@ class Transformer(Component, kind="transformer"):
         """Return the shape of the records that come out, for those of `shape`; called before `fit`."""
         return shape
 
+    @required("transform_into")
     def transform(self, batch: Array, random: RecordRandom, phase: str) -> None:
         """Change `batch`, a NumPy array (records, *shape), in place; called where shape and type stay the same."""
         raise NotImplementedError

@@ -15,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..discovery.fitting import required
 from ..errors import DataError, NacreError
 from ..fields.component import Component
+from ..fields.types import file_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +50,7 @@ class Field:
 class Codec(Component, kind="codec"):
     """A format of bytes, such as PNG or Caffe's Datum, that holds one or several fields of one record."""
 
+    @required()
     def describe(self, data: bytes) -> Mapping[str, Field]:
         """Return the fields in the bytes of one record; a single one gets the name of the store's field.
 
@@ -56,6 +59,7 @@ class Codec(Component, kind="codec"):
         """
         raise NotImplementedError
 
+    @required()
     def decode(self, data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> Mapping[str, np.ndarray]:
         """Return the numbers of one record, by field.
 
@@ -138,6 +142,27 @@ class Reader:
         self.close()
 
 
+class ReaderWrapper(Reader):
+    """A reader of the records of another one; a subclass changes what is read, or how."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.fields = reader.fields
+        self.count, self.file_starts, self.named = reader.count, reader.file_starts, reader.named
+
+    def key(self, number: int) -> str:
+        return self.reader.key(number)
+
+    def pause(self) -> None:
+        self.reader.pause()
+
+    def interrupt(self) -> None:
+        self.reader.interrupt()
+
+    def close(self) -> None:
+        self.reader.close()
+
+
 class Writer:
     """Records on the way to a file; `Store.create` makes it. Without `close(commit=True)` there is no file."""
 
@@ -181,11 +206,16 @@ class Store(Component, kind="store"):
     endings: ClassVar[tuple[str, ...]] = ()
     """Ends of the names of its files, in lower case, such as ".csv"."""
 
+    def without_files(self, field: str, paths: Any) -> Any:
+        """Return the names of the files: they have the data of a training, which a saved net does not need."""
+        return file_names(paths)
+
     @classmethod
     def fits(cls, path: Path) -> bool:
         """Return whether a file or folder looks like this format, by its name or by what a folder contains."""
         return path.name.lower().endswith(cls.endings) if cls.endings else False
 
+    @required()
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         """Open a file for reading. `fields` are those that are wanted; by default all.
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, cast, get_args
 
 from ..errors import ConfigError, ContractError
 from ..fields.configured import Configured, Field, inside
-from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default
-from .components import Neuron
+from ..fields.types import NAME, ClassCount, Converted, Names, Paths, Place, default, file_names
+from .components import Neuron, Transformer
 
 if TYPE_CHECKING:
     from ..calls.handles import Top
@@ -70,8 +72,9 @@ UNWIRED = Unwired()
 class Layer(Configured):
     """The configuration of a layer; a subclass is a frozen, keyword-only dataclass without a decorator.
 
-    The class line declares what the layer can do: `class PoolingLayer(Layer, can_do_bp=True, has_neuron=True)`. A layer
-    is the object, not its values: the same object in two nets shares its parameters.
+    The class line declares what the layer can do: `class PoolingLayer(Layer, can_do_bp=True, has_neuron=True)`. It may
+    say the `version` of what the layer computes, and which fields and parameters were `renamed`. A layer is the object,
+    not its values: the same object in two nets shares its parameters.
 
     Raises:
         ContractError: when the class is made, if its fields do not fit its traits.
@@ -91,8 +94,15 @@ class Layer(Configured):
     statistics: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Which values of its statistics are better, "higher" or "lower", and their unit: {"accuracy": ("higher", "%")}.
 
-    A value of 1 is shown as 100 %. "" is neither, and no unit; "class_*" is every statistic that begins so.
+    A value of 1 is shown as 100 %. "" is neither, and no unit; "top_*" is every statistic that begins so. "{class}" is
+    the number of a class: there is a "recall_{class}" for each class, and a "{class}_as_{class}" for each two.
     """
+
+    shown: ClassVar[tuple[str, ...]] = ()
+    """The fields that drawings of a net show, such as ("kernel", "stride")."""
+
+    compares_numbers: ClassVar[bool] = False
+    """Whether it compares numbers with numbers, as a loss of a regression does: it reads no scores of classes."""
 
     name: Annotated[str, "name of the layer; by default that of its first top"] = ""
     exclude: Annotated[Phases, "phases in which the layer is absent"] = default(())
@@ -123,12 +133,14 @@ class Layer(Configured):
         has_loss: bool | None = None,
         has_stats: bool | None = None,
         statistics: Mapping[str, tuple[str, str]] | None = None,
+        version: int | None = None,
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
         if (has_param or is_container(cls)) and not any(
             "param_key" in inspect.get_annotations(one) for one in cls.__mro__
         ):
             cls.__annotations__ = {**inspect.get_annotations(cls), "param_key": SHARED}
-        super().__init_subclass__()
+        super().__init_subclass__(version=version, renamed=renamed)
         said = {trait: value for trait, value in locals().items() if trait in TRAITS and value is not None}
         if statistics is not None:
             if odd := [name for name, (better, _) in statistics.items() if better not in BETTER]:
@@ -167,6 +179,13 @@ class Layer(Configured):
             raise ContractError(message, "remove one of the two")
         cls.setup = Layer.setup  # whatever the layer inherits
         cls._state = state
+
+    @classmethod
+    def nacre_misfit(cls, name: str) -> str:
+        """Return why this class cannot be offered as a layer under a name, or ""."""
+        if cls._state is not None or cls.setup is not Layer.setup or is_container(cls):
+            return ""
+        return f"{cls.__name__} has no state: no class declares of={cls.__name__}, and it does not define setup"
 
     def setup(self, backend: View, inputs: list[Blob], diffs: list[Blob | None]) -> LayerState:
         """Return the state, which declares its blobs and parameters from the shapes and types of `inputs`.
@@ -267,6 +286,18 @@ class Layer(Configured):
 
         return AtWork(self, backend, inputs, phase=phase, seed=seed, dtype=dtype)
 
+    def multiplications(
+        self,
+        bottoms: Sequence[tuple[int, ...]],
+        tops: Sequence[tuple[int, ...]],
+        parameters: Mapping[str, tuple[int, ...]],
+    ) -> int | None:
+        """Return how many multiplications forward needs for a batch of these shapes; None if that is not known.
+
+        `nacre summary` shows it. Only products of matrices count, neither biases nor neurons.
+        """
+        return None
+
     def tops_without_gradient(self) -> tuple[str, ...]:
         """Return the names of the tops that have no gradient, such as indices: their entries of `blobs_diff` are None.
 
@@ -274,12 +305,55 @@ class Layer(Configured):
         """
         return ()
 
+    def weighing(self, blob: str) -> Layer | None:
+        """Return this loss as one that multiplies the loss of each record by its number in a blob; None if it cannot.
+
+        `net.fit` asks for it where it is given weights of classes or of records.
+        """
+        return None
+
     def reading(self) -> Mapping[str, Any]:
         """Return how a source reads files: its `store`, and the `codec` of their bytes; see `nacre.open_records`.
 
         `nacre predict` reads files so, too; the store only those that it fits.
         """
         return {}
+
+    needs_data: ClassVar[bool] = True
+    """Whether a source reads data from outside: in a net that is saved, an `Input` takes the place of one that does."""
+
+    def without_files(self, field: str, paths: Any) -> Any:
+        """Return the names of a source's files, whose data a saved net does not need."""
+        return file_names(paths) if self.is_source else super().without_files(field, paths)
+
+    def reading_from(self, paths: Sequence[str]) -> Layer:
+        """Return this source for other files, of which it reads every record once: to test a saved net with.
+
+        By default with these in the one field of paths that it needs.
+
+        Raises:
+            ConfigError: it reads no files.
+        """
+        fields = [field.name for field in type(self).fields() if field.takes(Paths) and field.required]
+        if not self.is_source or len(fields) != 1:
+            raise ConfigError(
+                f"{self.name}: {layer_type(type(self))} reads no files, so it cannot read {', '.join(paths)}",
+                "test the net in Python, or with a net file whose source reads files",
+            )
+        return dataclasses.replace(cast("Any", self), **{fields[0]: tuple(paths)}, exclude=())
+
+    def changes(self, top: str) -> Sequence[Transformer]:
+        """Return the transformers by which a source changes records of a top: `fit` changes its arrays by them.
+
+        Raises:
+            ConfigError: it changes them in other ways too.
+        """
+        if type(self).prepare is not Layer.prepare:
+            raise ConfigError(
+                f"{self.name}: {layer_type(type(self))} changes records of '{top}', which cannot be done to arrays",
+                "train with such a source, and not with fit",
+            )
+        return ()
 
     def stored_as(self, top: str) -> str:
         """Return the name that records for a top of a source have in files; by default the top's own."""
@@ -366,9 +440,41 @@ def about_statistic(layer: Layer, name: str) -> tuple[str, str]:
     """Return which values of a layer's statistic are better, "higher", "lower" or "", and its unit."""
     if name == "loss" and layer.has_loss:
         return "lower", ""
+    return layer.statistics.get(_declared(layer, name), ("", ""))
+
+
+def statistic_of_classes(layer: Layer, name: str) -> tuple[str, tuple[int, ...]]:
+    """Return what the class line calls a layer's statistic, and the classes in its name: "recall_{class}" and (7,).
+
+    There are no classes in the name of a statistic of all records.
+    """
+    said = _declared(layer, name)
+    found = _pattern(said).fullmatch(name) if said else None
+    return said, tuple(map(int, found.groups())) if found else ()
+
+
+def is_of_class(layers: Mapping[str, Layer], layer: str, name: str) -> bool:
+    """Return whether a layer's statistic is of a single class; classes may be thousands."""
+    return layer in layers and bool(statistic_of_classes(layers[layer], name)[1])
+
+
+def overall(layers: Mapping[str, Layer], statistics: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return statistics without those of single classes."""
+    return {
+        layer: {name: value for name, value in values.items() if not is_of_class(layers, layer, name)}
+        for layer, values in statistics.items()
+    }
+
+
+def _declared(layer: Layer, name: str) -> str:
+    """Return the name or the pattern on the class line that a layer's statistic has; "" if it has none."""
     said = layer.statistics
-    patterns = (one for one in said if one.endswith("*") and name.startswith(one[:-1]))
-    return said.get(name if name in said else next(patterns, ""), ("", ""))
+    return name if name in said else next((one for one in said if _pattern(one).fullmatch(name)), "")
+
+
+@cache
+def _pattern(declared: str) -> re.Pattern[str]:
+    return re.compile(re.escape(declared).replace(r"\*", ".*").replace(r"\{class\}", r"(\d+)"))
 
 
 def layer_type(cls: type) -> str:

@@ -76,6 +76,7 @@ def make_layer(table: Mapping[str, Any]) -> Layer:
 def divided(fields: Table, own: set[str], cls: Any) -> tuple[Table, Table]:
     """Divide the fields of a table into those in `own` and those of `cls`. Raises ConfigError for any other."""
     known = {known.name for known in cls.fields()} - own
+    fields = cls.newly_named(fields)
     for key in fields:
         if key not in own | known:
             names = sorted(own | known)

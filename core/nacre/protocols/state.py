@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ..discovery.fitting import required
 from ..discovery.offers import FIRST_PARTY
 from ..errors import ContractError
 from .array import Array
@@ -36,6 +37,7 @@ class LayerState:
       under which they are offered: "nacre:ReLU", or "ReLU" for that of the kernel's own distribution, else nacre's.
     * `on_plain` (kernels): the code works on plain arrays, even if the backend has own blobs of these shapes.
     * `deterministic=False` (kernels): its bits differ from run to run, so a deterministic net does not use it.
+    * `version` (kernels): that of the layer it computes; a layer of another version is left to its own state.
     """
 
     reads: str = "inputs blobs"
@@ -46,6 +48,9 @@ class LayerState:
     deterministic: ClassVar[bool] = True
     on_plain: bool = False
     fuses: ClassVar[tuple[str, ...]] = ()
+    nacre_version: ClassVar[int] = 1
+    acts_for: ClassVar[str] = "layer"
+    """The attribute with the object that it is the state of, by which errors name it."""
 
     def __init_subclass__(
         cls,
@@ -59,6 +64,7 @@ class LayerState:
         deterministic: bool | None = None,
         on_plain: bool | None = None,
         fuses: tuple[str, ...] | None = None,
+        version: int | None = None,
     ) -> None:
         super().__init_subclass__()
         said = {
@@ -70,6 +76,7 @@ class LayerState:
             "deterministic": deterministic,
             "on_plain": on_plain,
             "fuses": fuses,
+            "nacre_version": version,
         }
         for name, value in said.items():
             if value is not None:
@@ -116,10 +123,12 @@ class LayerState:
     def ready(self) -> None:
         """Take addresses or views: called when the arrays have memory, and again whenever it has moved."""
 
+    @required()
     def forward(self, inputs: list[Array]) -> None:
         """Compute `blobs` from `inputs`."""
         raise ContractError(f"{type(self).__name__} does not define forward")
 
+    @required()
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         """Write the gradients of the parameters, and those of the inputs into the entries of `diffs` that are not None.
 
@@ -176,6 +185,10 @@ class SourceState(LayerState):
     """Whether there are no passes, because the data have no end."""
     numbers: tuple[Any, Any] | None = None
     """Of the batch that `forward` wrote last: the numbers of its records, and the passes they belong to, if known."""
+
+    def keys(self, numbers: Sequence[int]) -> list[str]:
+        """Return what a person finds these records by, such as the names of their files; `numbers` are those above."""
+        return [f"record {number}" for number in numbers]
 
     def interrupt(self) -> None:
         """End a `forward` in another thread with an error, if it may wait for what never comes; `shutdown` follows."""

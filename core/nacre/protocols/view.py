@@ -136,6 +136,13 @@ class View:
         """Make a plain array of the backend, filled with zeros: scratch that a state keeps."""
         return self.backend.empty(tuple(shape), dtype or self.dtype)
 
+    def constant(self, host: np.ndarray, dtype: str | None = None) -> Array:
+        """Make a plain array that holds the numbers of a NumPy array; by default of the net's floating type."""
+        dtype = dtype or self.dtype
+        array = self.empty(host.shape, dtype)
+        self.from_host(host.astype(dtype, copy=False), array)
+        return array
+
     def scratch(self, shape: Sequence[int], dtype: str | None = None, slot: int = 0) -> Array:
         """Return a plain array with any content, for use until the end of the call: states share it.
 

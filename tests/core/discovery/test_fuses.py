@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre import Backend, LayerState, Neuron, open_backend
+from nacre import HostMemory, Identity, LayerState, open_backend
 from nacre.discovery.registry import Registry
 from nacre_layers.neurons import ReLU, Tanh
 from registries import NewRegistry, install_plugin
@@ -15,8 +15,15 @@ def here(new_registry: NewRegistry) -> Registry:
     return new_registry()
 
 
-def called(name: str, of: type = Neuron) -> type:
+def called(name: str, of: type = Identity) -> type:
     return type(name, (of,), {})
+
+
+class Still(LayerState):
+    """A state that computes nothing."""
+
+    def forward(self, inputs: object) -> None: ...
+    def backward(self, inputs: object, diffs: object) -> None: ...
 
 
 def fused(kernel: type, *neurons: type) -> list[bool]:
@@ -25,10 +32,10 @@ def fused(kernel: type, *neurons: type) -> list[bool]:
 
 
 def test_a_neuron_of_the_same_name_is_not_fused(here: Registry) -> None:
-    class Kernel(LayerState, fuses=("ReLU",)):
+    class Kernel(Still, fuses=("ReLU",)):
         pass
 
-    class Whole(LayerState, fuses=("nacre:ReLU", "acme:Softsign")):
+    class Whole(Still, fuses=("nacre:ReLU", "acme:Softsign")):
         pass
 
     stranger, derived, softsign = called("ReLU"), called("ReLU", ReLU), called("Softsign")
@@ -40,7 +47,7 @@ def test_a_neuron_of_the_same_name_is_not_fused(here: Registry) -> None:
 
 
 def test_a_bare_name_is_that_of_the_kernels_own_distribution_first(here: Registry) -> None:
-    class Kernel(LayerState, fuses=("ReLU", "Tanh", "Softsign")):
+    class Kernel(Still, fuses=("ReLU", "Tanh", "Softsign")):
         pass
 
     own, others = called("ReLU"), called("Softsign")
@@ -53,18 +60,14 @@ def test_a_bare_name_is_that_of_the_kernels_own_distribution_first(here: Registr
 # Which backend is "auto"
 
 
-class Keen(Backend):
-    auto = 9
-
-    @classmethod
-    def unusable(cls) -> str | None:
-        return None
-
-
 @pytest.mark.parametrize("name", ["keen", "numpy", "onednn"])
 def test_a_strangers_backend_is_auto_only_where_it_is_enabled(
     here: Registry, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    class Keen(HostMemory):
+        auto = 9
+
+    Keen.name, Keen.lineage = name, (name, "numpy")
     monkeypatch.delenv("NACRE_BACKEND", raising=False)
     usual = type(open_backend())
     install_plugin(here, "keen", [("backend", name, Keen)])

@@ -16,8 +16,9 @@ import pluggy  # noqa: F401 - imported before sys.path is cut down to the made-u
 import pytest
 
 import nacre.hooks
+from nacre import __version__
 from nacre.discovery.kernels import Choice
-from nacre.discovery.offers import Problem
+from nacre.discovery.offers import API, Problem
 from nacre.discovery.registry import Registry
 from nacre.discovery.requirements import parse_requirements
 from nacre.errors import PluginError, RegistryError
@@ -216,8 +217,8 @@ def test_an_unreadable_entry_point_file_hurts_only_its_own(install: Install) -> 
         (offering(offer_layer="{'Swirl': 'x:Swirl'}"), "hook", "no hook offer_layer (did you mean 'offer_layers'?)"),
         ("def offer_layers():\n    return {}\n", "hook", "offer_layers is not marked @hookimpl"),
         ("x = 1\n", "hook", "no function marked @hookimpl"),
-        (layers(A="x:A") + "\nnacre_api = '1.7'\n", "api", "needs the plugin interface 1.7, but this nacre has 1"),
-        (layers(A="x:A") + "\nnacre_api = '2'\n", "api", "needs the plugin interface 2"),
+        (layers(A="x:A") + "\nnacre_api = '1.7'\n", "api", f'nacre_api = "1.7", but nacre {__version__} has {API}'),
+        (layers(A="x:A") + "\nnacre_api = '2'\n", "api", "needs a newer nacre"),
         (layers(A="x:A") + "\nnacre_api = 'new'\n", "api", 'like "1" or "1.2"'),
         (layers(A="x:A") + "\nnacre_libraries = 'h5py'\n", "api", "nacre_libraries = 'h5py', but it must be a tuple"),
         ("from nacre.hooks import hookimpl\n@hookimpl\ndef offer_layers(net):\n    return {}\n", "hook", "net"),
@@ -246,11 +247,21 @@ def test_a_faulty_light_module_is_recorded_and_offers_nothing(
 
 
 def test_too_new_an_api_keeps_the_hooks_from_running_and_says_what_to_upgrade(install: Install) -> None:
-    text = "nacre_api = '1.1'\nfrom nacre.hooks import hookimpl\n@hookimpl\ndef offer_layers():\n    raise SystemExit\n"
+    text = "nacre_api = '1.9'\nfrom nacre.hooks import hookimpl\n@hookimpl\ndef offer_layers():\n    raise SystemExit\n"
     install("eager", {"eager": text})
     (problem,) = Registry().problems
     assert problem.reason.startswith("eager 1.0 needs")
-    assert "pip install --upgrade nacre" in problem.remedy
+    assert problem.remedy.startswith("pip install --upgrade nacre, or")
+
+
+def test_too_new_an_api_names_the_nacre_that_its_package_requires(install: Install) -> None:
+    required = "Requires-Dist: numpy>=1.26\nRequires-Dist: nacre-swirl>=9\nRequires-Dist: nacre<3,>=1.4\n"
+    install("ahead", {"ahead": "nacre_api = '1.9'\n"}, metadata=required)
+    (problem,) = Registry().problems
+    assert (
+        problem.reason == f'ahead 1.0 needs nacre ≥ 1.4: it says nacre_api = "1.9", but nacre {__version__} has {API}'
+    )
+    assert problem.remedy.startswith('pip install --upgrade "nacre>=1.4", or')
 
 
 def test_bad_items_are_dropped_singly(install: Install) -> None:
@@ -726,7 +737,7 @@ def test_a_file_is_a_plugin_of_its_name(tmp_path: Path) -> None:
 def test_a_file_with_hooks_offers_what_they_say(tmp_path: Path) -> None:
     file = tmp_path / "hooked.py"
     text = offering(offer_layers="{'Swirl': 'hooked:A', 'Twirl': A}", offer_kernels="{('Swirl', 'cpu'): 'hooked:K'}")
-    file.write_text(text + "\nclass A: pass\nclass K: pass\n")
+    file.write_text(text + "\nclass A: nacre_kind = 'layer'\nclass K: pass\n")
     registry = Registry(discover=False)
     registry.load_file(file)
     assert registry.names("layer") == ["Swirl", "Twirl"]
@@ -815,10 +826,10 @@ def test_a_pin_in_the_settings_settles_a_name(tmp_path: Path, monkeypatch: pytes
 def test_an_unknown_name_says_what_to_do() -> None:
     registry = Registry(discover=False)
     with pytest.raises(RegistryError) as nothing:
-        registry.open("layer", "Swirl")
-    registry.register(type("SwirlLayer", (), {"nacre_kind": "layer"}))
+        registry.open("layer", "Twirl")
+    registry.register(type("TwirlLayer", (), {"nacre_kind": "layer"}))
     with pytest.raises(RegistryError) as unknown:
-        registry.open("layer", "Swril")
+        registry.open("layer", "Twril")
     assert nothing.value.remedy == "install a plugin that offers it"
     assert "`nacre layers` lists them all" in unknown.value.remedy
 

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 
 import nacre
 from nacre import HostMemory, LayerState, Neuron
+from nacre.cli.app import COMMANDS
+from nacre.cli.app import nacre as app
 from nacre.cli.commands.backends import backends
 from nacre.cli.commands.explain import explain
+from nacre.cli.pictures import drawing_for
 from nacre.config import dumps, load
 from nacre.discovery.registry import Registry
-from nacre.fields.component import make_component
-from nacre.net.records import store_of
+from nacre.fields.component import default_of, make_component
+from nacre.net.records import endings, store_of
 from nacre.protocols.backend import _first_usable
 from nacre.snapshots.folder import load_snapshot, open_snapshot_store
 from registries import install_plugin, use_registry
@@ -79,7 +82,7 @@ type = "Snapshot"
 folder = "snapshots"
 every_n_iter = 2
 """
-NAMES = {  # that the net uses, and what a stranger could put in their place
+USED = {  # that the net uses, and what a stranger could put in their place
     "layer": ["RandomNormal", "Convolution", "Pooling", "AbsVal", "InnerProduct", "SoftmaxLoss", "ReLU", "Swirl"],
     "backend": ["numpy", "onednn", "auto", "swirl"],
     "neuron": ["ReLU", "AbsVal", "Identity", "InnerProduct", "Swirl"],
@@ -112,6 +115,9 @@ NAMES = {  # that the net uses, and what a stranger could put in their place
         for backend in ("numpy", "onednn", "swirl")
     ],
 }
+OWN = {kind: Registry().names(kind) for kind in Registry().kinds() if kind != "kernel"}
+"""Every name that nacre offers, by kind."""
+NAMES = {kind: [*USED.get(kind, ()), *OWN.get(kind, ())] for kind in {**USED, **OWN}}
 TARGETS = ["test_strangers_that_is_nowhere:Thing", "nacre_layers.elementwise_that_is_not_there:X"]
 ALIASES = {"layer": "nacre_layers:ActivationLayer", "neuron": "nacre_layers.neurons:ReLU"}
 
@@ -201,8 +207,13 @@ def outcome(folder: Path) -> dict[str, Any]:
     store = open_snapshot_store("HDF5")
     (folder / "saved.h5").write_bytes(store.encode(snapshot))
     found["loaded"] = load_snapshot(folder / "saved.h5").iteration
-    for ending in ("h5", "csv"):
-        found[ending] = type(store_of(Path(f"x.{ending}")))
+    for ending in endings():
+        found[ending] = type(store_of(Path(f"x{ending}")))
+    here = nacre.registry()
+    found["opened"] = {(kind, name): here.open(kind, name) for kind, names in OWN.items() for name in names}
+    found["commands"] = {name: app.get_command(app.make_context("nacre", ["layers"]), name) for name in COMMANDS}
+    found["drawings"] = {name: type(drawing_for(folder / f"x.{name}", {})) for name in OWN["drawing"]}
+    found["defaults"] = {name: default_of(name) for name in OWN["default_of"]}
     found["component"] = type(make_component(Neuron, "ReLU")), type(make_component(nacre.Initializer, 0.5))
     found["usable"] = [one for one in backends() if one["distribution"] == "nacre"]
     return found
@@ -250,7 +261,7 @@ def test_strangers_change_nothing_for_another_stranger_who_is_called_by_the_whol
         nacre_kind = "layer"
 
     class SwirlBackend(HostMemory):
-        lineage = ("swirl", "numpy")
+        name, lineage = "swirl", ("swirl", "numpy")
 
     class Fast:
         pass

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..completion import component_names, kinds
 from ..options import common, json_option
 
 if TYPE_CHECKING:
     from ...discovery.offers import Offer
 
 
-NO_PARTS = ("kernel", "command", "layer_of", "number_of", "default_of")
 PLAIN = {"bool", "int", "float", "str", "None"}
 """Types of fields that need no explanation."""
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=component_names)
 @click.option(
     "--all", "every", is_flag=True, help="List everything that a net file can name: neurons, solvers, callbacks, ..."
 )
+@click.option("--long", "described", is_flag=True, help="Show a sentence about each; this imports them all.")
 @json_option
 @common
-def command(name: str | None, every: bool, as_json: bool) -> None:
+def command(name: str | None, every: bool, described: bool, as_json: bool) -> None:
     """List the layers, or show the page of one.
 
     NAME is the name of a layer, or of any other component: SGD, Xavier, neuron/ReLU. `distribution:Name` always works.
@@ -43,21 +46,43 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
         else:
             click.echo("\n\n".join(_page(page) for page in pages))
         return
-    offers = [offer for kind in (_kinds() if every else ["layer"]) for offer in here.offers(kind)]
+    offers = [offer for kind in (kinds() if every else ["layer"]) for offer in here.offers(kind)]
     if as_json:
         print_json([_describe(offer) for offer in offers])
+    elif described:
+        print_table(("kind", "name", "what it is"), [_sentence(offer) for offer in offers])
     elif every:
         rows = [(offer.kind.replace("_", " "), here.name_of(offer), str(offer.provenance)) for offer in offers]
         print_table(("kind", "name", "from"), rows)
     else:
-        print_table(("layer", "from"), [(here.name_of(offer), str(offer.provenance)) for offer in offers])
+        _print_groups(offers)
 
 
-def _kinds() -> list[str]:
-    """Return the kinds of things that a net file can name, layers first."""
+def _print_groups(offers: Sequence[Offer]) -> None:
+    """Print the names of layers, those of one module or package together. Nothing is imported for that."""
+    from ...discovery.registry import registry
+    from ...text import screen_width
+
+    groups: dict[tuple[str, str], list[str]] = {}
+    for offer in offers:
+        package = offer.target.partition(":")[0].rpartition(".")[0] or offer.target.partition(":")[0]
+        groups.setdefault((package, str(offer.provenance)), []).append(registry().name_of(offer))
+    for number, ((package, whose), names) in enumerate(sorted(groups.items())):
+        if number:
+            click.echo()
+        click.echo(f"{package} ({whose})")
+        wrapped = textwrap.wrap(", ".join(names), screen_width() - 2, break_on_hyphens=False)
+        click.echo("\n".join(f"  {line}" for line in wrapped))
+    click.echo("\n`nacre layers NAME` shows the page of one, --long a sentence about each; --all lists all components")
+
+
+def _sentence(offer: Offer) -> tuple[str, str, str]:
+    """Return the kind and the name of a layer or component, and what it is."""
     from ...discovery.registry import registry
 
-    return ["layer", *(kind for kind in registry().kinds() if kind not in ("layer", *NO_PARTS))]
+    found = _describe(offer)
+    summary = f"cannot be opened: {found['problem']}" if found["problem"] else found["summary"]
+    return offer.kind.replace("_", " "), registry().name_of(offer), summary or "(not documented)"
 
 
 def _named(name: str) -> list[Offer]:
@@ -73,10 +98,10 @@ def _named(name: str) -> list[Offer]:
     kind, slash, short = name.rpartition("/")
     if slash:
         return [here.find(kind.replace(" ", "_"), short)]
-    kinds = [kind for kind in _kinds() if here.offers(kind, name)]
-    if kinds:
-        return [here.find(kind, name) for kind in (kinds[:1] if kinds[0] == "layer" else kinds)]
-    every = [offer for kind in _kinds() for offer in here.offers(kind)]
+    fitting = [kind for kind in kinds() if here.offers(kind, name)]
+    if fitting:
+        return [here.find(kind, name) for kind in (fitting[:1] if fitting[0] == "layer" else fitting)]
+    every = [offer for kind in kinds() for offer in here.offers(kind)]
     if classes := [offer for offer in every if offer.target.rpartition(":")[2] == name]:  # the name of a Python class
         return classes
     try:
@@ -183,7 +208,7 @@ def _kernels(offer: Offer, cls: type) -> list[dict[str, Any]]:
 
 def _page(page: dict[str, Any]) -> str:
     from ...discovery.registry import registry
-    from ...text import align
+    from ...text import align, screen_width
 
     whose = f"{page['distribution']} {page['version']}".rstrip()
     lines = [f"{page['name']}: {page['kind'].replace('_', ' ')} of {whose} ({page['module']})"]
@@ -203,7 +228,7 @@ def _page(page: dict[str, Any]) -> str:
             )
             for field in page["fields"]
         ]
-        lines += ["", *align(("field", "type", "default", "what it is"), rows)]
+        lines += ["", *align(("field", "type", "default", "what it is"), rows, width=screen_width())]
     if registry().offers("layer_of", page["kind"]):
         lines += ["", f'as a layer: [[layer]] with type = "{page["name"]}", bottoms, tops and these fields']
     types = types_of(page["fields"])

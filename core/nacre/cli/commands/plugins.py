@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
 
-from ...discovery.discovery import find_plugins, switch_off
+from ...discovery.discovery import EDITABLE, LOCK, LOCKED, find_plugins, is_on, switch_off
 from ...discovery.offers import Plugin, Problem, Provenance
 from ..options import common, json_option
+
+LIMIT = click.FloatRange(min=0, min_open=True)
 
 
 @click.group(invoke_without_command=True)
 @click.option(
     "--isolate", is_flag=True, help="Try each plugin in a process of its own, to find those that crash or hang."
 )
-@click.option(
-    "--limit",
-    type=click.FloatRange(min=0, min_open=True),
-    default=20.0,
-    metavar="SECONDS",
-    help="Time for each plugin with --isolate.",
-)
+@click.option("--limit", type=LIMIT, default=20.0, metavar="SECONDS", help="Time for each plugin with --isolate.")
 @json_option
 @common
 @click.pass_context
@@ -75,6 +72,69 @@ def enable(name: str) -> None:
         raise RegistryError(message, f"installed: {', '.join(known)}" if known else f"pip install {name}")
     new = enable(normalised(name))
     click.echo(f"{FILE}: {normalised(name)} is {'now enabled in this folder' if new else 'already enabled'}")
+
+
+@command.command()
+@click.option(
+    "--requirements", metavar="FILE", type=click.Path(path_type=Path), help="Also write them as requirements for pip."
+)
+@common
+def lock(requirements: Path | None) -> None:
+    """Write nacre.lock: the plugins that may be used with --locked.
+
+    These are all that are installed now and not disabled, with their versions and the hashes of their files. Where two
+    of them offer one name, a pin is added to nacre.toml: change it if you mean the other one.
+    """
+    from ...discovery.lock import entries_of, lock_text
+    from ...discovery.registry import Registry
+    from ...discovery.settings import FILE, pin, settings
+    from ...discovery.typos import clashes
+    from ...errors import NacreError
+    from ...files.durable import atomic_write
+
+    plugins, _ = find_plugins(None)
+    switch_off(plugins, os.environ)
+    used = [plugin for plugin in plugins if plugin.status == "active"]
+    entries = entries_of(used, allow_editable=is_on(os.environ, EDITABLE))
+    atomic_write(Path(LOCK), lock_text(entries).encode(), NacreError)
+    names = [f"{name} {entry.version}" for name, entry in entries.items()]
+    click.echo(f"{LOCK}: {', '.join(names)}")
+    unlocked = {name: value for name, value in os.environ.items() if name != LOCKED}  # the old lock is none any more
+    for key, (first, *others) in clashes(Registry(environ=unlocked), settings().pins):
+        pin(key, first)
+        click.echo(
+            f"{FILE}: pin '{key}' = '{first}', because {' and '.join(others)} offers it too: change it if needed"
+        )
+    if requirements is not None:
+        lines = "".join(f"{name}=={entry.version}\n" for name, entry in entries.items())
+        atomic_write(requirements, lines.encode(), NacreError)
+        click.echo(f"next: pip install -r {requirements}")
+
+
+@command.command()
+@click.option("--limit", type=LIMIT, default=20.0, metavar="SECONDS", help="Time for each plugin.")
+@json_option
+@common
+def doctor(limit: float, as_json: bool) -> int:
+    """Look for everything that is odd about the plugins and their settings.
+
+    Each plugin is imported in a process of its own, so this works whatever a plugin does. The exit code is 1 if
+    something is found: plugins that fail, crash, hang or import libraries too early, packages that are installed twice,
+    names that two of them offer, pins and kernels that have no effect, and differences to nacre.lock.
+    """
+    from ...discovery.doctor import findings
+    from ..screen import print_json, working
+
+    with working() as show:
+        found = findings(os.environ, limit, show)
+    if as_json:
+        print_json([{"about": one.about, "problem": one.problem, "remedy": one.remedy} for one in found])
+    else:
+        for one in found:
+            click.echo(f"{one.about}: {one.problem}\n  {one.remedy}")
+        if not found:
+            click.echo("nothing odd was found")
+    return 1 if found else 0
 
 
 def _isolate(limit: float, as_json: bool) -> int:
@@ -158,7 +218,8 @@ def _entry(plugin: Plugin, problems: list[Problem]) -> dict[str, Any]:
         offers.setdefault(offer.kind, []).append(offer.name)
     reasons = [f"{plugin.name} is disabled: {rule}"] if rule else []
     variable = rule.rpartition(" ")[2]
-    remedies = [f"change the environment variable {variable} to use it"] if rule else []
+    change = f"change the environment variable {variable}" if variable.startswith("NACRE_") else "nacre plugins lock"
+    remedies = [f"to use it: {change}"] if rule else []
     return {
         "distribution": whose.distribution,
         "version": whose.version,

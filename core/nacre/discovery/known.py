@@ -1,0 +1,26 @@
+"""Distributions that are known to offer something: an unknown name then says what to install."""
+
+from __future__ import annotations
+
+KNOWN = {
+    "nacre-forward-twice": ("algorithm/ForwardTwice",),
+    "nacre-parquet": ("store/Parquet", "ending/.parquet"),
+    "nacre-serve": ("command/serve",),
+    "nacre-swirl": ("layer/Swirl",),
+    "nacre-torch": (
+        "layer/Torch",
+        "torch_module/BatchNorm2d",
+        "torch_module/Conv2d",
+        "torch_module/LSTM",
+        "torch_module/Linear",
+    ),
+    "nacre-transformer": ("layer/Attention", "layer/Positions", "layer/TransformerBlock"),
+}
+"""What each offers besides kernels, as "kind/Name"; also the endings of the files that its stores read."""
+
+
+def known_remedy(kind: str, name: str) -> str:
+    """Return which known distribution offers a name, and how to install it, or ""."""
+    whose, _, short = name.rpartition(":")
+    found = [one for one, offers in KNOWN.items() if f"{kind}/{short}" in offers and whose in ("", one)]
+    return f"{found[0]} offers it: pip install {found[0]}" if found else ""
