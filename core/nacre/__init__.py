@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .calls.handles import Call as Call
     from .calls.handles import Top as Top
     from .calls.shelf import L as L
+    from .config.saved import load as load
     from .discovery.lazy import lazy as lazy
     from .discovery.registry import register as register
     from .discovery.registry import register_kernel as register_kernel
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from .fields.types import OutputPath as OutputPath
     from .fields.types import Pair as Pair
     from .fields.types import Paths as Paths
+    from .fields.types import PerNet as PerNet
     from .fields.types import Shape as Shape
     from .fields.types import Sizes as Sizes
     from .fields.types import Texts as Texts
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from .net.records import open_records as open_records
     from .net.records import store_of as store_of
     from .net.summary import BlobSummary as BlobSummary
+    from .net.summary import Curve as Curve
     from .net.summary import Drawing as Drawing
     from .net.summary import LayerSummary as LayerSummary
     from .net.summary import NetSummary as NetSummary
@@ -120,6 +123,7 @@ if TYPE_CHECKING:
     from .protocols.data_store import Codec as Codec
     from .protocols.data_store import Field as Field
     from .protocols.data_store import Reader as Reader
+    from .protocols.data_store import ReaderWrapper as ReaderWrapper
     from .protocols.data_store import Store as Store
     from .protocols.data_store import Writer as Writer
     from .protocols.data_store import blocks as blocks
@@ -130,6 +134,7 @@ if TYPE_CHECKING:
     from .protocols.layer import Phase as Phase
     from .protocols.layer import about_statistic as about_statistic
     from .protocols.layer import is_identity as is_identity
+    from .protocols.layer import is_of_class as is_of_class
     from .protocols.layer import tops_of as tops_of
     from .protocols.making import Layers as Layers
     from .protocols.making import fresh as fresh
@@ -165,6 +170,7 @@ _PLACES = {
     "calls.feed": "feed",
     "calls.handles": "Call Top",
     "calls.shelf": "L",
+    "config.saved": "load",
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
     "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
@@ -177,26 +183,26 @@ _PLACES = {
     "fields.outputs": "check_replaceable claim_folder may_overwrite may_reach open_to_append output_place "
     "replace_output uploading",
     "fields.tables": "table_of type_name",
-    "fields.types": "URL ClassCount Converted Names OutputFile OutputPath Pair Paths Shape Sizes Texts default spread "
-    "whole wholes",
+    "fields.types": "URL ClassCount Converted Names OutputFile OutputPath Pair Paths PerNet Shape Sizes Texts default "
+    "spread whole wholes",
     "fields.whole": "count_in misfit number_text",
     "hooks": "hookimpl",
     "net.at_work": "AtWork",
     "net.input": "Input InputLayer",
+    "net.joined": "class_numbers renumbered",
     "net.net": "Net",
     "net.parameters": "load_parameters",
-    "net.joined": "class_numbers renumbered",
     "net.predict": "Wanted wanted",
     "net.records": "open_records store_of",
-    "net.summary": "BlobSummary Drawing LayerSummary NetSummary",
+    "net.summary": "BlobSummary Curve Drawing LayerSummary NetSummary",
     "protocols.algorithm": "Algorithm AlgorithmState",
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own Step open_backend",
     "protocols.blob": "Blob",
     "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
-    "protocols.data_store": "Codec Field Reader Store Writer blocks",
+    "protocols.data_store": "Codec Field Reader ReaderWrapper Store Writer blocks",
     "protocols.graph": "Graph Node",
-    "protocols.layer": "Inner Layer Phase about_statistic is_identity tops_of",
+    "protocols.layer": "Inner Layer Phase about_statistic is_identity is_of_class tops_of",
     "protocols.making": "Layers fresh layer_maker",
     "protocols.parameter": "Parameter Storage",
     "protocols.state": "LayerState SourceState",

@@ -65,6 +65,9 @@ class NacreError(Exception):
     `remedy` says what to do; it is "" where the sentence already contains it. Programs get both with `--json`.
     """
 
+    blamed = False
+    """Whether it is a mistake in a plugin's code, so that the message names plugin and place."""
+
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(bounded(as_named(message)))
         self.remedy = bounded(as_named(remedy))
@@ -116,12 +119,12 @@ def put_full_name(error: NacreError, own: str, full: str) -> None:
     error.args = (re.sub(name, full, str(error.args[0]), flags=re.MULTILINE), *error.args[1:])
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` for the known name most similar to `name`, or "" if none is."""
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` for the known name most similar to `name`, of any type, or "" if none is."""
     import difflib
 
     folded = {one.casefold(): one for one in known}  # relu is ReLU, however many letters are small
-    near = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(name).casefold(), list(folded), n=1, cutoff=0.6)
     return f" (did you mean '{folded[near[0]]}'?)" if near else ""
 
 

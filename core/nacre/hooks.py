@@ -7,6 +7,7 @@ are optional and take no arguments. Their results are read once, when the regist
 
     nacre_api = "1"
 
+
     @hookimpl
     def offer_layers():
         return {"Swirl": "nacre_swirl.swirl:SwirlLayer"}

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, count, zip_longest
+
+NARROW = 8
+"""Characters that a column of a table has at least, if its cells are as long."""
 
 
-def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return a table as lines of plain text; the columns in `right` are right-aligned."""
+def align(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[int] = (), width: int = 0) -> list[str]:
+    """Return a table as lines of plain text; the columns in `right` are right-aligned.
+
+    The longest cells are wrapped until it is not wider than `width`; 0 is any width.
+    """
     table = [head, *body]
     widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    while width and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > NARROW:
+        widths[widths.index(max(widths))] -= 1
 
-    def line(row: Sequence[str]) -> str:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
+    def lines(row: Sequence[str]) -> Iterator[str]:
+        wrapped = [_wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
+        for parts in zip_longest(*wrapped, fillvalue=""):
+            cells = [
+                part.rjust(most) if column in right else part.ljust(most)
+                for column, (part, most) in enumerate(zip(parts, widths, strict=True))
+            ]
+            yield "  ".join(cells).rstrip()
 
-    return [line(head), "  ".join("-" * width for width in widths), *map(line, body)]
+    return [*lines(head), "  ".join("-" * most for most in widths), *(line for row in body for line in lines(row))]
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """Return the lines of a cell, which end at a space, behind a slash, or where a name is too long for one line."""
+    lines = [""]
+    for part in re.findall(r"\s*(?:[^\s/]+/?|/)", cell):
+        if len(lines[-1]) + len(part) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += part if lines[-1] else part.lstrip()
+        while len(lines[-1]) > width:
+            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
+    return lines
+
+
+def screen_width() -> int:
+    """Return the columns of the terminal, or of the variable COLUMNS; 80 where there is neither."""
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 FEW = 5  # names in one line: more would not help
@@ -29,6 +59,16 @@ def listed(names: Sequence[str]) -> str:
     if len(names) <= FEW:
         return ", ".join(names)
     return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
+
+
+def short(count: int) -> str:
+    """Return a large number with three digits, such as "1.23 M"."""
+    number, unit = float(count), ""
+    for unit in ("", " K", " M", " G", " T"):
+        if number < 999.5 or unit == " T":
+            break
+        number /= 1000
+    return f"{count}" if not unit else f"{number:.{0 if number >= 99.95 else 1 if number >= 9.995 else 2}f}{unit}"
 
 
 def size(count: int) -> str:
@@ -60,3 +100,8 @@ def with_containers(name: str) -> list[str]:
     while "/" in found[-1]:
         found.append(found[-1].rpartition("/")[0])
     return found
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken: the one that is wanted, or it with the first number from 2 on that is free."""
+    return next(one for end in chain([""], map(str, count(2))) if (one := f"{wanted}{end}") not in taken)

@@ -16,6 +16,7 @@ from nacre_commands.drawing import dot, svg
 from nacre_layers.containers.repeat import RepeatLayer
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
@@ -106,6 +107,13 @@ def test_boxes_say_types_and_lines_say_shapes() -> None:
     found = texts(svg(lenet().summary()))
     assert {"conv1", "Convolution + ReLU", "SoftmaxLoss", "data 64 × 1 × 8 × 8", "conv2 64 × 50 × 8 × 8"} <= set(found)
     assert found.count("label 64") == 2  # the halo, and the text
+    assert {"kernel 3", "Max, kernel 2, stride 2"} <= set(found)
+    add = ElementWiseLayer(bottoms=["a", "b"], tops="sum", operation="Multiply")
+    inputs = [InputLayer(name=name, tops=name, shape=(2, 9, 9)) for name in "ab"]
+    pool = PoolingLayer(bottoms="sum", tops="p", kernel=(2, 3), pooling="Mean")
+    drawn = Net("n", [*inputs, add, pool], backend="numpy", phase="test").summary()
+    assert {"Multiply", "Mean, kernel 2×3"} <= set(texts(svg(drawn)))
+    assert '"p" [label="p\\nPooling\\nMean, kernel 2×3"' in dot(drawn)
 
 
 def test_what_nobody_reads_ends_in_its_name() -> None:
@@ -143,7 +151,7 @@ def test_a_stranger_may_draw_in_another_way(new_registry: NewRegistry) -> None:
     assert run("graph", LENET, "--format", "names").out.startswith("train, conv1, conv2, pool2, ip1")
     assert run("graph", LENET, "--out", "net.names").out == "wrote net.names\n"
     assert branching()._repr_svg_() == svg(branching().summary())  # nacre's own stays
-    assert branching(pins={"drawing:svg": "acme"})._repr_svg_().startswith("in, truth, split")
+    assert str(branching(pins={"drawing:svg": "acme"})._repr_svg_()).startswith("in, truth, split")
 
 
 def test_dot_names_boxes_lines_and_ends() -> None:
@@ -190,7 +198,7 @@ def test_dot_has_a_box_around_the_layers_of_a_container() -> None:
     assert text.count("subgraph") == 7 == text.count("labeljust")
     assert text.count("{") == text.count("}")
     assert 'subgraph "cluster stage/2/Residual1/projection"' in text
-    assert '"stage/1/Residual1/Convolution1" [label="Convolution1\\nConvolution"' in text
+    assert '"stage/1/Residual1/Convolution1" [label="Convolution1\\nConvolution\\nkernel 3"' in text
     assert '"stage/1/Residual1/Convolution1" -> "stage/1/Residual1/Activation1"' in text
 
 

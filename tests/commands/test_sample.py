@@ -64,6 +64,7 @@ lr_policy = 0.03
 
 [[callback]]
 type = "Snapshot"
+folder = "snapshots"
 """
 
 

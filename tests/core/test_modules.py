@@ -12,7 +12,7 @@ FILES = sorted(
     path.relative_to(above)
     for above in (ROOT / "core", *(ROOT / "plugins").iterdir())
     for path in above.glob("nacre*/**/*.py")
-    if path.stem != "__main__"
+    if path.stem != "__main__" and "templates" not in path.parts  # packages of others, as they begin
 )
 
 

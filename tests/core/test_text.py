@@ -1,8 +1,8 @@
-"""Names in sentences."""
+"""Names in sentences, and tables."""
 
 import pytest
 
-from nacre.text import with_article
+from nacre.text import align, with_article
 
 AN = "Adam ELU 8-bit 80 11-bit 18 initializer lr_policy L2 LReLU LRN SGD HDF5Data MVN svg int SPP x1"
 A = "policy uint8 layer_policy momentum_policy Uniform uniform unit onednn oneDNN one EuclideanLoss str float"
@@ -17,3 +17,9 @@ def test_an(name: str) -> None:
 @pytest.mark.parametrize("name", A.split())
 def test_a(name: str) -> None:
     assert with_article(name) == f"a {name}"
+
+
+def test_long_names_are_wrapped_behind_slashes() -> None:
+    lines = align(["layer", "type"], [["net/stage1/convolution1", "a, b/c"]], width=25)
+    assert [line.split() for line in lines[2:]] == [["net/stage1/", "a,", "b/c"], ["convolution1"]]
+    assert align(["x"], [["0123456789abcdef"]], width=12)[2:] == ["0123456789ab", "cdef"]

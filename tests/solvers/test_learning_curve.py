@@ -77,9 +77,10 @@ def test_a_table_without_matplotlib(tmp_path: Path) -> None:
     assert list(rows[0]) == ["iteration", "training loss", "validation loss", "validation accuracy"]
     assert [int(row["iteration"]) for row in rows] == list(range(2, 251, 2))
     found = {int(row["iteration"]): row for row in rows if row["validation loss"]}
-    for iteration, loss, statistics in training.history["validation"]:
-        assert float(found[iteration]["validation loss"]) == loss
-        assert float(found[iteration]["validation accuracy"]) == statistics["accuracy"]["accuracy"]
+    history = training.history["validation"]
+    assert list(found) == history["iteration"].tolist()
+    assert [float(row["validation loss"]) for row in found.values()] == history["loss"].tolist()
+    assert [float(row["validation accuracy"]) for row in found.values()] == history["accuracy/accuracy"].tolist()
 
 
 @pytest.mark.usefixtures("without_matplotlib")

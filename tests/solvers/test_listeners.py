@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver
+from nacre import Callback, CallbackState, ConfigError, Layer, Net, Solver, load_snapshot
 from nacre.snapshots.snapshot import Snapshot as Saved
 from nacre.training.training import Training
 from nacre_layers.losses.square_loss import SquareLossLayer
@@ -56,7 +56,7 @@ def follow(losses: Sequence[float], **fields: Any) -> list[float]:
             training.step()
             rates.append(training.net.scalars["rate"])
             training.callbacks[0].run()
-        return [*rates, training.lr.rate(len(losses))]
+        return [*rates, training.rate.rate(len(losses))]
 
 
 NAN = float("nan")
@@ -86,14 +86,14 @@ def test_a_higher_statistic_may_be_the_better() -> None:
     ).start(toy_net()) as training:
         for value, rate in ((0.5, 0.8), (0.7, 0.8), (0.6, 0.4), (0.65, 0.4)):
             training.report("validation", phase="validation", loss=1.0, statistics={"accuracy": {"accuracy": value}})
-            assert training.lr.rate(0) == pytest.approx(rate)
+            assert training.rate.rate(0) == pytest.approx(rate)
 
 
 def test_another_phase_is_another_thing() -> None:
     policy = DecayOnValidation(base=0.8)
     callbacks = [Judged(losses=[1, 2, 3]), Judged(losses=[3, 2, 1], phase="test")]
     training = Solver(SGD(), max_iter=3, lr_policy=policy, callbacks=callbacks[::-1]).solve(pulled_net())
-    assert training.lr.rate(3) == pytest.approx(0.2)
+    assert training.rate.rate(3) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("given", [None, True, False])
@@ -232,7 +232,7 @@ def test_going_back_goes_on_bit_for_bit_wherever_it_was_interrupted() -> None:
         begun, *_ = train(stop)
         resumed, found, _ = train(resume=saved(begun))
         assert found == expected
-        assert resumed.lr.rate(24) == whole.lr.rate(24)
+        assert resumed.rate.rate(24) == whole.rate.rate(24)
 
 
 # Early stopping
@@ -316,11 +316,47 @@ def test_rates_and_stopping_go_on_bit_for_bit(whole: int) -> None:
         training.run()
     assert len(set(rates)) > 2  # they do fall
     first = solver(7).solve(toy_net())
-    assert [entry[0] for entry in first.history["validation"]] == [2, 4, 6, 7]
+    assert first.history["validation"]["iteration"].tolist() == [2, 4, 6, 7]
     net = toy_net()
     reports = Reports()
     resumed = solver(whole).solve(net, resume=saved(first), reports=[reports])
     assert reports["warning"] == []
     assert (resumed.iteration, resumed.stopped) == (training.iteration, training.stopped)
     assert weights(net) == weights(expected)
-    assert resumed.lr.memory() == training.lr.memory()
+    assert resumed.rate.memory() == training.rate.memory()
+
+
+def test_the_best_parameters_come_back() -> None:
+    losses = [3.0, 1.0, 2.0, float("nan"), 2.0]
+    net, best = toy_net(), toy_net()
+    reports = Reports()
+
+    def solver(count: int, *callbacks: Callback) -> Solver:
+        return Solver(SGD(), max_iter=count, lr_policy=0.5, callbacks=callbacks)
+
+    solver(2).solve(best, quiet=True)
+    training = solver(9, Judged(losses=losses), EarlyStopping(patience=3, restore=True)).solve(net, reports=[reports])
+    assert training.iteration == 5
+    assert weights(net) == weights(best)
+
+
+def test_the_best_parameters_survive_a_restart(tmp_path: Path) -> None:
+    losses = [3.0, 1.0, 2.0, 2.0, 2.0]
+    net, best = toy_net(), toy_net()
+
+    def solver(count: int, *callbacks: Callback) -> Solver:
+        early = EarlyStopping(patience=3, restore=True)
+        return Solver(SGD(), max_iter=count, lr_policy=0.5, callbacks=[Judged(losses=losses), early, *callbacks])
+
+    Solver(SGD(), max_iter=2, lr_policy=0.5).solve(best, quiet=True)
+    last = toy_net()
+    Solver(SGD(), max_iter=3, lr_policy=0.5).solve(last, quiet=True)
+    first = toy_net()
+    solver(3, Snapshot(folder=tmp_path)).solve(first, quiet=True)
+    assert weights(first) == weights(best)
+    training = solver(9).solve(net, resume=tmp_path, quiet=True)
+    assert training.iteration == 5
+    assert weights(net) == weights(best)
+    with solver(9).start(toy_net()) as resumed:  # a snapshot has the parameters with which the training goes on
+        resumed.restore(load_snapshot(str(tmp_path)))
+        assert weights(resumed.net) == weights(last)

@@ -44,9 +44,9 @@ def test_the_store_holds_what_summaries_and_validations_told(tmp_path: Path) -> 
     assert found["train/loss"] == {str(one["iteration"]): one["loss"] for one in reports["summary"]}
     assert list(found["train/loss"]) == ["4", "8", "12"]
     assert found["train/rate"] == {"4": 0.1, "8": 0.1, "12": 0.1}
-    for iteration, loss, statistics in training.history["validation"]:
-        assert found["validation/loss"][str(iteration)] == loss
-        assert found["validation/accuracy/accuracy"][str(iteration)] == statistics["accuracy"]["accuracy"]
+    history = training.history["validation"]
+    for name in ("loss", "accuracy/accuracy"):
+        assert list(found[f"validation/{name}"].values()) == history[name].tolist()
     assert list(found["validation/loss"]) == ["5", "10", "12"]  # also that of the end
 
 
@@ -66,7 +66,11 @@ def test_the_store_is_written_on_the_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("if_exists", "loss", "other"),
-    [("merge", ["2", "4", "8", "12"], {"7": 1.5}), ("overwrite", ["4", "8", "12"], None)],
+    [
+        ("merge", ["2", "4", "8", "12"], {"7": 1.5}),
+        ("overwrite", ["4", "8", "12"], None),
+        ("replace", ["4", "8", "12"], None),
+    ],
 )
 def test_a_store_that_is_there(tmp_path: Path, if_exists: str, loss: list[str], other: Any) -> None:
     path = tmp_path / "statistics.json"
@@ -136,7 +140,7 @@ def test_what_cannot_be_written_is_an_error_at_the_start_and_a_warning_later(tmp
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (StatisticsStore, {"if_exists": "panic"}, "it must be one of 'merge', 'overwrite', 'refuse'"),
+        (StatisticsStore, {"if_exists": "panic"}, "it must be one of 'merge', 'overwrite', 'refuse', 'replace'"),
         (StatisticsStore, {"path": ""}, "path='', but it must be a path"),
         (JSONLog, {"every_n_iter": 3}, "every_n_iter=3"),
         (TensorBoard, {"every_n_epoch": 1}, "every_n_epoch=1"),
@@ -235,10 +239,9 @@ def test_tensorboard_reads_a_training(tmp_path: Path) -> None:
     losses = [(event.step, event.value) for event in found.Scalars("train/loss")]
     assert losses == [(one["iteration"], pytest.approx(one["loss"], rel=1e-6)) for one in reports["summary"]]
     accuracies = [(event.step, event.value) for event in found.Scalars("validation/accuracy/accuracy")]
-    assert accuracies == [
-        (iteration, pytest.approx(statistics["accuracy"]["accuracy"], rel=1e-6))
-        for iteration, _, statistics in training.history["validation"]
-    ]
+    history = training.history["validation"]
+    pairs = zip(history["iteration"].tolist(), history["accuracy/accuracy"].tolist(), strict=True)
+    assert accuracies == [(iteration, pytest.approx(value, rel=1e-6)) for iteration, value in pairs]
     assert found.file_version == 2.0
     times = [event.wall_time for event in found.Scalars("train/loss")]
     assert times == sorted(times)
@@ -256,6 +259,17 @@ def test_tensorboard_forgets_what_a_training_does_again(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
     steps = [event.step for event in read_back(tmp_path).Scalars("train/loss")]
     assert steps == [4, 8, 12]
+
+
+def test_every_training_is_a_run_of_its_own(tmp_path: Path) -> None:
+    snapshot = None
+    for _ in range(3):
+        with solver(TensorBoard(path=tmp_path), *TOLD, max_iter=8).start(toy_net()) as training:
+            training.run()
+            snapshot = training.snapshot()
+    solver(TensorBoard(path=tmp_path), *TOLD, max_iter=12).solve(toy_net(), resume=snapshot)
+    folders = (tmp_path, tmp_path / "2", tmp_path / "3")
+    assert [len(list(folder.glob("events.*"))) for folder in folders] == [1, 1, 2]
 
 
 @settings(max_examples=50, derandomize=True)

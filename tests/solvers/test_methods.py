@@ -2,7 +2,6 @@
 
 import tracemalloc
 from collections.abc import Callable
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from nacre.snapshots.snapshot import Snapshot
 from nacre_layers.regularizers import L1
 from nacre_solvers import SGD, AdaDelta, AdaGrad, Adam, AdaMax, AdamW, Nesterov, RMSProp, StagedMomentum, Step
 from nacre_solvers.elementwise import CHUNK
+from one_number import one_number
 from registries import NewRegistry
 from resuming import saved
 from torch_training import train_both
@@ -100,44 +100,6 @@ def test_a_hundred_steps_as_torch_does(name: str, decay: float) -> None:
     train_both(solver(method, lr_policy=rate, regu_coef=decay), optimizer, decay)
 
 
-def one_number(method: Any, gradients: list[float], rate: float, momentum: float) -> float:
-    """Follow one number, which begins at 1, through the formulas as papers print them."""
-    w, v, h, u, m = 1.0, 0.0, 0.0, 0.0, 0.0
-    kind = type(method).__name__
-    inside = getattr(method, "epsilon_place", "") == "inside"
-    for t, g in enumerate(gradients, 1):
-        if kind in ("SGD", "Nesterov"):
-            v = momentum * v - rate * g
-            w += v if kind == "SGD" else momentum * v - rate * g
-        elif kind in ("Adam", "AdamW"):
-            v = method.beta1 * v + (1 - method.beta1) * g
-            h = method.beta2 * h + (1 - method.beta2) * g * g
-            one, two = (1 - method.beta1**t, 1 - method.beta2**t) if method.bias_correction else (1.0, 1.0)
-            divisor = sqrt(h / two + method.epsilon) if inside else sqrt(h / two) + method.epsilon
-            if method.epsilon_place == "uncorrected":
-                divisor = (sqrt(h) + method.epsilon) / sqrt(two)
-            w -= rate * v / one / divisor
-        elif kind == "AdaMax":
-            m = method.beta1 * m + (1 - method.beta1) * g
-            u = max(method.beta2 * u, abs(g) + method.epsilon)
-            w -= rate * m / u / (1 - method.beta1**t if method.bias_correction else 1.0)
-        elif kind == "AdaDelta":
-            h = method.rho * h + (1 - method.rho) * g * g
-            d = g * sqrt(u + method.epsilon) / sqrt(h + method.epsilon)
-            u = method.rho * u + (1 - method.rho) * d * d
-            w -= rate * d
-        elif kind == "RMSProp":
-            h = method.rho * h + (1 - method.rho) * g * g
-            m = method.rho * m + (1 - method.rho) * g
-            spread = max(h - m * m, 0.0) if method.centered else h
-            v = momentum * v - rate * g / (sqrt(spread + method.epsilon) if inside else sqrt(spread) + method.epsilon)
-            w += v
-        else:
-            h = h + g * g
-            w -= rate * g / (sqrt(h + method.epsilon) if inside else sqrt(h) + method.epsilon)
-    return w
-
-
 shares = st.floats(0, 0.99)
 epsilons = st.sampled_from([1e-10, 1e-8, 1e-3])
 places = st.sampled_from(["outside", "inside"])
@@ -186,7 +148,7 @@ def test_every_number_goes_its_own_way(
         net
     ) as training:
         trace(training, count)
-    expected = [one_number(method, list(column), rate * own_rate, momentum) for column in gradients.T]
+    expected = [one_number(method, column, [rate * own_rate] * count, [momentum] * count) for column in gradients.T]
     np.testing.assert_allclose(net.parameters["pull/w"].value, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -209,7 +171,7 @@ def test_a_long_parameter_is_updated_from_end_to_end(method: Method, dtype: str)
     value, close = net.parameters["pull/w"].value, 1e-12 if dtype == "float64" else 1e-5
     for place in (0, 1, CHUNK - 1, CHUNK, 2 * CHUNK, size - 1):
         given = [float(np.dtype(dtype).type(number)) for number in (gradient[place], -0.5 * gradient[place])]
-        assert value[place] == pytest.approx(one_number(method, given, 0.1, 0.9), rel=close)
+        assert value[place] == pytest.approx(one_number(method, given, [0.1] * 2, [0.9] * 2), rel=close)
 
 
 def test_a_decoupled_regulariser_leaves_the_gradient_alone() -> None:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 import nacre
 from forging import trials
-from nacre import ConfigError, LrPolicy, NacreError, Solver
+from nacre import ConfigError, LrPolicy, MomentumPolicy, NacreError, Solver, make_component, table_of
 from nacre.training.policies import LrState
 from nacre_solvers import (
     SGD,
+    ByEpoch,
     Cosine,
     DecayOnValidation,
     Exp,
@@ -21,6 +22,7 @@ from nacre_solvers import (
     Inv,
     Linear,
     LinearMomentum,
+    MomentumByEpoch,
     MultiStep,
     Poly,
     Sigmoid,
@@ -37,7 +39,7 @@ from toy_training import pulled_net, toy_net
 def started(policy: LrPolicy) -> LrState:
     """Return a policy at work, where no validation has anything to do with it."""
     with Solver(SGD(), lr_policy=policy).start(pulled_net()) as training:
-        return training.lr
+        return training.rate
 
 
 def rates(policy: LrPolicy, *iterations: int) -> list[float]:
@@ -93,6 +95,11 @@ def test_golden_momenta() -> None:
     step = StepMomentum(base=0.5, gamma=1.5, stepsize=10, max=0.9)
     assert [step.momentum(iteration) for iteration in (0, 9, 10, 20)] == pytest.approx([0.5, 0.5, 0.75, 0.9])
     assert FixedMomentum(base=0.9).momentum(3) == 0.9
+
+
+def test_a_power_that_no_float_can_hold_is_the_largest_momentum() -> None:
+    assert StepMomentum(base=0.5, gamma=1.2, stepsize=1, max=0.9).momentum(10**6) == 0.9
+    assert StepMomentum(base=0.0, gamma=1.2, stepsize=1, max=0.9).momentum(10**6) == 0
 
 
 def test_iteration_0_has_the_base_rate_and_a_step_comes_at_its_size() -> None:
@@ -227,11 +234,11 @@ def test_what_inner_policies_remember_is_kept_apart() -> None:
     staged = WarmUp(policy=Staged(stages=[(3, DecayOnValidation(base=0.1)), (1, other)]), n_iter=2)
     callbacks = [ValidationPerformance(every_n_iter=1)]
     with Solver(SGD(), lr_policy=staged, callbacks=callbacks).start(toy_net()) as training:
-        memory = training.lr.memory()
+        memory = training.rate.memory()
         assert memory == {"0.0.rate": 0.1, "0.0.since": 0, "0.1.rate": 0.2, "0.1.since": 0}
-        training.lr.remember({**memory, "0.1.rate": 0.05})
-        assert training.lr.rate(1) == pytest.approx(0.1 * 0.55)
-        assert training.lr.rate(3) == 0.05
+        training.rate.remember({**memory, "0.1.rate": 0.05})
+        assert training.rate.rate(1) == pytest.approx(0.1 * 0.55)
+        assert training.rate.rate(3) == 0.05
 
 
 @pytest.mark.parametrize("policy", [Inv(base=1, gamma=1, power=-1e9), Exp(base=1, gamma=1e300)])
@@ -240,3 +247,19 @@ def test_a_rate_that_no_float_can_hold_ends_in_a_sentence(policy: LrPolicy) -> N
     message = r"iteration [12]: the learning rate .* cannot be computed"
     with toy_net() as net, pytest.raises(NacreError, match=message):
         solver.solve(net)
+
+
+def test_policies_by_epochs_count_passes_over_the_data() -> None:
+    policy = ByEpoch(policy=Step(base=0.1, gamma=0.5, stepsize=2))
+    rates: list[float] = []
+    net = toy_net()
+    momentum = MomentumByEpoch(policy=LinearMomentum(base=0.5, gamma=0.1, stepsize=1, max=0.9))
+    assert table_of(make_component(MomentumPolicy, table_of(momentum))) == table_of(momentum)
+    with Solver(SGD(), max_epoch=5, lr_policy=policy, momentum_policy=momentum).start(net) as training:
+        momenta: list[float] = []
+        for _ in range(25):
+            rates.append(training.lr)
+            training.step()
+            momenta.append(round(net.scalars["momentum"], 3))
+    assert [rates[at] for at in (0, 9, 10, 18, 19)] == [0.1, 0.1, 0.05, 0.05, 0.025]
+    assert [momenta[at] for at in (0, 5, 10, 15, 20)] == [0.5, 0.6, 0.7, 0.8, 0.9]

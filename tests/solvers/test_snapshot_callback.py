@@ -78,7 +78,8 @@ def test_the_best_is_kept_wherever_it_stands_in_the_list(tmp_path: Path, first: 
     reports = Reports()
     ordered = callbacks if first == "snapshot" else callbacks[::-1]
     training = solver(*ordered, lr_policy=1.5).solve(toy_net(), reports=[reports])  # so that it gets worse again
-    losses = {iteration: loss for iteration, loss, _ in training.history["validation"]}
+    history = training.history["validation"]
+    losses = dict(zip(history["iteration"].tolist(), history["loss"].tolist(), strict=True))
     best = min(losses, key=lambda iteration: losses[iteration])
     assert best < 20, "the test needs a best one that is not the last"
     assert numbers(tmp_path) == [best, 20]
@@ -93,7 +94,7 @@ def test_the_snapshot_of_an_iteration_remembers_its_validation(tmp_path: Path) -
     resume = load_snapshot(tmp_path / "snapshot-000010.h5", HDF5Store(), pytest.fail)
     with solver(ValidationPerformance()).start(toy_net()) as training:
         training.restore(resume)
-        assert [entry[0] for entry in training.history["validation"]] == [5, 10]
+        assert training.history["validation"]["iteration"].tolist() == [5, 10]
 
 
 def test_a_relative_folder_starts_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

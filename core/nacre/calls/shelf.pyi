@@ -60,6 +60,7 @@ from nacre_layers.elementwise.functions import ExpLayer
 from nacre_layers.elementwise.functions import LogLayer
 from nacre_layers.elementwise.functions import PowerLayer
 from nacre_layers.elementwise.functions import ThresholdLayer
+from nacre_layers.elementwise.glu import GLULayer
 from nacre_layers.elementwise.random_mask import RandomMaskLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.energy.rbm_hidden import RBMHiddenLayer
@@ -67,6 +68,7 @@ from nacre_layers.energy.rbm_visible import RBMVisibleLayer
 from nacre_layers.linear.bias import BiasLayer
 from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
+from nacre_layers.linear.mat_mul import MatMulLayer
 from nacre_layers.linear.parameter import ParameterLayer
 from nacre_layers.linear.prelu import PReLULayer
 from nacre_layers.linear.scale import ScaleLayer
@@ -76,7 +78,9 @@ from nacre_layers.losses.class_softmax_loss import ClassSoftmaxLossLayer
 from nacre_layers.losses.contrastive_loss import ContrastiveLossLayer
 from nacre_layers.losses.gaussian_kl_loss import GaussianKLLossLayer
 from nacre_layers.losses.hinge_loss import HingeLossLayer
+from nacre_layers.losses.huber_loss import HuberLossLayer
 from nacre_layers.losses.infogain_loss import InfogainLossLayer
+from nacre_layers.losses.kl_divergence_loss import KLDivergenceLossLayer
 from nacre_layers.losses.multinomial_logistic_loss import MultinomialLogisticLossLayer
 from nacre_layers.losses.sigmoid_cross_entropy_loss import SigmoidCrossEntropyLossLayer
 from nacre_layers.losses.softlabel_softmax_loss import SoftlabelSoftmaxLossLayer
@@ -101,8 +105,11 @@ from nacre_layers.normalisation.group_norm import GroupNormLayer
 from nacre_layers.normalisation.layer_norm import LayerNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
 from nacre_layers.normalisation.mvn import MVNLayer
+from nacre_layers.normalisation.rms_norm import RMSNormLayer
+from nacre_layers.pooling.adaptive_pooling import AdaptivePoolingLayer
 from nacre_layers.pooling.channel_pooling import ChannelPoolingLayer
 from nacre_layers.pooling.functions import PoolingFunction
+from nacre_layers.pooling.global_pooling import GlobalPoolingLayer
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.pooling.spp import SPPLayer
 from nacre_layers.recurrent.gru import GRULayer
@@ -115,14 +122,17 @@ from nacre_layers.shapes.crop_like import CropLikeLayer
 from nacre_layers.shapes.flatten import FlattenLayer
 from nacre_layers.shapes.index2onehot import Index2OnehotLayer
 from nacre_layers.shapes.one_hot import OneHotLayer
+from nacre_layers.shapes.pad import PadLayer
 from nacre_layers.shapes.reduction import ReductionLayer
 from nacre_layers.shapes.reshape import ReshapeLayer
+from nacre_layers.shapes.resize import ResizeLayer
 from nacre_layers.shapes.silence import SilenceLayer
 from nacre_layers.shapes.slice import SliceLayer
 from nacre_layers.shapes.split import SplitLayer
 from nacre_layers.shapes.stack import StackLayer
 from nacre_layers.shapes.stop_gradient import StopGradientLayer
 from nacre_layers.shapes.tile import TileLayer
+from nacre_layers.shapes.transpose import TransposeLayer
 from nacre_layers.shapes.unstack import UnstackLayer
 from nacre_layers.shapes.zeros import ZerosLayer
 
@@ -202,6 +212,37 @@ class Shelf:
             neuron: Neuron | Written,
             bottoms: str | Sequence[str] = ...,
             tops: str | Sequence[str] = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        @overload
+        def __call__(self, bottom: Top, /) -> Top: ...
+        @overload
+        def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
+        @overload
+        def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
+    class AdaptivePooling(AdaptivePoolingLayer):
+        """Pool every channel of every image to `size` numbers, whatever its own size; one top for each bottom.
+
+        Fields:
+            bottoms: the blobs to pool (at least 1)
+            tops: the pooled blobs (as many as bottoms)
+            size: (rows, columns) of the tops, or one number for both (above 0)
+            pooling: the summary of a window; by default Mean()
+            neuron: activation function of the tops; by default Identity()
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            size: int | Sequence[int],
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            pooling: PoolingFunction | Written = ...,
+            neuron: Neuron | Written = ...,
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
@@ -428,7 +469,7 @@ class Shelf:
         """loss = -weight / N · Σ (t log p + (1 - t) log(1 - p)), over the N rows that count.
 
         Fields:
-            bottoms: the probabilities and the targets (exactly 2)
+            bottoms: the probabilities, the targets, and optionally the weight of each record (2 or 3)
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
@@ -442,7 +483,7 @@ class Shelf:
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
-        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+        def __call__(self, *bottoms: Top) -> Call: ...
 
     class CSVData(CSVDataLayer):
         """Feed the records of tables as text (.csv, .tsv): the columns of numbers are the data, another column the label.
@@ -539,9 +580,9 @@ class Shelf:
 
         Fields:
             bottoms: the probabilities and the labels (exactly 2)
+            n_bin: number of bins of equal width (from 1 to 1048576); by default 15
             axis: axis of the classes (different from 0); by default 1
             ignore_label: labels of this value are ignored; by default None
-            n_bin: number of bins of equal width (above 0); by default 15
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
         """
@@ -549,9 +590,9 @@ class Shelf:
             self,
             *,
             bottoms: str | Sequence[str] = ...,
+            n_bin: int = ...,
             axis: int = ...,
             ignore_label: int | None = ...,
-            n_bin: int = ...,
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
@@ -1150,6 +1191,35 @@ class Shelf:
         @overload
         def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
 
+    class GLU(GLULayer):
+        """y = a · gate(b), where a and b are the first and the second half of the bottom along `axis`.
+
+        Fields:
+            bottoms: the blobs with both halves (at least 1)
+            tops: the first halves, gated (as many as bottoms)
+            axis: axis along which the halves lie (different from 0); by default 1
+            gate: the function of the second half; by default Sigmoid()
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            axis: int = ...,
+            gate: Neuron | Written = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        @overload
+        def __call__(self, bottom: Top, /) -> Top: ...
+        @overload
+        def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
+        @overload
+        def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
     class GRU(GRULayer):
         """h_t = (1 - z) n + z h_{t-1}, with the gates r and z and the proposal n.
 
@@ -1230,6 +1300,35 @@ class Shelf:
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+
+    class GlobalPooling(GlobalPoolingLayer):
+        """Pool every channel of every image to one number; one top for each bottom.
+
+        Fields:
+            bottoms: the blobs to pool (at least 1)
+            tops: the pooled blobs (as many as bottoms)
+            pooling: the summary of an image; by default Mean()
+            neuron: activation function of the tops; by default Identity()
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            pooling: PoolingFunction | Written = ...,
+            neuron: Neuron | Written = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        @overload
+        def __call__(self, bottom: Top, /) -> Top: ...
+        @overload
+        def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
+        @overload
+        def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
 
     class GroupNorm(GroupNormLayer):
         """y = scale · (x - mean) / sqrt(variance + epsilon) + bias, over the numbers of each group of channels of a record.
@@ -1362,6 +1461,28 @@ class Shelf:
             bottoms: str | Sequence[str] = ...,
             norm: Literal["L1", "L2"] = ...,
             axis: int = ...,
+            weight: float = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+
+    class HuberLoss(HuberLossLayer):
+        """loss = weight / N · Σ f(x - t), over the N rows that count, where few large errors do not outweigh the others.
+
+        Fields:
+            bottoms: the prediction and the target (exactly 2)
+            delta: the largest error that counts by its square (above 0, finite); by default 1.0
+            weight: multiplies the loss (0 or more); by default 1.0
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            delta: float = ...,
             weight: float = ...,
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
@@ -1584,6 +1705,7 @@ class Shelf:
             shape: shape of one record (above 0)
             batch_size: records in a batch (above 0); by default 1
             dtype: type of the blobs; by default the net's floating type (one of '', 'float32', 'float64', 'int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64', 'bool')
+            instead_of: the source whose place it takes: records for `predict` are changed as it does
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
         """
@@ -1594,6 +1716,7 @@ class Shelf:
             shape: int | Sequence[int] = ...,
             batch_size: int = ...,
             dtype: str = ...,
+            instead_of: Sequence[Layer | Mapping[str, Any] | str] = ...,
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
@@ -1605,9 +1728,9 @@ class Shelf:
 
         Fields:
             bottoms: the scores and the labels (exactly 2)
+            per_class: report `iou_0`, `iou_1`, ... too; by default False
             axis: axis of the classes (different from 0); by default 1
             ignore_label: labels of this value are ignored; by default None
-            per_class: report `iou_0`, `iou_1`, ... too; by default False
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
         """
@@ -1615,9 +1738,9 @@ class Shelf:
             self,
             *,
             bottoms: str | Sequence[str] = ...,
+            per_class: bool = ...,
             axis: int = ...,
             ignore_label: int | None = ...,
-            per_class: bool = ...,
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
@@ -1683,6 +1806,26 @@ class Shelf:
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
         def __call__(self, *bottoms: Top) -> Call: ...
+
+    class KLDivergenceLoss(KLDivergenceLossLayer):
+        """loss = weight / N · Σ t log(t / p), over the N rows that count: what p lacks to be t, in nats.
+
+        Fields:
+            bottoms: the probabilities p, and t, what they should be (exactly 2)
+            weight: multiplies the loss (0 or more); by default 1.0
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            weight: float = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
     class LMDBData(LMDBDataLayer):
         """Feed the records of LMDB databases, such as those of Caffe and SINGA, in the order of their keys.
@@ -1988,6 +2131,30 @@ class Shelf:
         @overload
         def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
 
+    class MatMul(MatMulLayer):
+        """y = a b, the products of matrices: one for each record, and for each index of the axes before the last two.
+
+        Fields:
+            bottoms: the matrices a, and the matrices b (exactly 2)
+            tops: the products (exactly 1)
+            transpose_a: transpose the matrices of the first bottom; by default False
+            transpose_b: transpose the matrices of the second bottom; by default False
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            transpose_a: bool = ...,
+            transpose_b: bool = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, bottom1: Top, /) -> Top: ...
+
     class MeanAbsoluteError(MeanAbsoluteErrorLayer):
         """The mean distance of predictions from the truth.
 
@@ -2100,7 +2267,7 @@ class Shelf:
         """loss = -weight / M · Σ ω[label] log p[label], over the labels of the rows that count.
 
         Fields:
-            bottoms: the probabilities and the labels (exactly 2)
+            bottoms: the probabilities, the labels, and optionally the weight of each record (2 or 3)
             weights: one number for each class, or an array of the shape of one record's scores, or of a batch's
             normalize_weights: whether to scale weights so that their mean is 1: over the classes, over a record, or not (one of 'local', 'global', 'no'); by default 'local'
             axis: axis of the classes (different from 0); by default 1
@@ -2124,7 +2291,7 @@ class Shelf:
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
-        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+        def __call__(self, *bottoms: Top) -> Call: ...
 
     class NumpyData(NumpyDataLayer):
         """Feed the records of NumPy's files: the array of a .npy file, or the arrays of a .npz file by their names.
@@ -2286,6 +2453,41 @@ class Shelf:
         @overload
         def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
 
+    class Pad(PadLayer):
+        """Put a border of `pad` numbers in front of and behind each image, along `axes`; one top for each bottom.
+
+        Fields:
+            bottoms: the images (at least 1)
+            tops: the images with a border (as many as bottoms)
+            pad: length of the border in front, and behind unless `end` is given (0 or more)
+            end: length of the border behind; by default that of `pad` (0 or more)
+            axes: axes that get a border; by default all after the channels (above 0)
+            mode: what is in the border (one of 'constant', 'edge', 'reflect'); by default 'constant'
+            value: the number in the border, with mode="constant" (finite); by default 0.0
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            pad: int | Sequence[int],
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            end: int | Sequence[int] = ...,
+            axes: int | Sequence[int] = ...,
+            mode: Literal["constant", "edge", "reflect"] = ...,
+            value: float = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        @overload
+        def __call__(self, bottom: Top, /) -> Top: ...
+        @overload
+        def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
+        @overload
+        def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
     class Parameter(ParameterLayer):
         """y = weight: a learned blob, which other layers read like any other.
 
@@ -2417,10 +2619,10 @@ class Shelf:
 
         Fields:
             bottoms: the scores and the labels (exactly 2)
-            axis: axis of the classes (different from 0); by default 1
-            ignore_label: labels of this value are ignored; by default None
             average: how classes are put together (one of 'macro', 'micro', 'weighted'); by default 'macro'
             per_class: report `precision_0`, `recall_0`, `f1_0`, ... too; by default False
+            axis: axis of the classes (different from 0); by default 1
+            ignore_label: labels of this value are ignored; by default None
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
         """
@@ -2428,10 +2630,10 @@ class Shelf:
             self,
             *,
             bottoms: str | Sequence[str] = ...,
-            axis: int = ...,
-            ignore_label: int | None = ...,
             average: Literal["macro", "micro", "weighted"] = ...,
             per_class: bool = ...,
+            axis: int = ...,
+            ignore_label: int | None = ...,
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
@@ -2567,7 +2769,8 @@ class Shelf:
             scale: factor, after the mean is subtracted (finite); by default 1.0
             crop_size: rows and columns of the window that is cut out; 0: all (0 or more); by default 0
             mirror: in phase train, turn half of the pictures left to right; by default False
-            mean_file: file with the mean of all pictures, before they are cut; as in SubMean
+            mean: the mean of all pictures, before they are cut; as in SubMean
+            mean_file: file with this mean; as in SubMean
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
         """
@@ -2579,7 +2782,46 @@ class Shelf:
             scale: float = ...,
             crop_size: int = ...,
             mirror: bool = ...,
+            mean: Any = ...,
             mean_file: str | Sequence[str] = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        def __call__(self, bottom0: Top, /) -> Top: ...
+
+    class RMSNorm(RMSNormLayer):
+        """y = scale · x / sqrt(mean(x²) + epsilon), over the axes from `axis` to the last.
+
+        Fields:
+            bottoms: the blob to normalise (exactly 1)
+            tops: the normalised blob (exactly 1)
+            axis: first of the axes to normalise together (different from 0); by default 1
+            epsilon: added to the mean of the squares (above 0); by default 1e-05
+            scale: whether there is a scale; by default True
+            neuron: activation function of the top; by default Identity()
+            scale_init: first values of the scale; by default Constant(value=1.0)
+            scale_regu: regulariser of the scale; by default None
+            scale_cons: constraint of the scale; by default None
+            scale_lr: multiplies the learning rate of the scale (0 or more); by default 1.0
+            param_key: layers with the same key share their parameters
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            axis: int = ...,
+            epsilon: float = ...,
+            scale: bool = ...,
+            neuron: Neuron | Written = ...,
+            scale_init: Initializer | Written | float = ...,
+            scale_regu: Regularizer | Written | None = ...,
+            scale_cons: Constraint | Written | None = ...,
+            scale_lr: float = ...,
+            param_key: str = ...,
             name: str = ...,
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
@@ -2843,6 +3085,37 @@ class Shelf:
         ) -> None: ...
         def __call__(self, bottom0: Top, /) -> Top: ...
 
+    class Resize(ResizeLayer):
+        """Make images larger or smaller, to `size` pixels or by a `factor`; one top for each bottom.
+
+        Fields:
+            bottoms: the images (at least 1)
+            tops: the images of the new size (as many as bottoms)
+            size: the new (rows, columns), or one number for both (above 0)
+            factor: instead of size: how much larger an image becomes (above 0, finite); by default None
+            mode: the nearest pixel, or the mean of neighbours (one of 'nearest', 'bilinear'); by default 'nearest'
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            size: int | Sequence[int] = ...,
+            factor: float | None = ...,
+            mode: Literal["nearest", "bilinear"] = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        @overload
+        def __call__(self, bottom: Top, /) -> Top: ...
+        @overload
+        def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
+        @overload
+        def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
     class SPP(SPPLayer):
         """Spatial pyramid pooling: summaries of the image, its quarters, its sixteenths, ...; one top for each bottom.
 
@@ -3025,7 +3298,7 @@ class Shelf:
         """loss = -weight / M · Σ (t log σ(x) + (1 - t) log(1 - σ(x))) with σ(x) = 1 / (1 + exp(-x)).
 
         Fields:
-            bottoms: the scores and the targets (exactly 2)
+            bottoms: the scores, the targets, and optionally the weight of each record (2 or 3)
             normalize: the divisor of the sum (one of 'valid', 'full', 'batch', 'none'); by default 'batch'
             ignore_label: targets of this value are ignored; by default None
             weight: multiplies the loss (0 or more); by default 1.0
@@ -3043,7 +3316,7 @@ class Shelf:
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
-        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+        def __call__(self, *bottoms: Top) -> Call: ...
 
     class Silence(SilenceLayer):
         """Take blobs, with a gradient of 0: for tops of a trained layer that no other layer reads.
@@ -3143,7 +3416,8 @@ class Shelf:
         """loss = -weight / M · Σ ω[label] log softmax(x)[label], over the labels of the rows that count.
 
         Fields:
-            bottoms: the scores and the labels (exactly 2)
+            bottoms: the scores, the labels, and optionally the weight of each record (2 or 3)
+            label_smoothing: share of a label that is spread over all classes (0 or more, and below 1); by default 0.0
             weights: one number for each class, or an array of the shape of one record's scores, or of a batch's
             normalize_weights: whether to scale weights so that their mean is 1: over the classes, over a record, or not (one of 'local', 'global', 'no'); by default 'local'
             axis: axis of the classes (different from 0); by default 1
@@ -3157,6 +3431,7 @@ class Shelf:
             self,
             *,
             bottoms: str | Sequence[str] = ...,
+            label_smoothing: float = ...,
             weights: Sequence[Any] = ...,
             normalize_weights: Literal["local", "global", "no"] = ...,
             axis: int = ...,
@@ -3167,7 +3442,7 @@ class Shelf:
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
-        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+        def __call__(self, *bottoms: Top) -> Call: ...
 
     class Split(SplitLayer):
         """Every top is the bottom, y_i = x; the gradients of the tops are added up, dx = Σ dy_i.
@@ -3196,7 +3471,7 @@ class Shelf:
         """loss = weight / 2N · Σ (x - t)², over the N rows that count.
 
         Fields:
-            bottoms: the prediction and the target (exactly 2)
+            bottoms: the prediction, the target, and optionally the weight of each record (2 or 3)
             weight: multiplies the loss (0 or more); by default 1.0
             name: name of the layer; by default that of its first top
             exclude: phases in which the layer is absent
@@ -3210,7 +3485,7 @@ class Shelf:
             exclude: Literal["train", "validation", "test", "predict"]
             | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
         ) -> None: ...
-        def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
+        def __call__(self, *bottoms: Top) -> Call: ...
 
     class Stack(StackLayer):
         """Put bottoms of one shape side by side along a new axis: y[:, i] = x_i for axis 1. The inverse of Unstack.
@@ -3448,6 +3723,33 @@ class Shelf:
         ) -> None: ...
         def __call__(self, bottom0: Top, bottom1: Top, /) -> Call: ...
 
+    class Transpose(TransposeLayer):
+        """Put the axes after the batch into the order of `axes`; by default into the reverse order.
+
+        Fields:
+            bottoms: the blobs (at least 1)
+            tops: the blobs with their axes in another order (as many as bottoms)
+            axes: the axes of the bottom in their new order, all but the batch axis (different from 0)
+            name: name of the layer; by default that of its first top
+            exclude: phases in which the layer is absent
+        """
+        def __init__(
+            self,
+            *,
+            bottoms: str | Sequence[str] = ...,
+            tops: str | Sequence[str] = ...,
+            axes: int | Sequence[int] = ...,
+            name: str = ...,
+            exclude: Literal["train", "validation", "test", "predict"]
+            | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+        ) -> None: ...
+        @overload
+        def __call__(self, bottom: Top, /) -> Top: ...
+        @overload
+        def __call__(self, bottom: Top, other: Top, /, *more: Top) -> tuple[Top, ...]: ...
+        @overload
+        def __call__(self, *bottoms: Top, tops: int) -> tuple[Top, ...]: ...
+
     class Unroll(UnrollLayer):
         """The same layers at every step of sequences, with the same parameters: a recurrent net as a chain of layers.
 
@@ -3649,6 +3951,17 @@ class Shelf:
             approximate: how Φ is computed (one of 'none', 'tanh'); by default 'none'
         """
         ...
+    def Hardswish(
+        self,
+        *,
+        bottoms: str | Sequence[str] = ...,
+        tops: str | Sequence[str] = ...,
+        name: str = ...,
+        exclude: Literal["train", "validation", "test", "predict"]
+        | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+    ) -> Shelf.Activation:
+        """y = x · min(max(x + 3, 0), 6) / 6: 0 up to -3, and x from 3 on."""
+        ...
     def Identity(
         self,
         *,
@@ -3676,6 +3989,17 @@ class Shelf:
             slope: slope below 0 (above 0, finite); by default 0.01
         """
         ...
+    def Mish(
+        self,
+        *,
+        bottoms: str | Sequence[str] = ...,
+        tops: str | Sequence[str] = ...,
+        name: str = ...,
+        exclude: Literal["train", "validation", "test", "predict"]
+        | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+    ) -> Shelf.Activation:
+        """y = x · tanh(log(1 + exp(x)))."""
+        ...
     def ReLU(
         self,
         *,
@@ -3691,6 +4015,17 @@ class Shelf:
         Fields:
             epsilon: the smallest output (finite); by default 0.0
         """
+        ...
+    def SELU(
+        self,
+        *,
+        bottoms: str | Sequence[str] = ...,
+        tops: str | Sequence[str] = ...,
+        name: str = ...,
+        exclude: Literal["train", "validation", "test", "predict"]
+        | Sequence[Literal["train", "validation", "test", "predict"]] = ...,
+    ) -> Shelf.Activation:
+        """y = scale · x where x > 0, else scale · alpha · (exp(x) - 1), with scale = 1.0507... and alpha = 1.6732..."""
         ...
     def STanh(
         self,

@@ -11,6 +11,7 @@ from ..discovery.lazy import lazy
 
 if TYPE_CHECKING:
     from .commands.test import run_test as run_test
+    from .completion import offered as offered
     from .inputs import fed as fed
     from .inputs import written_net as written_net
     from .options import InputFile as InputFile
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from .options import remote_option as remote_option
     from .options import seed_option as seed_option
     from .options import set_option as set_option
+    from .options import snapshot_argument as snapshot_argument
     from .options import write_options as write_options
+    from .pictures import drawing_for as drawing_for
+    from .pictures import write_picture as write_picture
+    from .predictor import Predictor as Predictor
     from .screen import command_line as command_line
     from .screen import print_json as print_json
     from .screen import print_table as print_table
@@ -33,18 +38,23 @@ if TYPE_CHECKING:
     from .screen import warn as warn
     from .screen import working as working
     from .snapshots import read_trained as read_trained
+    from .training import Screen as Screen
+    from .training import end_line as end_line
     from .training import exit_code as exit_code
     from .training import print_end as print_end
     from .training import train as train
 
 _PLACES = {
     "commands.test": "run_test",
+    "completion": "offered",
     "inputs": "fed written_net",
     "options": "InputFile OutputFile backend_option common json_option net_argument net_options phase_option read_net "
-    "remote_option seed_option set_option write_options",
+    "remote_option seed_option set_option snapshot_argument write_options",
+    "pictures": "drawing_for write_picture",
+    "predictor": "Predictor",
     "screen": "command_line print_json print_table statistic_text warn working",
     "snapshots": "read_trained",
-    "training": "exit_code print_end train",
+    "training": "Screen end_line exit_code print_end train",
 }
 _PLACE = {name: f"{__name__}.{module}:{name}" for module, names in _PLACES.items() for name in names.split()}
 __all__ = ["main", *sorted(_PLACE)]  # pyright: ignore[reportUnsupportedDunderAll] - from the table above

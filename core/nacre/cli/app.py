@@ -11,18 +11,20 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from .._version import __version__
+from ..discovery.discovery import EDITABLE, LOCK, LOCKED
 from ..discovery.guard import described
 from ..discovery.offers import FIRST_PARTY, Provenance
 from ..errors import NacreError, RegistryError, nearest
-from .options import debug_option, plugin_option
+from .options import debug_option, lock_options, plugin_option
 from .streams import drop
 
-COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins")
+COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins", "check")
 """The core's own commands; all others are offered by plugins, some of them by nacre's own."""
 
 
@@ -38,8 +40,11 @@ class Nacre(click.Group):
         from ..discovery.registry import registry
 
         if not registry().offers("command", cmd_name):
+            from ..discovery.known import known_remedy
+
             message = f"there is no command '{cmd_name}'{nearest(cmd_name, self.list_commands(ctx))}"
-            raise RegistryError(message, registry().absent("`nacre --help` lists the commands"))
+            remedy = known_remedy("command", cmd_name) or "`nacre --help` lists the commands"
+            raise RegistryError(message, registry().absent(remedy))
         opened = registry().open("command", cmd_name)
         return opened if isinstance(opened, click.Command) else click.Command(cmd_name, callback=opened)
 
@@ -64,6 +69,10 @@ class Nacre(click.Group):
         """Run with these arguments, or by default the process's own, and exit."""
         given = list(sys.argv[1:] if args is None else args)
         extra |= {"prog_name": "nacre", "standalone_mode": False}
+        if "--locked" in given:  # before a command is looked for; processes that this one starts are locked too
+            os.environ[LOCKED] = str(Path(LOCK).absolute())
+        if "--allow-editable" in given:
+            os.environ[EDITABLE] = "1"
         try:
             result = super().main(given, **extra)
             sys.stdout.flush()
@@ -97,11 +106,14 @@ def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Print an error and its remedy, with `as_json` as one line of JSON; return the exit code."""
     import traceback
 
+    from ..discovery.blame import blamed
+
     if debug:
         traceback.print_exception(error)
     code, remedy = 2, ""
+    error = error if isinstance(error, click.ClickException | OSError) else blamed(error) or error
     if isinstance(error, NacreError):
-        message, remedy = str(error.args[0]), error.remedy
+        code, message, remedy = 1 if error.blamed else 2, str(error.args[0]), error.remedy
     elif isinstance(error, click.ClickException):
         message = error.format_message()
         context = getattr(error, "ctx", None)
@@ -113,10 +125,11 @@ def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
     elif isinstance(error, MemoryError):
         message, remedy = "there is not enough memory", "use smaller batches, or make the largest layer smaller"
     else:
-        code, remedy = 1, "run it again with --debug to see the traceback, and report it to the author of that file"
+        code, remedy = 1, "run it again with --debug to see the traceback, and report that to the authors of nacre"
         frames = traceback.extract_tb(error.__traceback__)
         where = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
-        message = f"a bug: {described(error)}{where}"
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        message = f"a bug in nacre {__version__}: {described(error)}{notes}{where}"
     if as_json:
         from .screen import print_json
 
@@ -131,6 +144,7 @@ def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
 @click.command(cls=Nacre, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="nacre", message="%(prog)s %(version)s")
 @plugin_option
+@lock_options
 @debug_option
 @click.pass_context
 def nacre(ctx: click.Context) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..config.netfile import NetFile
     from ..net.net import Net
     from ..net.predict import Wanted
-    from ..protocols.layer import Phase
+    from ..protocols.layer import Layer, Phase
     from ..protocols.view import Fitted
 
 
@@ -224,6 +224,24 @@ def fed(file: NetFile, phase: Phase) -> NetFile:
     return dataclasses.replace(file, layers=tuple(layers), fitted=joined(fitted for _, fitted in found.values()))
 
 
+def with_data(file: NetFile, phase: Phase, paths: Sequence[str]) -> NetFile:
+    """Return a net file whose sources of a phase read these files; those for whom an `Input` stands do so again.
+
+    Raises:
+        ConfigError: a source reads no files.
+    """
+    from ..net.input import InputLayer
+
+    layers: dict[str, Layer] = {}
+    for layer in file.layers:
+        if layer.is_source and phase not in layer.exclude and (layer.needs_data or isinstance(layer, InputLayer)):
+            source = layer.reading_from(paths)
+            layers.setdefault(source.name, source)
+        else:
+            layers[layer.name] = layer
+    return dataclasses.replace(file, layers=tuple(layers.values()))
+
+
 def written_net(
     file: NetFile,
     want: Wanted,
@@ -231,17 +249,20 @@ def written_net(
     batch_size: int,
     backend: str | None = None,
     types: Mapping[str, str] | None = None,
+    *,
+    allocate: bool = True,
 ) -> Net:
     """Return the layers of a net file that outputs need, as a net for `predict` whose sources' blobs are written.
 
     The sources' data may be missing. Its parameters are 0 until they are loaded; `types` are those of blobs that are
-    not of the net's type.
+    not of the net's type. Without `allocate` it can only be looked at.
     """
     from ..net.predict import layers_for
 
     layers = layers_for(want, shapes, batch_size, types)
     present = dataclasses.replace(file, layers=tuple(layers))
-    return present.net("predict", backend=backend, fallback="warn", keep=want.outputs, initialise=False)
+    options: dict[str, Any] = {"fallback": "warn", "keep": want.outputs, "initialise": False, "allocate": allocate}
+    return present.net("predict", backend=backend, **options)
 
 
 def _known_batch(file: NetFile, blob: str) -> tuple[tuple[int, ...] | None, Fitted]:

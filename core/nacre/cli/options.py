@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .completion import offered, settings
+
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from ..config.netfile import NetFile
     from ..discovery.offers import Offer
 
@@ -56,10 +60,21 @@ debug_option: Decorator = click.option(
 )
 
 
+def lock_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the switches for `nacre.lock`, which `Nacre.main` has obeyed before it looked for any command."""
+    locked = click.option("--locked", is_flag=True, expose_value=False, help="Use only the plugins in nacre.lock.")
+    editable = click.option(
+        "--allow-editable", is_flag=True, expose_value=False, help="With --locked: also those installed editable."
+    )
+    return locked(editable(function))
+
+
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-backend_option: Decorator = click.option("--backend", metavar="NAME", help="Backend on which the net is computed.")
+backend_option: Decorator = click.option(
+    "--backend", metavar="NAME", shell_complete=offered("backend"), help="Backend on which the net is computed."
+)
 
 
 seed_option: Decorator = click.option(
@@ -72,11 +87,12 @@ set_option: Decorator = click.option(
     "sets",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=settings,
     help="Change the net file for this run: solver.max_iter=100, layer.conv1.n_filter=30. May be repeated.",
 )
 
 
-REMOTE = "nacre.allow_remote"
+REMOTE, SHIFTED = "nacre.allow_remote", "nacre.shifted"
 
 
 def _allow_remote(ctx: click.Context, _: click.Parameter, hosts: tuple[str, ...]) -> None:
@@ -110,6 +126,12 @@ class InputFile(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] 
 
         return value if isinstance(value, Path) else local_file(value)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Let the shell complete files."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
 
 class OutputFile(click.Path):
     """A file to write, or its URL, which stays a text; commands write where `nacre.uploading` says."""
@@ -126,7 +148,7 @@ class OutputFile(click.Path):
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that every command has."""
-    return plugin_option(debug_option(command))
+    return plugin_option(lock_options(debug_option(command)))
 
 
 def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -166,6 +188,43 @@ def net_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return remote_option(_net(command))
 
 
+def _snapshot(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Return the snapshot: a saved net is its own, so that what follows it is the first input."""
+    from ..snapshots.snapshot import SAVED
+
+    net = ctx.params.get("net")
+    if net is not None and net.suffix == SAVED:
+        ctx.meta[SHIFTED] = value
+        return net
+    if value is None and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return value
+
+
+def _no_more(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    found = _snapshot(ctx, param, value)
+    if (more := ctx.meta.get(SHIFTED)) is not None:
+        raise click.UsageError(f"{more} stands behind a saved net, which has its own parameters", ctx)
+    return found
+
+
+def _inputs(ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
+    shifted = ctx.meta.get(SHIFTED)
+    return value if shifted is None else (InputFile().convert(str(shifted), param, ctx), *value)
+
+
+def snapshot_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a snapshot behind the net file: a path, "best" or "latest"; a saved net needs none."""
+    return click.argument("snapshot", type=click.Path(path_type=Path), required=False, callback=_no_more)(command)
+
+
+def inputs_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a snapshot, as `snapshot_argument`, and behind it files with records."""
+    inputs = click.argument("inputs", metavar="INPUT...", nargs=-1, required=False, type=InputFile(), callback=_inputs)
+    snapshot = click.argument("snapshot", type=click.Path(path_type=Path), required=False, callback=_snapshot)
+    return snapshot(inputs(command))
+
+
 phase_option: Decorator = click.option(
     "--phase",
     type=click.Choice(["train", "validation", "test", "predict"]),
@@ -176,11 +235,23 @@ phase_option: Decorator = click.option(
 
 
 def read_net(
-    net: Path, sets: tuple[str, ...], seed: int | None, writes: Mapping[str, tuple[str, ...]] | None = None
+    net: Path,
+    sets: tuple[str, ...],
+    seed: int | None,
+    writes: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    to_train: bool = True,
 ) -> NetFile:
-    """Return a net file, changed by the options."""
-    from ..config.netfile import load
+    """Return a net file, changed by the options; without `to_train` without its solver and callbacks."""
+    import warnings
 
-    return load(
-        net, [*sets, *([] if seed is None else [f"seed={seed}"])], allow_remote=allowed_remote(), **(writes or {})
-    )
+    from ..config.netfile import load
+    from .screen import warn
+
+    overrides = [*sets, *([] if seed is None else [f"seed={seed}"])]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", UserWarning)
+        file = load(net, overrides, allow_remote=allowed_remote(), to_train=to_train, **(writes or {}))
+    for warning in warned:
+        warn(str(warning.message))
+    return file

@@ -1,18 +1,22 @@
-"""The output of `predict` on the screen: the best classes of each record."""
+"""The output of `predict`: the best classes of each record, or its numbers, as data and as lines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ..errors import DataError, where_it_is
 from ..files.reading import unchanged
+from ..protocols.layer import Layer, bottoms_of
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ..config.netfile import NetFile
+
+
+MOST = 10  # numbers of a regression on one line
 
 
 def read_classes(path: Path) -> list[str]:
@@ -30,14 +34,22 @@ def read_classes(path: Path) -> list[str]:
         raise DataError(f"{path}: not a text file (UTF-8): {error.reason} at byte {error.start}") from error
 
 
-def check_classes(names: Sequence[str], array: np.ndarray[Any, Any], file: str, blob: str) -> None:
-    """Check that each class has a name. Raises DataError."""
-    count = array[0].size
-    if len(names) != count:
+def names_for(file: NetFile, blob: str, count: int, given: Sequence[str] | None, where: str) -> Sequence[str]:
+    """Return the names of the `count` classes of a blob: those that were given, or those of the snapshot.
+
+    Raises:
+        DataError: the names of `where` are more or fewer than the classes.
+    """
+    from ..net.fitted import class_names
+
+    if given is None:
+        return class_names(file.layers, file.fitted, {blob: count}.get).get(blob, ())
+    if len(given) != count:
         raise DataError(
-            f"{file}: it has {len(names)} names of classes, but blob '{blob}' has {count} numbers per record",
+            f"{where}: it has {len(given)} names of classes, but blob '{blob}' has {count} numbers per record",
             "write one name on each line, in the order of the classes",
         )
+    return given
 
 
 def best(
@@ -54,7 +66,7 @@ def best(
     flat: Any = array.reshape(len(array), -1)
     finite = whole & np.isfinite(flat).all(axis=1)
     several = flat.shape[1] > 1
-    shares = several and bool((flat[finite] >= 0).all() and np.allclose(flat[finite].sum(1), 1, atol=1e-3))
+    shares = several and are_probabilities(flat[finite])
     rows: list[list[dict[str, Any]]] = []
     for values, known in zip(flat, finite, strict=True):
         order = np.argsort(-values, kind="stable")[: top if known else 0]
@@ -72,14 +84,52 @@ def best(
     return rows
 
 
-def print_best(keys: Sequence[str], rows: Sequence[Sequence[Mapping[str, Any]]], width: int) -> None:
-    """Print one line for each record: its key, and its best classes. Numbers get `width` places."""
-    for key, row in zip(keys, rows, strict=True):
+def are_probabilities(rows: np.ndarray[Any, Any]) -> bool:
+    """Return whether every row is of probabilities, and not of other scores."""
+    import numpy as np
+
+    return bool((rows >= 0).all() and np.allclose(rows.sum(axis=1), 1, atol=1e-3))
+
+
+class Answers:
+    """What is told of each record, from the first of the wanted blobs: its best classes, or its numbers.
+
+    `names` are those of the classes; `numbers` is true if the output is not of classes, but numbers, in `unit`.
+    """
+
+    def __init__(self, names: Sequence[str], top: int, *, numbers: bool, unit: str) -> None:
+        self.names, self.top, self.numbers, self.unit = names, top, numbers, unit
+
+    def of(self, array: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+        """Return for each record {classes: [...]} or {values: [...], unit}, as data for JSON; see `best`."""
+        import numpy as np
+
+        if not self.numbers:
+            return [{"classes": row} for row in best(array, self.top, self.names, whole)]
+        rows = array.reshape(len(array), -1).astype(np.float64)
+        unit = {"unit": self.unit} if self.unit else {}
+        return [
+            {"values": row.tolist() if known else [float("nan")] * len(row), **unit}
+            for row, known in zip(rows, whole, strict=True)
+        ]
+
+    def line(self, key: str, answer: Mapping[str, Any], width: int = 0) -> str:
+        """Return the line of a record: its key, and its best classes or its numbers. Numbers get `width` places."""
+        start = f"{key:>{width}}: " if key.isdecimal() else f"{key}  "
+        if "values" in answer:
+            values: Sequence[float] = answer["values"]
+            more = f" and {len(values) - MOST} more" if len(values) > MOST else ""
+            return start + f"{', '.join(f'{value:.5g}' for value in values[:MOST])}{more} {self.unit}".rstrip()
+        unit = f" {self.unit}" if self.unit else ""
         parts = [
             f"{one['name']} {one['percent']:.1f} %"
             if one["percent"] is not None
-            else f"{one['name']} {one['value']:.5g}".lstrip()
-            for one in row
+            else f"{one['name']} {one['value']:.5g}{unit}".lstrip()
+            for one in answer["classes"]
         ]
-        name = f"{key:>{width}}:" if key.isdecimal() else key
-        click.echo(f"{name} {', '.join(parts) or 'not finite'}")
+        return start + ("  ".join(parts) or "not finite")
+
+
+def compares_numbers(layers: Iterable[Layer], output: str) -> bool:
+    """Return whether a loss or a statistic compares an output with numbers, so that it is not one of classes."""
+    return any(layer.compares_numbers and output in bottoms_of(layer) for layer in layers)

@@ -21,21 +21,25 @@ def command_line(*words: str) -> str:
     """Return a command line for nacre that works in this shell: with the program's path if its name is not enough."""
     import shlex
 
-    return shlex.join([_program(), *words])
+    return " ".join([_program(), shlex.join(words)])
 
 
 def _program() -> str:
+    """Return how nacre is called, quoted for the shell."""
+    import shlex
     import shutil
 
     called, found = Path(sys.argv[0]), shutil.which("nacre")
+    if called == Path(__file__).parents[1] / "__main__.py" and not found:  # python -m nacre
+        return f"{shlex.quote(sys.executable)} -m nacre"
     if called.stem.lower() != "nacre":  # nacre was called from Python
         return "nacre"
     if found and Path(found).resolve().with_suffix("") == called.resolve().with_suffix(""):
         return "nacre"
     called, folder = called.absolute(), Path.cwd()
     if called.parent == folder:
-        return f".{os.sep}{called.name}"
-    return str(called.relative_to(folder) if called.is_relative_to(folder) else called)
+        return shlex.quote(f".{os.sep}{called.name}")
+    return shlex.quote(str(called.relative_to(folder) if called.is_relative_to(folder) else called))
 
 
 def print_json(data: Any, *, lines: bool = False) -> None:
@@ -48,7 +52,10 @@ def print_json(data: Any, *, lines: bool = False) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Print a table; the columns with their indices in `right` are aligned to the right."""
+    """Print a table; the columns with their indices in `right` are aligned to the right.
+
+    Long cells are wrapped, so that it is not wider than the terminal, or than 80 columns where there is none.
+    """
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -61,9 +68,9 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
             table.add_row(*map(Text, row))  # text in brackets is not markup
         Console().print(table)
     else:
-        from ..text import align
+        from ..text import align, screen_width
 
-        for line in align(head, rows, right):
+        for line in align(head, rows, right, screen_width()):
             click.echo(line)
 
 
@@ -109,11 +116,15 @@ def statistic_text(name: str, statistics: Mapping[str, float], units: Mapping[st
     for key, value in statistics.items():
         if key == "records":
             continue
-        unit = units.get(key, "")
-        number = f"{100 * value:.2f} %" if unit == "%" else f"{value:.6g} {unit}".rstrip()
+        number = number_text(value, units.get(key, ""))
         count = f" ({round(value * records)} of {records:.0f})" if key in ("accuracy", "error") and records else ""
         parts.append(f"{'' if key == name != 'loss' else f'{key} '}{number}{count}")
     return f"{name}: {', '.join(parts)}" if parts else name
+
+
+def number_text(value: float, unit: str) -> str:
+    """Return a number with its unit; of shares as percents."""
+    return f"{100 * value:.2f} %" if unit == "%" else f"{value:.6g} {unit}".rstrip()
 
 
 def seconds_text(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from .screen import warn
 if TYPE_CHECKING:
     from ..config.netfile import NetFile
     from ..snapshots.snapshot import Snapshot
-    from ..training.callback import Callback
     from ..training.solver import Solver
 
 
@@ -25,7 +24,9 @@ def read_trained(
     path: str | Path,
     writes: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[NetFile, Snapshot]:
-    """Return a net file and a snapshot of it: a file, or the newest complete one of a folder.
+    """Return a net file and a snapshot of it: a file, the newest complete one of a folder, or "best" or "latest".
+
+    A saved net is its own snapshot.
 
     The nets of the file know of the training data what the snapshot knows.
 
@@ -35,8 +36,8 @@ def read_trained(
         SnapshotError: the snapshot cannot be read.
     """
     with advised(net, sets, path):
-        file = read_net(net, sets, seed, writes)
-    snapshot = load_snapshot(path, file)
+        file = read_net(net, sets, seed, writes, to_train=False)
+    snapshot = file.saved if file.saved is not None and path == net else load_snapshot(path, file)
     return replace(file, fitted=snapshot.fitted()), snapshot
 
 
@@ -47,16 +48,17 @@ def load_snapshot(path: str | Path, file: NetFile | None = None) -> Snapshot:
         SnapshotError: it cannot be read.
     """
     from ..config.netfile import pinned
-    from ..snapshots.folder import load_snapshot
+    from ..errors import SnapshotError
+    from ..snapshots.folder import load_snapshot, meant
 
-    place = snapshot_place(file.solver().callbacks) if file is not None and file.has_solver else None
-    with pinned(file.pins if file is not None else {}):
-        return load_snapshot(path, place[1] if place else "", warn)
-
-
-def snapshot_place(callbacks: Iterable[Callback]) -> tuple[str, str] | None:
-    """Return the folder of the first callback that saves snapshots, and the name of its store."""
-    return next((place for callback in callbacks if (place := callback.snapshots())), None)
+    place = file.snapshot_place() if file is not None else None
+    try:
+        with pinned(file.pins if file is not None else {}):
+            return load_snapshot(meant(path, place), place[1] if place else "", warn)
+    except SnapshotError as error:
+        unmade = file.unmade() if file is not None else []
+        error.remedy = "\n  ".join(filter(None, [error.remedy, *(f"perhaps it needs this: {one}" for one in unmade)]))
+        raise
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
     from ..errors import NacreError
     from ..fields.component import make_component
     from ..files.toml import read_toml
-    from ..snapshots.folder import load_snapshot
+    from ..snapshots.folder import WORDS, load_snapshot
     from ..snapshots.provenance import remedies
     from ..training.callback import Callback
 
@@ -94,7 +96,7 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
                 place = make_component(Callback, entry).snapshots()
                 places += [place] if place else []
         folder, store = places[0] if places else ("", "")
-        path = folder if resume == "auto" else resume
+        path = folder if str(resume) in ("auto", *WORDS) else resume
         if path:
             snapshot = load_snapshot(path, store, lambda _: None)
             return remedies(snapshot.state.get("origins"), set(_texts(table)))
@@ -118,7 +120,7 @@ def resumed(file: NetFile, solver: Solver, resume: str) -> Snapshot | None:
     from ..errors import ConfigError
     from ..snapshots.folder import SnapshotFolder, open_snapshot_store, where_aside
 
-    place = snapshot_place(solver.callbacks)
+    place = solver.snapshot_place()
     if place is None:
         raise ConfigError(
             f"{file.path} has no callback that saves snapshots, so there is no folder to resume from",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import click
 from ..fields.configured import inside
 from ..fields.types import Paths
 from ..files.json import event_line
+from ..protocols.layer import overall
 from .options import allowed_remote
 from .screen import command_line, loss_text, seconds_text, statistic_text, units_of, warn
 from .snapshots import load_snapshot, resumed
@@ -23,6 +25,9 @@ from .streams import work_matters_more
 if TYPE_CHECKING:
     from ..config.netfile import NetFile
     from ..discovery.kernels import Choice
+    from ..net.net import Net
+    from ..protocols.layer import Layer
+    from ..training.solver import Solver
     from ..training.training import Training
 
 
@@ -75,15 +80,21 @@ def train(
     weights: Weights | None = None,
     *,
     reset_solver: bool = False,
+    find_nan: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
 ) -> Training:
     """Train the net of a net file, with progress on the screen unless `quiet`, and a JSON line per report in `log`.
+
+    With `verbose` a line says how the net runs: its kernels and its copies between memories. With `find_nan` it runs
+    step by step, and names the layer that writes the first number that is not finite.
 
     `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder of the
     callback that saves them; with `reset_solver` the solver begins anew. `weights` are only for a new training.
     """
     from ..net.fitted import joined
-    from ..net.summary import not_enabled
+    from ..net.summary import broken, not_enabled
+    from ..snapshots.folder import meant
 
     solver = file.solver()
     snapshot = resumed(file, solver, resume)
@@ -99,17 +110,25 @@ def train(
         if log is not None:
             reports.append(stack.enter_context(_logging(log)))
         net = stack.enter_context(file.net("train", backend=backend, **begun))
+        if find_nan:
+            net.find_nan()
         if not quiet:
-            click.echo(net.summary().first_line())
+            click.echo(begin_text(net, solver))
+            if verbose:
+                click.echo(net.summary().first_line())
         if weights is not None and snapshot is None:
-            loaded = net.load(weights.paths, strict=False, rename=weights.rename)
+            paths = [meant(path, solver.snapshot_place()) for path in weights.paths]
+            loaded = net.load(paths, strict=False, rename=weights.rename)
             if not quiet:
                 click.echo(loaded)
         training = stack.enter_context(solver.start(net, reports))
         training.info["command"] = ["nacre", *sys.argv[1:]]
         screen.training = training
-        if not quiet and (line := not_enabled(_choices(training))):
+        choices = _choices(training)
+        if not quiet and (line := not_enabled(choices)):
             click.echo(line)
+        for reason in broken(choices):
+            warn(f"{reason}; other code computes it")
         if snapshot is not None:
             training.restore(snapshot, reset_solver=reset_solver)
             if not quiet:
@@ -118,6 +137,24 @@ def train(
         with screen:
             training.run()
     return training
+
+
+def begin_text(net: Net, solver: Solver) -> str:
+    """Return the first line of a training: what is trained, how long, on what, and where it is saved."""
+    parameters = sum(slot.storage.size for slot in net.slots if slot.trainable)
+    frozen = sum(slot.storage.size for slot in net.slots if slot.trainable and slot.frozen)
+    rows = max((op.outputs[0].shape[0] for op in net.ops if op.is_source and op.outputs[0].shape), default=0)
+    records = f" of {rows * solver.n_accumulate:,} records" if rows else ""
+    epochs = f"{solver.max_epoch:,} epoch{'s' * (solver.max_epoch > 1)}" if solver.max_epoch else ""
+    if isfinite(solver.n_iter):
+        most = f" and {epochs}, whichever ends first" if epochs else ""
+        turns = f"{solver.n_iter:,} iteration{'s' * (solver.n_iter > 1)}{records}{most}"
+    else:
+        turns = f"{epochs} in batches{records}"
+    place = solver.snapshot_place()
+    saved = f"snapshots go to {place[0]}" if place else "nothing is saved"
+    kept = f" ({frozen:,} frozen)" if frozen else ""
+    return f"training '{net.name}': {parameters:,} parameters{kept}, {turns}; {saved}"
 
 
 def _choices(training: Training) -> list[Choice]:
@@ -181,6 +218,7 @@ class Screen:
         self._bar: Any = None
         self._task: Any = None
         self._shown = 0.0
+        self._layers: dict[str, Mapping[str, Layer]] = {}  # of the phases that reports were about
 
     def __enter__(self) -> Screen:
         if self.quiet or not sys.stdout.isatty():
@@ -195,8 +233,8 @@ class Screen:
             TextColumn("left"),
             transient=True,
         )
-        total = self.training.solver.max_iter if self.training else None
-        self._task = self._bar.add_task("", total=total, progress="")
+        limits = self.training.solver.limits() if self.training else {}
+        self._task = self._bar.add_task("", total=limits.get("max_iter"), progress="")
         self._bar.start()
         return self
 
@@ -212,15 +250,27 @@ class Screen:
         elif event == "warning":
             self._say(f"warning: {data.get('message', '')}", error=True)
         elif not self.quiet:
-            line = report_line(event, data, self._units(data))
+            line = self.line(event, data)
             if line:
                 self._say(line)
 
-    def _units(self, data: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+    def line(self, event: str, data: Mapping[str, Any]) -> str:
+        """Return the line for a report, or "" if it needs none."""
+        most = self.training.solver.max_epoch if self.training else None
+        when = f"epoch {data['epoch']} of {most}, " if most else ""
+        line = report_line(event, *self._shown_of(data))
+        return f"{when}{line}" if line else ""
+
+    def _shown_of(self, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Mapping[str, str]]]:
+        """Return the data of a report without the statistics of single classes, and the units of the others."""
         statistics = data.get("statistics")
         if not statistics or not self.training:
-            return {}
-        return units_of(self.training.net.layers_in(data.get("phase", "train")), statistics)
+            return data, {}
+        phase = data.get("phase", "train")
+        if phase not in self._layers:
+            self._layers[phase] = self.training.net.layers_in(phase)
+        shown = overall(self._layers[phase], statistics)
+        return {**data, "statistics": shown}, units_of(self._layers[phase], shown)
 
     def _step(self, iteration: int) -> None:
         if self._bar is None or time.perf_counter() - self._shown < REFRESH:
@@ -228,7 +278,19 @@ class Screen:
         self._shown = time.perf_counter()
         training = self.training
         progress = f"loss {training.loss:.4g} · {training.images_per_second:,.0f} images/s" if training else ""
-        self._bar.update(self._task, completed=iteration, progress=progress)
+        self._bar.update(self._task, completed=iteration, total=self._total(iteration), progress=progress)
+
+    def _total(self, iteration: int) -> int | None:
+        """Return how many iterations there will be, or None as long as a pass over the data is of unknown length."""
+        training = self.training
+        if training is None:
+            return None
+        limits, epochs = training.solver.limits(), training.epochs
+        if "max_epoch" in limits and epochs:
+            limits["max_epoch"] = round(limits["max_epoch"] * iteration / epochs)
+        elif "max_epoch" in limits:
+            del limits["max_epoch"]
+        return min(limits.values(), default=None)
 
     def _say(self, line: str, *, error: bool = False) -> None:
         if self._bar is not None:
@@ -243,16 +305,25 @@ def report_line(event: str, data: Mapping[str, Any], units: Mapping[str, Mapping
     values = data.get("statistics", {})
     layers = [statistic_text(name, some, units.get(name, {})) for name, some in values.items()]
     if event == "summary":
-        parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
+        parts = [loss_text(data["loss"], values)] if "loss" in data else []
         parts += [f"rate {data['rate']:.3g}"] if "rate" in data else []
         parts += [f"{data['images_per_second']:,.0f} images/s"] if data.get("images_per_second") else []
         return start + "; ".join([", ".join(parts), *layers])
     if event == "validation":
-        parts = [loss_text(data["loss"], data.get("statistics", {}))] if "loss" in data else []
+        parts = [loss_text(data["loss"], values)] if "loss" in data else []
         return f"{start}{data.get('phase', 'validation')}: {'; '.join([*parts, *layers])}"
     if event == "snapshot":
         return f"{start}saved {data.get('path', '')}" + (", the best so far" if data.get("best") else "")
     return ""
+
+
+def end_line(training: Training) -> str:
+    """Return how a training ended, after how many iterations, and how fast it was."""
+    speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
+    if training.data_share >= LONG:
+        speed += f", waited for data for {100 * training.data_share:.0f} % of the time"
+    word = f"stopped by {training.stopped}" if training.stopped else "done"
+    return f"{word} after {training.iteration} iterations: {seconds_text(training.seconds)}{speed}"
 
 
 @work_matters_more()
@@ -265,11 +336,7 @@ def print_end(
     writes: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Print how a training ended, and commands that may come next, with the options that they need."""
-    speed = f", {training.images_per_second:,.0f} images/s" if training.images else ""
-    if training.data_share >= LONG:
-        speed += f", waited for data for {100 * training.data_share:.0f} % of the time"
-    word = f"stopped by {training.stopped}" if training.stopped else "done"
-    click.echo(f"{word} after {training.iteration} iterations: {seconds_text(training.seconds)}{speed}")
+    click.echo(end_line(training))
     if training.info.get("curve"):
         click.echo(f"learning curve: {training.info['curve']}")
     path = training.snapshot_path

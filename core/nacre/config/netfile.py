@@ -7,33 +7,40 @@ else the best that can be used. A pin in the net file comes before one in `nacre
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..discovery.blame import blaming
 from ..discovery.pins import PIN, check_pins
 from ..discovery.registry import registry
 from ..discovery.requirements import parse_requirements
 from ..discovery.settings import settings
-from ..errors import ConfigError
+from ..discovery.typos import typos
+from ..errors import ConfigError, NacreError
 from ..fields.component import make_component
-from ..fields.types import Permission, base_folder, permission
-from ..files.remote import is_url
+from ..fields.configured import Configured
+from ..fields.outputs import real_path
+from ..fields.types import Permission, base_folder, net_file, permission
 from ..files.table_check import KERNELS, Complaints, check_table
 from ..files.toml import read_toml, toml_text
 from ..net.options import FILE_OPTIONS, misfits
 from ..protocols.algorithm import Algorithm
 from ..protocols.making import divided, make_layer, type_of
+from ..snapshots.snapshot import SAVED
 from .overrides import apply_override, layer_name
+from .savedfile import read_saved, table_in, usable_backend
 from .tables import file_table, requirements
 
 if TYPE_CHECKING:
     from ..net.net import Net
     from ..protocols.layer import Layer, Phase
     from ..protocols.view import Fitted
+    from ..snapshots.snapshot import Snapshot
     from ..training.callback import Callback
     from ..training.solver import Solver
 
@@ -60,13 +67,14 @@ _PLUGINS: dict[str, tuple[type, str]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetFile:
     """A net file that was read and checked: its layers, and how they run and are trained.
 
     `layers` are the same objects for all nets made here, so that they share their parameters. `table` is the content of
     the file, with the overrides. `permission` is what it may write besides new files in the working folder. `fitted` is
-    what is known of the training data, for its nets.
+    what is known of the training data, for its nets. `saved` is the content of a saved net (`Net.save`), else None.
+    One that is not `to_train` was read without its solver and callbacks, whose plugins need not be installed.
     """
 
     path: Path
@@ -76,6 +84,11 @@ class NetFile:
     permission: Permission = field(default_factory=Permission)
     kernels: tuple[str, ...] = ()
     fitted: Fitted = field(default_factory=dict[str, Any])
+    saved: Snapshot | None = None
+    to_train: bool = True
+
+    def __repr__(self) -> str:
+        return f"<NetFile {self.path}: net '{self.name}', {len(self.layers)} layers>"
 
     @property
     def name(self) -> str:
@@ -112,8 +125,14 @@ class NetFile:
         return replace(self, layers=tuple(layer for layer in self.layers if not is_output(layer)))
 
     def backend(self, given: str | None = None) -> str:
-        """Return the name of the backend: the one given, else the file's, the environment's, the settings', or ""."""
-        return given or self.table.get("backend") or os.environ.get("NACRE_BACKEND") or settings().backend
+        """Return the name of the backend: the one given, else the file's, the environment's, the settings', or "".
+
+        That of a saved net is only used where it can be: it may come from another machine.
+        """
+        own = self.table.get("backend", "")
+        if own and not given and self.saved is not None:
+            own = usable_backend(own, str(self.path))
+        return given or own or os.environ.get("NACRE_BACKEND") or settings().backend
 
     @property
     def has_solver(self) -> bool:
@@ -122,9 +141,13 @@ class NetFile:
 
     @property
     def algorithm(self) -> Algorithm | None:
-        """The algorithm that [solver] names, or None."""
+        """The algorithm that [solver] names, or None; also if no plugin offers it, in a file that is not to train."""
         given = self.table.get("solver", {}).get("algorithm")
-        with self._building():
+        if self.saved is not None:
+            given = self.saved.state.get("options", {}).get("algorithm")
+        elif not self.to_train and isinstance(given, str) and not registry().offers("algorithm", given):
+            return None
+        with self.building():
             return None if given is None else make_component(Algorithm, given)
 
     def solver(self, **fields: Any) -> Solver:
@@ -133,16 +156,55 @@ class NetFile:
         Raises:
             ConfigError: the file has no [solver].
         """
+        if not self.has_solver and self.saved is not None:
+            remedy = f"train its net file, and begin with these parameters: nacre train NET.toml --weights {self.path}"
+            raise ConfigError(f"{self.path} is a saved net, which has no solver", remedy)
         if not self.has_solver:
             remedy = 'add [solver] with type = "...", the name of a solver, and max_iter = 1000; '
             remedy += registry().lists("solver")
             raise ConfigError(f"{self.path} has no table [solver], so the net cannot be trained", remedy)
-        with self._building():
+        with self.building():
             return _make_solver(self.path, self.table["solver"], self.table.get("callback", []), fields)
 
+    def snapshot(self, path: str | os.PathLike[str] = "latest") -> Snapshot:
+        """Return a snapshot of this file's training: "latest" or "best" in its callback's folder, or that of a path.
+
+        Raises:
+            SnapshotError: there is none, or it cannot be read.
+        """
+        from ..snapshots.folder import load_snapshot, meant
+
+        place = self.snapshot_place()
+        with pinned(self.pins):
+            return load_snapshot(meant(os.fspath(path), place), place[1] if place else "")
+
+    def snapshot_place(self) -> tuple[str, str] | None:
+        """Return the folder of the first callback that saves snapshots, and the name of its store.
+
+        Callbacks that cannot be made are passed over: their plugins may be missing where nobody trains.
+        """
+        made = [one for one in self._callbacks() if not isinstance(one, NacreError)]
+        return next((place for one in made if (place := one.snapshots())), None)
+
+    def unmade(self) -> list[str]:
+        """Return why callbacks cannot be made: perhaps one of them saved the snapshots that are looked for."""
+        return [str(one.args[0]) for one in self._callbacks() if isinstance(one, NacreError)]
+
+    def _callbacks(self) -> Iterator[Callback | NacreError]:
+        """Yield the callbacks, or the error of one that cannot be made."""
+        for entry in self.table.get("callback", []):
+            with self.building():
+                try:
+                    made: Callback | NacreError = _make_callback(entry)
+                except NacreError as error:
+                    made = error
+            yield made
+
     @contextmanager
-    def _building(self) -> Generator[None]:
-        with pinned(self.pins, self.kernels), based_on(self.folder), _may_write(self.permission):
+    def building(self) -> Generator[None]:
+        """Make layers and components as those of this file, in the block."""
+        here = based_on(self.folder), _may_write(self.permission), _named(self.path)
+        with pinned(self.pins, self.kernels), here[0], here[1], here[2], blaming():
             yield
 
 
@@ -153,19 +215,41 @@ def load(
     allow_writes: Sequence[str | os.PathLike[str]] = (),
     overwrite: Sequence[str | os.PathLike[str]] = (),
     allow_remote: Sequence[str] = (),
+    to_train: bool = True,
 ) -> NetFile:
     """Read a net file, apply `overrides` ("solver.max_iter=100"), and make its layers.
 
     Paths to write to must lie in the working folder, in one of `allow_writes`, or in one that the user's own settings
     allow. An existing file is replaced or appended to only if the same writer wrote it, or if it is one of `overwrite`.
     URLs must be on hosts of `allow_remote`, or on those that the settings allow: "data.example.org", or "s3://bucket".
+    Without `to_train` the solver and the callbacks are not made, so that their plugins need not be installed.
 
     Raises:
         ConfigError: the file cannot be read, has invalid values, or requires what is not installed. One message
             contains all mistakes.
     """
     path = Path(path)
-    table = read_toml(path)
+    saved = read_saved(path) if path.suffix == SAVED else None
+    table = read_toml(path) if saved is None else table_in(saved, str(path))
+    may = (allow_writes, overwrite, allow_remote)
+    file = checked(path, table, overrides, *may, saved=saved, to_train=to_train)
+    for sentence in typos(registry(), file.pins, file.kernels):
+        warnings.warn(f"{path}: {sentence}", stacklevel=2)
+    return file
+
+
+def checked(
+    path: Path,
+    table: Table,
+    overrides: Sequence[str] = (),
+    allow_writes: Sequence[str | os.PathLike[str]] = (),
+    overwrite: Sequence[str | os.PathLike[str]] = (),
+    allow_remote: Sequence[str] = (),
+    *,
+    saved: Snapshot | None = None,
+    to_train: bool = True,
+) -> NetFile:
+    """Return the net file with this content, which stands at a path; see `load`."""
     for override in overrides:
         apply_override(table, override)
     complaints = Complaints(str(path))
@@ -184,19 +268,35 @@ def load(
         _real(*settled.allow_writes, *allow_writes), _real(*overwrite), (*settled.allow_remote, *allow_remote)
     )
     kernels = tuple(dict.fromkeys([*settled.kernels, *plugins.get("kernels", ())]))
-    file = NetFile(path, table, (), {**settled.pins, **plugins.get("pin", {})}, granted, kernels)
+    pins = {**settled.pins, **plugins.get("pin", {})}
+    file = NetFile(path, table, (), pins, granted, kernels, saved=saved, to_train=to_train)
     layers: list[Layer] = []
-    with pinned(file.pins, file.kernels), based_on(file.folder), _may_write(granted):
+    with file.building():
         for number, layer in enumerate(table.get("layer", [])):
             made = complaints.attempt(partial(make_layer, layer), _called(layer, number), str(layer.get("type")))
             layers += [made] if made is not None else []
-    if file.has_solver:
+    if file.has_solver and to_train:
         complaints.attempt(file.solver)
     if not table.get("layer"):
         complaints.about([("it has no layers: there is no [[layer]]", 'add one: [[layer]], and below it type = "..."')])
+    if saved is not None:
+        complaints.about(_strange(layers))
     complaints.end()
     object.__setattr__(file, "layers", tuple(layers))
+    if saved is not None:
+        object.__setattr__(file, "fitted", saved.fitted())
     return file
+
+
+def _strange(layers: Iterable[Layer]) -> Iterator[tuple[str, str]]:
+    """Yield complaints about layers that `Net.save` never writes: a stranger's file would read or write others."""
+    from ..protocols.layer import is_output, layer_type
+
+    for layer in layers:
+        if is_output(layer) or (layer.is_source and layer.needs_data):
+            does = "writes files" if is_output(layer) else "reads data"
+            message = f"layer '{layer.name}' ({layer_type(type(layer))}) {does}, which no layer of a saved net does"
+            yield message, "do not trust this file"
 
 
 def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) -> str:
@@ -217,19 +317,36 @@ def dumps(thing: NetFile | Net, folder: str | os.PathLike[str] | None = None) ->
         parts = [*thing.layers, *([thing.solver()] if thing.has_solver else [])]
         pins = thing.pins
     else:
-        head: Table = {"name": thing.name, "seed": thing.seed, "backend": thing.backend.name, "dtype": thing.dtype}
-        head |= {"compute": thing.compute_dtype} if thing.compute_dtype != thing.dtype else {}
-        head |= {"insert_splits": True} if thing.insert_splits else {}
-        head |= {"freeze": sorted(thing.frozen)} if thing.frozen else {}
-        settled = {"pin": thing.pins, "kernels": list(thing.kernels)}
-        tail, plugins, pins = {}, {key: value for key, value in settled.items() if value}, thing.pins
-        base = Path(folder) if folder is not None else Path()
-        parts = [*thing.layers]
+        return net_text(thing, thing.layers, Path(folder) if folder is not None else Path())
+    return _text(head, thing.layers, base, parts, pins, plugins, tail)
+
+
+def net_text(net: Net, layers: Sequence[Layer], base: Path, arrays: list[Any] | None = None) -> str:
+    """Return the text of a net file in a folder with a net's options and these layers, whose arrays go to `arrays`."""
+    head: Table = {"name": net.name, "seed": net.seed, "backend": net.backend.name, "dtype": net.dtype}
+    head |= {"compute": net.compute_dtype} if net.compute_dtype != net.dtype else {}
+    head |= {"deterministic": True} if net.deterministic else {}
+    head |= {"insert_splits": True} if net.insert_splits else {}
+    head |= {"freeze": sorted(net.frozen)} if net.frozen else {}
+    plugins = {key: value for key, value in {"pin": net.pins, "kernels": list(net.kernels)}.items() if value}
+    return _text(head, layers, base, layers, net.pins, plugins, {}, arrays)
+
+
+def _text(
+    head: Table,
+    layers: Sequence[Layer],
+    base: Path,
+    parts: Sequence[Configured],
+    pins: Mapping[str, str],
+    plugins: Table,
+    tail: Table,
+    arrays: list[Any] | None = None,
+) -> str:
     with pinned(pins):  # a name means here what it will mean there
-        layers = [file_table(layer, base.absolute()) for layer in thing.layers]
+        tables = [file_table(layer, base.absolute(), (), arrays) for layer in layers]
     if require := requirements(plugins.get("require", ()), parts):
         plugins = {**plugins, "require": require}
-    return toml_text({**head, "layer": layers, **tail, **({"plugins": plugins} if plugins else {})})
+    return toml_text({**head, "layer": tables, **tail, **({"plugins": plugins} if plugins else {})})
 
 
 # Making objects from tables
@@ -270,8 +387,18 @@ def _may_write(what: Permission) -> Generator[None]:
         permission.reset(token)
 
 
+@contextmanager
+def _named(path: Path) -> Generator[None]:
+    """Put the name of a net file into default paths, in the block."""
+    token = net_file.set(path.stem)
+    try:
+        yield
+    finally:
+        net_file.reset(token)
+
+
 def _real(*paths: str | os.PathLike[str]) -> tuple[str, ...]:
-    return tuple(path if isinstance(path, str) and is_url(path) else os.path.realpath(path) for path in paths)
+    return tuple(map(real_path, paths))
 
 
 def _called(table: Mapping[str, Any], number: int) -> str:

@@ -52,13 +52,13 @@ def apply_override(table: Table, override: str) -> None:
 def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[str]]:
     """Find the layer or callback that an override names; names of layers may contain dots."""
     kind = parts[0]
-    named = list(_entries(table.get(kind, []), kind))
+    named = list(entries(table.get(kind, []), kind))
     names = [name for name, _ in named]
-    entries = [entry for _, entry in named]
+    tables = [entry for _, entry in named]
     for end in range(len(parts) - 1, 1, -1):
         name = ".".join(parts[1:end])
         if names.count(name) == 1:
-            return entries[names.index(name)], parts[end:]
+            return tables[names.index(name)], parts[end:]
         if name in names:
             raise ConfigError(
                 f"--set {override}: there are {names.count(name)} {kind}s '{name}': change them in the file"
@@ -72,15 +72,15 @@ def _named(table: Table, parts: list[str], override: str) -> tuple[Table, list[s
     )
 
 
-def _entries(entries: Any, kind: str, before: str = "") -> Iterator[tuple[str, Table]]:
+def entries(given: Any, kind: str, before: str = "") -> Iterator[tuple[str, Table]]:
     """Yield the tables of layers, or callbacks, with their names; of a layer in a container it is the full name."""
-    for entry in cast("list[Any]", entries) if isinstance(entries, list) else []:
+    for entry in cast("list[Any]", given) if isinstance(given, list) else []:
         if isinstance(entry, dict):
             found = cast("Table", entry)
             name = layer_name(found) if kind == "layer" else str(found.get("type", ""))
             yield before + name, found
             for value in found.values() if kind == "layer" else ():
-                yield from _entries(value, kind, f"{before}{name}/")
+                yield from entries(value, kind, f"{before}{name}/")
 
 
 def _override_value(override: str, text: str) -> Any:

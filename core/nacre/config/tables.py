@@ -23,20 +23,21 @@ if TYPE_CHECKING:
     from ..protocols.layer import Layer
 
 
-def file_table(layer: Layer, base: Path, without: Collection[str] = ()) -> Table:
+def file_table(layer: Layer, base: Path, without: Collection[str] = (), arrays: list[Any] | None = None) -> Table:
     """Return a layer's table for a net file in the folder `base`: without None, with relative paths.
 
-    Fields in `without` are left out.
+    Fields in `without` are left out. With `arrays` the table may have arrays, which are appended to them.
 
     Raises:
         ConfigError: the layer holds an array or another object, or is of a class that no plugin offers.
     """
-    table = table_of(layer)
+    lists = {field.name for field in type(layer).fields() if field.takes(Layers)}
     inner = {
-        field.name: [file_table(one, base, layer.implied(one)) for one in getattr(layer, field.name)]
-        for field in type(layer).fields()
-        if field.takes(Layers) and field.name in table
+        name: [file_table(one, base, layer.implied(one), arrays) for one in value]
+        for name, value in layer.given().items()
+        if name in lists
     }
+    table = table_of(layer, lists, arrays)
     here = registry()
     if not here.offers_of(type(layer), "layer"):  # another class may have this name
         raise ConfigError(
@@ -45,7 +46,7 @@ def file_table(layer: Layer, base: Path, without: Collection[str] = ()) -> Table
         )
     paths = [known.name for known in type(layer).fields() if known.takes(Paths) and known.name in table]
     for name, value in layer.given().items():
-        if name not in inner and (kind := _unwritable(value)):
+        if name not in inner and (kind := _unwritable(value, arrays is not None)):
             problem = f"{layer.name}: {name} is {kind}, which a net file cannot hold"
             raise ConfigError(problem, "write it to a file, and read the file with a data source")
     for name in paths:
@@ -68,21 +69,23 @@ def requirements(given: Iterable[str], things: Iterable[Configured]) -> list[str
     return required + [f"{name}>={release(found[name])}" for name in sorted(set(found) - named - {FIRST_PARTY})]
 
 
-def _unwritable(value: Any) -> str:
+def _unwritable(value: Any, with_arrays: bool) -> str:
     """Return what a value is, or holds, that no net file can hold; "" if there is nothing."""
     if isinstance(value, Mapping):
-        return _first_unwritable(cast("Mapping[Any, Any]", value).values())
+        return _first_unwritable(cast("Mapping[Any, Any]", value).values(), with_arrays)
     if isinstance(value, list | tuple):
-        return _first_unwritable(cast("Sequence[Any]", value))
+        return _first_unwritable(cast("Sequence[Any]", value), with_arrays)
+    if isinstance(value, Configured):
+        return _first_unwritable(value.given().values(), with_arrays)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return "an array" if value.shape != () else ""
-    if value is None or isinstance(value, str | bool | int | float | os.PathLike | Configured):
+        return "" if with_arrays or value.shape == () else "an array"
+    if value is None or isinstance(value, str | bool | int | float | os.PathLike):
         return ""
     return f"an object ({type(value).__name__})"
 
 
-def _first_unwritable(values: Iterable[Any]) -> str:
-    return next((found for value in values if (found := _unwritable(value))), "")
+def _first_unwritable(values: Iterable[Any], with_arrays: bool) -> str:
+    return next((found for value in values if (found := _unwritable(value, with_arrays))), "")
 
 
 def _relative(path: str, base: Path) -> str:

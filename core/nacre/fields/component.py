@@ -25,8 +25,10 @@ class Component(Configured, Reading):
 
     kinds: ClassVar[dict[str, type[Component]]] = {}
 
-    def __init_subclass__(cls, *, kind: str | None = None) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(
+        cls, *, kind: str | None = None, version: int | None = None, renamed: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init_subclass__(version=version, renamed=renamed)
         if kind is not None:
             cls.nacre_kind = kind
             cls.wants = f"{with_article(kind)}: an object, a name, or a table with 'type'"
@@ -89,7 +91,7 @@ def make_component(kind: type[Kind], value: Any) -> Kind:
         if "type" not in table:
             raise ValueError
         name = str(table.pop("type"))
-        found = _opened(kind.nacre_kind, name) if name else _default_of(kind.nacre_kind)
+        found = _opened(kind.nacre_kind, name) if name else need_default_of(kind.nacre_kind)
         return cast("Kind", found(**table))
     if isinstance(value, int | float) and not isinstance(value, bool):
         from ..discovery.registry import registry
@@ -100,13 +102,21 @@ def make_component(kind: type[Kind], value: Any) -> Kind:
     raise ValueError
 
 
-def _default_of(kind: str) -> Any:
+def default_of(kind: str) -> Any:
+    """Return the class that a plugin offers for a kind of component, or for a task such as "progress"; None if none."""
     from ..discovery.registry import registry
 
-    if not registry().offers("default_of", kind):
+    return _opened("default_of", kind) if registry().offers("default_of", kind) else None
+
+
+def need_default_of(kind: str) -> Any:
+    """Return the class of `default_of`. Raises ConfigError if no plugin offers one."""
+    from ..discovery.registry import registry
+
+    if (found := default_of(kind)) is None:
         remedy = registry().absent(f"name one, or install a plugin that offers a default: `default_of` {kind}")
         raise ConfigError(f"no {kind} is named, and no plugin offers a default one", remedy)
-    return _opened("default_of", kind)
+    return found
 
 
 def _opened(kind: str, name: str) -> Any:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast, dataclass_transform
 
 from ..errors import ConfigError, ContractError, brief, nearest
 from ..text import with_article
 from .checks import Check, one_of
 from .pages import Doc, SignatureOf, no_doc, ordered_fields
-from .types import Reading, whole
+from .types import Paths, Reading, whole
 
 
 @dataclass(frozen=True)
@@ -155,13 +156,19 @@ class Configured:
     nacre_kind: ClassVar[str] = ""
     unnamed: ClassVar[tuple[str, ...]] = ()
     """The fields that may be given without their names, in this order."""
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Names that other libraries have for fields: {theirs: ours}."""
+    nacre_version: ClassVar[int] = 1
+    """The `version` on the class line: it grows when the class computes something else, and kernels name it."""
+    nacre_renamed: ClassVar[Mapping[str, str]] = {}
+    """The `renamed` on the class line: earlier names of fields and parameters, {old: new}."""
 
     __signature__: ClassVar[SignatureOf] = SignatureOf()
     _locals: ClassVar[Mapping[str, Any]] = {}
     _hints: ClassVar[Mapping[str, Any] | None] = None
     _fields: ClassVar[tuple[Field, ...] | None] = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, version: int | None = None, renamed: Mapping[str, str] | None = None) -> None:
         super().__init_subclass__()
         cls._fields = cls._hints = None
         cls._locals = _names_around(cls)
@@ -169,16 +176,24 @@ class Configured:
         dataclass(frozen=True, kw_only=True, eq=False, repr=False, init=False)(cls)
         cls.__doc__ = Doc(vars(cls)["__doc__"])
         cls.__setattr__ = _refuse_to_set
+        if version is not None:
+            cls.nacre_version = version
+        if renamed is not None:
+            cls.nacre_renamed = {**cls.nacre_renamed, **renamed}
+            fields = {field.name for field in dataclasses.fields(cast("Any", cls))}
+            if used := [old for old in renamed if old in fields]:
+                raise ContractError(f"{cls.__name__} declares renamed={{'{used[0]}': ...}}, but still has this field")
 
     if not TYPE_CHECKING:
 
         def __init__(self, *values: Any, **given: Any) -> None:
-            given = {**type(self).with_names(values, given), **given}
+            given = type(self).newly_named({**type(self).with_names(values, given), **given})
             fields = type(self).fields()
             left_out = type(self)._left_out(given)
             names = [field.name for field in fields]
             unknown = [name for name in given if name not in names]
-            complaints = [f"unknown field '{name}'{nearest(name, names)}" for name in unknown[:10]]
+            meant = type(self).elsewhere
+            complaints = [f"unknown field '{name}'{nearest(meant.get(name, name), names)}" for name in unknown[:10]]
             complaints += [f"and {len(unknown) - 10:,} more unknown fields"] if len(unknown) > 10 else []
             remedy = f"the fields of {type(self).__name__} are {', '.join(names)}" if unknown else ""
             for field in fields:
@@ -235,6 +250,22 @@ class Configured:
         return dict(zip(cls.unnamed, values, strict=False))
 
     @classmethod
+    def newly_named(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values of fields with the names that the fields have now.
+
+        Raises:
+            ConfigError: a field is given by an old name and by its new one.
+        """
+        names = {field.name for field in cls.fields()} if cls.nacre_renamed else set[str]()
+        renamed = {old: new for old, new in cls.nacre_renamed.items() if old in given and new in names}
+        for old, new in renamed.items():
+            if new in given:
+                raise ConfigError(
+                    f"{cls.__name__}: '{old}' and '{new}' are given, but are one field", f"remove '{old}'"
+                )
+        return {renamed.get(name, name): value for name, value in given.items()}
+
+    @classmethod
     def _how_to_name(cls, remedy: str) -> str:
         """Return the remedy for values without names."""
         return remedy
@@ -280,6 +311,33 @@ class Configured:
         """Return the fields of an object in one of this object's fields that a file need not have, as they follow."""
         return ()
 
+    def standalone(self) -> Self:
+        """Return what stands for this object in a net that is saved: an equal one that reads no file.
+
+        By default the same, with what stands for the objects in its fields. A class with a field that names a file puts
+        what it reads there into another field.
+
+        Raises:
+            ConfigError: a field names a file.
+        """
+        changed: dict[str, Any] = {}
+        for field in type(self).fields():
+            value = getattr(self, field.name)
+            new = self.without_files(field.name, value) if field.takes(Paths) and value else _standalone(value)
+            changed |= {} if new is value else {field.name: new}
+        return dataclasses.replace(cast("Any", self), **changed) if changed else self
+
+    def without_files(self, field: str, paths: Any) -> Any:
+        """Return what stands in a net that is saved for files that a field names.
+
+        Raises:
+            ConfigError: it would need them.
+        """
+        raise ConfigError(
+            f"{self._called(self.given())}: {field}={brief(paths)} is a file, but a saved net has no files beside it",
+            "give what is in the file as a field, if there is one; a class of your own defines `standalone`",
+        )
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in self.given().items())})"
 
@@ -298,6 +356,22 @@ def inside(value: Any) -> Iterator[Configured]:
     elif isinstance(value, Mapping):
         for entry in cast("Mapping[Any, Any]", value).values():
             yield from inside(entry)
+
+
+def _standalone(value: Any) -> Any:
+    """Return a field's value with what stands for each object in it; the value itself if nothing changes."""
+    if isinstance(value, Configured):
+        return value.standalone()
+    if isinstance(value, list | tuple):
+        entries = list(cast("Sequence[Any]", value))
+        made = [_standalone(one) for one in entries]
+        changed = not all(map(operator.is_, made, entries))
+        return (tuple(made) if isinstance(value, tuple) else made) if changed else cast("Any", value)
+    if isinstance(value, Mapping):
+        table = {key: _standalone(one) for key, one in cast("Mapping[Any, Any]", value).items()}
+        changed = any(table[key] is not one for key, one in cast("Mapping[Any, Any]", value).items())
+        return table if changed else cast("Any", value)
+    return value
 
 
 class FrozenFieldError(ConfigError, dataclasses.FrozenInstanceError):

@@ -77,12 +77,15 @@ def may_reach(url: str) -> Callable[[str], bool]:
     return lambda other: is_at(other, permission.hosts)
 
 
+def real_path(place: str | os.PathLike[str]) -> str:
+    """Return a path with all links followed, or the URL, as permissions name it."""
+    return place if isinstance(place, str) and is_url(place) else os.path.realpath(place)
+
+
 def may_overwrite(place: str | Path) -> bool:
     """Return whether the user allows a net file to replace what is at this path or URL: `--overwrite`."""
     permission = _permission(place)
-    return permission is not None and (
-        str(place) in permission.overwrite or os.path.realpath(place) in permission.overwrite
-    )
+    return permission is not None and real_path(place) in permission.overwrite
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from ..errors import ConfigError
 from ..files.remote import is_url
@@ -272,11 +272,35 @@ class OutputFile(OutputPath):
         return _place_of(value)
 
 
+net_file: ContextVar[str] = ContextVar("net_file", default="")
+"""The name of the net file whose components are made, without its ending; "" if they are made in Python."""
+
+
+class PerNet(str):
+    """A default path, which in a net file has the file's name in it, so that trainings of two nets do not mix.
+
+    `PerNet("snapshots", "snapshots/{net}")` is "snapshots" in Python, and "snapshots/pets" in pets.toml.
+    """
+
+    in_file: str
+
+    def __new__(cls, plain: str, in_file: str) -> PerNet:
+        made = super().__new__(cls, plain)
+        made.in_file = in_file
+        return made
+
+    def path(self) -> str:
+        """Return the path for the net file that is being read, if one is."""
+        return self.in_file.replace("{net}", net_file.get()) if net_file.get() else str(self)
+
+
 def _place_of(value: Any) -> Place:
     if not isinstance(value, str | os.PathLike) or not is_path(os.fspath(cast("str | os.PathLike[str]", value))):
         raise ValueError
     if isinstance(value, Place):
         return value
+    if isinstance(value, PerNet):
+        value = value.path()
     path = os.fspath(cast("str | os.PathLike[str]", value))
     return place(path, None if isinstance(value, Said) else permission.get())
 
@@ -286,6 +310,11 @@ def change_paths(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [change_paths(one, change) for one in cast("Sequence[Any]", value)]
     return change(value) if isinstance(value, str) else value
+
+
+def file_names(paths: Any) -> Any:
+    """Return the value of a field of paths with the names of the files alone, without folders and hosts."""
+    return change_paths(paths, lambda path: Path(urlsplit(path).path if is_url(path) else path).name or path)
 
 
 def spread(numbers: tuple[int, ...], count: int, where: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path, PurePosixPath
+from threading import RLock
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -27,9 +28,6 @@ if sys.platform != "win32":
 EXTRA = 'pip install "nacre[remote]"'
 VERSIONS = ("ETag", "etag", "Content-MD5", "Last-Modified", "LastModified", "mtime", "created")
 """What servers call the mark of a file's version."""
-
-_held: dict[str, int | None] = {}
-"""The locks on the copies that this process uses."""
 
 Allowed = Callable[[str], bool]
 """Returns whether something may be read from a URL."""
@@ -86,7 +84,11 @@ def _setting(name: str, usual: float) -> float:
 def folder() -> Path:
     """Return the folder of the cache."""
     given, home = os.environ.get("NACRE_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    base = Path(given) if given else (Path(home) if home else Path("~/.cache").expanduser()) / "nacre"
+    try:
+        base = Path(given) if given else (Path(home) if home else Path("~/.cache").expanduser()) / "nacre"
+    except RuntimeError as error:  # a user without a home, as in a container
+        message = "there is no folder for copies of remote files, because the home folder is not known"
+        raise ConfigError(message, "set NACRE_CACHE to a folder") from error
     return base / "remote"
 
 
@@ -105,9 +107,9 @@ def fetch(url: str, allowed: Allowed = lambda url: True) -> Path:
     key = hashlib.sha256(repr((url, size, version)).encode()).hexdigest()[:32]
     host = re.sub(r"[^A-Za-z0-9.-]", "_", urlsplit(url).netloc.rpartition("@")[2]) or "_"
     copy = folder() / f"{host}-{key}" / name
-    with os_errors(copy, "cannot be written", DataError):
-        while not _hold(copy, size):
-            with _lock(copy.parent, exclusive=True):
+    with _one_thread, os_errors(copy, "cannot be written", DataError):
+        while not _locks.hold(copy, size):
+            with _locks.alone(copy.parent):
                 if not _is_whole(copy, size):  # another process may have been faster
                     _make_room(size, url)
                     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -243,15 +245,72 @@ def _is_whole(copy: Path, size: int) -> bool:
     return copy.is_file() and copy.stat().st_size == size
 
 
-def _hold(copy: Path, size: int) -> bool:
-    """Keep a whole copy from being removed until this process ends; return whether there is one."""
-    key = copy.parent.name
-    if key not in _held:
-        _held[key] = _open_lock(copy.parent, exclusive=False)
-    whole = _is_whole(copy, size)
-    if not whole:
-        _release(_held.pop(key, None))
-    return whole
+class Locks:
+    """The locks of this process on entries of caches, each of which is a byte of the cache's file `lock`.
+
+    `held` are those on what is used until the process ends. Closing one of the `files` would end all its locks.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[Path, int] = {}
+        self.held: set[Path] = set()
+
+    def hold(self, copy: Path, size: int) -> bool:
+        """Keep a whole copy from being removed until this process ends; return whether there is one."""
+        entry = copy.parent
+        if entry not in self.held:
+            self._lock(entry, exclusive=False)
+            self.held.add(entry)
+        whole = _is_whole(copy, size)
+        if not whole:
+            self.held.discard(entry)
+            self._unlock(entry)
+        return whole
+
+    @contextmanager
+    def alone(self, entry: Path, *, wait: bool = True) -> Generator[None]:
+        """Let no other process use an entry. Raises OSError if one does, and `wait` is false."""
+        self._lock(entry, exclusive=True, wait=wait)
+        try:
+            yield
+        finally:
+            self._unlock(entry)
+
+    def close(self) -> None:
+        """End all locks."""
+        for file in self.files.values():
+            os.close(file)
+        self.files.clear()
+        self.held.clear()
+
+    if sys.platform == "win32":  # it removes no file that is in use
+
+        def _lock(self, entry: Path, *, exclusive: bool, wait: bool = True) -> None:
+            """Do nothing."""
+
+        def _unlock(self, entry: Path) -> None:
+            """Do nothing."""
+
+    else:
+
+        def _lock(self, entry: Path, *, exclusive: bool, wait: bool = True) -> None:
+            if entry.parent not in self.files:
+                entry.parent.mkdir(parents=True, exist_ok=True)
+                self.files[entry.parent] = os.open(entry.parent / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+            kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+            fcntl.lockf(self.files[entry.parent], kind if wait else kind | fcntl.LOCK_NB, 1, _byte(entry))
+
+        def _unlock(self, entry: Path) -> None:
+            fcntl.lockf(self.files[entry.parent], fcntl.LOCK_UN, 1, _byte(entry))
+
+
+def _byte(entry: Path) -> int:
+    """Return which byte is the lock of an entry, by the hash at the end of its name; it is no other's."""
+    return int(entry.name[-15:], 16)
+
+
+_locks = Locks()
+_one_thread = RLock()  # these locks are between processes
 
 
 def _make_room(size: int, url: str) -> None:
@@ -269,41 +328,12 @@ def _make_room(size: int, url: str) -> None:
     for path in sorted(entries, key=lambda path: path.stat().st_mtime):
         if total + size <= bound:
             return
-        if path.name in _held:
+        if path in _locks.held:
             continue
-        with suppress(OSError), _lock(path, exclusive=True, wait=False):  # another process may use it
+        with suppress(OSError), _locks.alone(path, wait=False):  # another process may use it
             shutil.rmtree(path)
             total -= sizes[path]
     if total + size > bound:
         used = f", of which {total:,} are in use" if total else ""
         message = f"{shown(url)}: it has {size:,} bytes, but the cache {folder()} may have {bound:,}{used}"
         raise DataError(message, f"let it have more: NACRE_REMOTE_BYTES={total + size}")
-
-
-@contextmanager
-def _lock(entry: Path, *, exclusive: bool, wait: bool = True) -> Generator[None]:
-    file = _open_lock(entry, exclusive=exclusive, wait=wait)
-    try:
-        yield
-    finally:
-        _release(file)
-
-
-def _open_lock(entry: Path, *, exclusive: bool, wait: bool = True) -> int | None:
-    """Lock a copy; its lock has a place of its own, and is never removed: another process may wait for it."""
-    if sys.platform == "win32":  # it removes no file that is in use
-        return None
-    locks = entry.parent / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    file = os.open(locks / entry.name, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
-    except BaseException:
-        os.close(file)
-        raise
-    return file
-
-
-def _release(file: int | None) -> None:
-    if file is not None:
-        os.close(file)

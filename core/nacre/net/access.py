@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..calls.handles import Top
@@ -17,6 +18,7 @@ from ..protocols.array import Array
 from ..protocols.backend import Backend
 from ..protocols.layer import Layer
 from ..protocols.state import SourceState
+from ..protocols.view import Fitted
 from ..text import with_containers
 from .blobs import Blobs, read_array, write_array
 from .fitted import class_names, joined
@@ -44,6 +46,8 @@ class NetAccess:
     frozen: set[str]
     trainings: weakref.WeakSet[Any]
     allocated: bool
+    learned: Fitted = MappingProxyType({})
+    """What `fit` learned of its data."""
     _closed: bool
     _handles: Mapping[Top, str]
     _blobs: Blobs
@@ -98,7 +102,8 @@ class NetAccess:
 
         "classes" is the list of names that the numbers of a top count.
         """
-        return joined([self.target.fitted, *(op.state.fitted for op in self.ops if isinstance(op.state, SourceState))])
+        mine = [self.target.fitted, self.learned]
+        return joined([*mine, *(op.state.fitted for op in self.ops if isinstance(op.state, SourceState))])
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
@@ -194,13 +199,13 @@ class NetAccess:
         self._set_frozen(self.frozen - self._owners(names))
 
     def _set_frozen(self, frozen: set[str]) -> None:
-        if self.trainings:
-            raise NacreError(
-                f"net '{self.name}' is being trained, so its layers cannot be frozen or unfrozen",
-                "do it before the training starts",
-            )
+        self._refuse_trained("its layers cannot be frozen or unfrozen")
         self.frozen = frozen
         self.withhold([slot for slot in self.slots if slot.layer in frozen])
+
+    def _refuse_trained(self, so: str) -> None:
+        if self.trainings:
+            raise NacreError(f"net '{self.name}' is being trained, so {so}", "do it before the training starts")
 
     def withhold(self, slots: Sequence[Slot]) -> None:
         """Compute no gradients for these parameters, and those for all others."""
@@ -210,7 +215,7 @@ class NetAccess:
         if self.allocated:
             for op in self.ops:
                 if op.state.parameters:
-                    op.state.ready()
+                    op.ready()
             self._passes.arrange()
             self._passes.compile_all()
 

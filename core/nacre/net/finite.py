@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from ..discovery.blame import called
 from ..engine.memory import Memory
 from ..engine.ops import Op, Value, plain_space
 from ..engine.parameters import Slot
+from ..errors import NotFiniteError
 from ..protocols.array import Array
+from ..protocols.backend import Step
+from ..protocols.view import Scalars
 
 
 def first_bad_blob(memory: Memory, losses: Mapping[str, float]) -> str:
@@ -16,8 +20,10 @@ def first_bad_blob(memory: Memory, losses: Mapping[str, float]) -> str:
 
     Blobs whose memory already holds something else are skipped.
     """
-    if found := _first_bad(memory, memory.ops):
-        return found
+    for op in memory.ops:
+        for value in op.outputs:
+            if not _overwritten(memory, value) and _bad(memory, _array(memory, op, value)):
+                return f"{_called(op, value)}{_came_from(memory, op)}"
     for name, loss in losses.items():
         if loss - loss != 0:
             return f"the loss of layer '{name}'"
@@ -49,13 +55,123 @@ def first_bad_parameter(memory: Memory, slots: Iterable[Slot]) -> str:
     return found and (_first_bad(memory, [op for op in memory.ops if op.is_source]) or found)
 
 
-def _first_bad_parameter(memory: Memory, slots: Iterable[Slot]) -> str:
+def _first_bad_parameter(memory: Memory, slots: Sequence[Slot]) -> str:
     for what in ("gradient", "value"):
         for slot in slots:
             array = slot.gradient if what == "gradient" else slot.storage.array
             if array is not None and _bad(memory, array):
-                return f"the {what} of parameter '{slot.name}' of layer '{slot.layer}'"
+                through = _came_through(memory, slot, slots) if what == "gradient" else ""
+                return f"the {what} of parameter '{slot.name}' of layer '{slot.layer}'{through}"
     return ""
+
+
+def _came_through(memory: Memory, slot: Slot, slots: Iterable[Slot]) -> str:
+    """Return the layers that a parameter's gradient has come through since it was finite in another's."""
+    good = {use.op for one in slots if not _bad_gradient(memory, one) for use in one.uses}
+    readers: dict[int, list[Op]] = {}
+    for op in memory.ops:
+        for value in op.inputs:
+            readers.setdefault(id(value), []).append(op)
+    found: set[Op] = set()
+    waiting = [use.op for use in slot.uses]
+    while waiting:
+        for value in waiting.pop().outputs:
+            above = [op for op in readers.get(id(value), ()) if op.backward and op not in found]
+            found.update(above)
+            waiting += [op for op in above if op not in good]
+    return _listed("which came through", [op for op in memory.ops if op in found])
+
+
+def _bad_gradient(memory: Memory, slot: Slot) -> bool:
+    return slot.gradient is None or _bad(memory, slot.gradient)
+
+
+def _came_from(memory: Memory, op: Op) -> str:
+    """Return the layers below whose blobs are gone, so that the number may be from one of them."""
+    writers = {id(value): (one, value) for one in memory.ops for value in one.outputs}
+    found: set[Op] = set()
+    waiting = [op]
+    while waiting:
+        below = [writers[id(value)] for value in waiting.pop().inputs if id(value) in writers]
+        gone = [one for one, value in below if one not in found and _overwritten(memory, value)]
+        found.update(gone)
+        waiting += gone
+    return _listed("after", [one for one in memory.ops if one in found])
+
+
+def _overwritten(memory: Memory, value: Value) -> bool:
+    """Return whether another value is in a value's memory by now: one that shares it, or of a layer in place."""
+    return value.shared or _last_in(memory, value) is not value
+
+
+def _last_in(memory: Memory, value: Value) -> Value:
+    """Return the value that was written last into the memory of one."""
+    if value.group.fixed is not None:
+        return value
+    written = {id(one): one for op in memory.ops for one in op.outputs if not any(one is top for _, top in op.aliases)}
+    members = [one for one in written.values() if one.group is value.group]
+    return members[-1] if members else value
+
+
+def _listed(word: str, ops: Sequence[Op]) -> str:
+    names = ", ".join(f"'{op.name}'" for op in ops)
+    return f", {word} layer{'s' * (len(ops) > 1)} {names}" if ops else ""
+
+
+class Watch:
+    """Looks at what each step has written: the first number that is not finite is an error that names the layer."""
+
+    def __init__(self, memory: Memory, slots: Iterable[Slot], scalars: Scalars) -> None:
+        self._memory = memory
+        self._slots = list(slots)
+        self._scalars = scalars
+        self._ops = {id(op.state): op for op in memory.ops}
+
+    def __call__(self, step: Step) -> None:
+        """Look at the arrays that a step may have written.
+
+        Raises:
+            NotFiniteError: one of them has such a number.
+        """
+        op = self._ops.get(id(step.state))
+        for name, array in self._written(step, op):
+            if _bad(self._memory, array):
+                who = called(step.worker) or f"{step.kind} of {step.name}"
+                raise NotFiniteError(
+                    f"iteration {int(self._scalars['step'])}: {who}: {step.kind} writes the first number that is not "
+                    f"finite, into {name}",
+                    "try a smaller learning rate, or check the data and the fields of this layer",
+                )
+
+    def _written(self, step: Step, op: Op | None) -> Iterator[tuple[str, Array]]:
+        if step.kind == "forward" and op is not None:
+            yield from ((f"blob '{value.name}'", _now(self._memory, op, value)) for value in op.outputs)
+            if op.layer.has_loss:
+                import numpy as np
+
+                yield "its loss", np.asarray(float(op.state.loss))
+        elif step.kind == "backward" and op is not None:
+            for parameter in op.state.parameters:
+                if parameter.gradient is not None:
+                    yield f"the gradient of parameter '{parameter.name}'", parameter.gradient
+            for value in op.input_diffs:
+                if value is not None:
+                    yield f"the gradient of blob '{value.name}'", _now(self._memory, op, value)
+        elif step.kind not in ("copy", "rows", "phase"):
+            for slot in self._slots:
+                if slot.gradient is not None and not slot.frozen:
+                    yield f"the gradient of parameter '{slot.name}'", slot.gradient
+                yield f"parameter '{slot.name}'", slot.storage.array
+
+
+def _now(memory: Memory, op: Op, value: Value) -> Array:
+    """Return what an op has just written, as a plain array."""
+    space = op.space(value)
+    if space[0] != "own":
+        return memory.array(value, space)
+    array = op.backend.empty(value.shape, value.dtype)
+    op.backend.unpack(memory.own(value, space), array)
+    return array
 
 
 def first_bad_array(memory: Memory, arrays: Iterable[tuple[str, Array]]) -> str:

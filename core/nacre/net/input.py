@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..arguments import how_to_call
 from ..calls.handles import Call, Top
 from ..fields.checks import at_least, one_of, positive
 from ..fields.types import Names, Shape, default
-from ..protocols.layer import Layer
+from ..protocols.layer import Layer, Phase
+from ..protocols.making import Layers, make_layer
 from ..protocols.state import SourceState
+
+if TYPE_CHECKING:
+    from ..protocols.array import Array
+    from ..protocols.components import Transformer
+    from ..random import RecordRandom
 
 TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 
@@ -18,7 +24,8 @@ TYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint
 class InputLayer(Layer, is_source=True):
     """Blobs that are written from outside: `net.write("data", x)`.
 
-    y = what was written; it stays until something else is written. Every top has the shape (batch_size, *shape).
+    y = what was written; it stays until something else is written. Every top has the shape (batch_size, *shape). In a
+    net that was saved, `instead_of` is the source whose place this takes: `predict` changes records as it does.
 
     Example:
         [[layer]]
@@ -28,10 +35,53 @@ class InputLayer(Layer, is_source=True):
         batch_size = 8
     """
 
+    needs_data: ClassVar[bool] = False
+
     tops: Annotated[Names, at_least(1), "names of the blobs"] = default(("data",))
     shape: Annotated[Shape, positive, "shape of one record"] = default(())
     batch_size: Annotated[int, positive, "records in a batch"] = 1
     dtype: Annotated[str, one_of("", *TYPES), "type of the blobs; by default the net's floating type"] = ""
+    instead_of: Annotated[Layers, "the source whose place it takes: records for `predict` are changed as it does"] = (
+        default(())
+    )
+
+    def _complete(self) -> None:
+        given: tuple[Any, ...] = self.instead_of
+        sources = tuple(one if isinstance(one, Layer) else make_layer(one) for one in given)
+        object.__setattr__(self, "instead_of", sources)
+        super()._complete()
+
+    def complaints(self) -> Iterator[str]:
+        yield from super().complaints()
+        if [one.is_source for one in self.instead_of] not in ([], [True]):
+            yield f"instead_of={list(self.instead_of)}, but it must have one source"
+
+    def reading(self) -> Mapping[str, Any]:
+        return self.instead_of[0].reading() if self.instead_of else {}
+
+    def reading_from(self, paths: Sequence[str]) -> Layer:
+        return self.instead_of[0].reading_from(paths) if self.instead_of else super().reading_from(paths)
+
+    def changes(self, top: str) -> Sequence[Transformer]:
+        return self.instead_of[0].changes(top) if self.instead_of else ()
+
+    def stored_as(self, top: str) -> str:
+        return self.instead_of[0].stored_as(top) if self.instead_of else top
+
+    def prepared_shape(self, top: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return self.instead_of[0].prepared_shape(top, shape) if self.instead_of else shape
+
+    def prepare(
+        self,
+        top: str,
+        records: Array,
+        random: RecordRandom,
+        phase: Phase,
+        fitted: Mapping[str, Any],
+        classes: Sequence[str] = (),
+    ) -> Array:
+        prepare = self.instead_of[0].prepare if self.instead_of else super().prepare
+        return prepare(top, records, random, phase, fitted, classes)
 
 
 class InputState(SourceState, of=InputLayer):
@@ -49,6 +99,11 @@ class InputState(SourceState, of=InputLayer):
 
     def rewind(self) -> None:
         """Do nothing: what was written has no beginning."""
+
+
+def without_ones(shape: Sequence[int]) -> list[int]:
+    """Return a shape without its axes of length 1."""
+    return [length for length in shape if length != 1]
 
 
 @how_to_call("Input(shape, name=..., dtype=...)")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import how_to_call
 from ..calls.handles import Handle, Top
+from ..discovery.blame import blaming
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
 from ..engine.memory import Memory, enough_memory
 from ..engine.ops import working
-from ..engine.parameters import names_of, place_parameters
+from ..engine.parameters import initialise, names_of, place_parameters
 from ..engine.schedule import Schedule
-from ..engine.setup import ready, set_up
-from ..errors import ConfigError, TopologyError
+from ..engine.setup import set_up
+from ..errors import ConfigError, TopologyError, brief
 from ..fields.component import Written
 from ..fields.outputs import check_places
 from ..graph.containers import expand
@@ -34,6 +37,7 @@ from ..protocols.view import Fitted, View
 from .access import NetAccess
 from .blobs import Blobs
 from .carried import Carried
+from .finite import Watch
 from .options import Fallback, NetOptions, read_options
 from .parameters import Parameters
 from .passes import Passes
@@ -44,6 +48,7 @@ from .turns import Turns, in_turn
 
 if TYPE_CHECKING:
     from ..snapshots.weights import Loaded, Paths
+    from ..training.training import Training
 
 
 class Net(NetAccess):
@@ -133,7 +138,11 @@ class Net(NetAccess):
         self._options = options
         self._predictors: dict[Any, Net] = {}
         self._closed = False
-        self._make(options, _parameters_of(share, options))
+        given = _parameters_of(share, options)
+        if not self.layers:
+            raise ConfigError(f"net '{name}': layers is empty", "write Net(name, [loss, ...]) with layers or handles")
+        with blaming():
+            self._make(options, given)
         known = self._layer_names() if self.trains and options.freeze else ()
         if here := [name for name in options.freeze if name in known]:
             self.freeze(*here)
@@ -168,7 +177,7 @@ class Net(NetAccess):
 
             # lifetimes -> steps, with the copies between memories
             self.schedule = Schedule(self.memory, self.slots)
-            self._passes = Passes(self.schedule, self.target, self._sources.rows_step(), bp_problem)
+            self._passes = Passes(self.name, self.schedule, self.target, self._sources.rows_step(), bp_problem)
             if options.fallback == "error":
                 self.schedule.refuse_copies()
 
@@ -182,7 +191,7 @@ class Net(NetAccess):
         self.allocated = True
         for op in self.ops:
             check_places(op.layer)
-            ready(op)
+            op.ready()
         self._passes.compile_all()
 
     def allocate(self) -> None:
@@ -274,6 +283,21 @@ class Net(NetAccess):
         self._passes.need_backward()
         self._passes.calls["backward"]()
 
+    @in_turn("training")
+    def find_nan(self) -> None:
+        """Run all passes step by step from now on, and stop at the first number that is not finite.
+
+        The error names the layer that wrote it. Passes take much longer.
+
+        Raises:
+            NotFiniteError: from any pass, and from a training that starts after this.
+            NacreError: the net is being trained.
+        """
+        self._refuse_trained("its passes cannot be run in another way")
+        self._passes.watch = Watch(self.memory, self.slots, self.scalars)
+        if self.allocated:
+            self._passes.compile_all()
+
     @in_turn("alone")
     def advance(self) -> None:
         """Let states take over what the last `forward` has left for the next batch, such as the states of sequences.
@@ -293,18 +317,21 @@ class Net(NetAccess):
         self._carried.rewind()
 
     @in_turn("training")
-    def forward_epoch(self, warn: Callable[[str], object] | None = None) -> float:
+    def forward_epoch(
+        self, warn: Callable[[str], object] | None = None, each: Callable[[], object] | None = None
+    ) -> float:
         """Run forward over every record of the sources once; return the mean loss per record.
 
         Statistics are not reset before; the sources begin a new pass. `warn` is called with a message about records
-        with numbers that are not finite, because layers may hide these; by default it is a Python warning.
+        with numbers that are not finite, because layers may hide these; by default it is a Python warning. `each` is
+        called after each batch, whose blobs can then be read.
 
         Raises:
             DataError: no source of this net has an end, an `Input` blob has not been written, or the net is in phase
                 `train`, where a pass begins inside a batch.
         """
         self._need_memory()
-        return self._sources.forward_epoch(self._passes.calls, self._statistics, self._carried, warn)
+        return self._sources.forward_epoch(self._passes.calls, self._statistics, self._carried, warn, each)
 
     # Parameters of other nets
 
@@ -313,7 +340,8 @@ class Net(NetAccess):
         """Load parameters and buffers from trained nets, by the names of their layers and parameters.
 
         Args:
-            path: a snapshot's file, or a folder, which means its newest snapshot; or several, of which later ones win.
+            path: a snapshot's file, a saved net's, or a folder, which means its newest snapshot; or several, of which
+                later ones win.
             strict: whether every parameter must be found, and every value used; else only what fits is loaded.
             rename: {name there: name here}, of layers ("ip1") or parameters ("ip1/weight"); "" skips them.
 
@@ -326,11 +354,47 @@ class Net(NetAccess):
         from ..snapshots.weights import match_weights
 
         self._need_memory()
-        shapes, sharers = self.parameters.shapes(), self.parameters.sharers()
-        loaded, values = match_weights(self.name, shapes, sharers, path, strict=strict, rename=rename)
+        known = self.parameters
+        names = known.sharers(), known.former
+        loaded, values = match_weights(self.name, known.shapes(), *names, path, strict=strict, rename=rename)
         for name, value in values.items():
             self.parameters[name].value = value
         return loaded
+
+    # Nets as values
+
+    @in_turn("whole")
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write this net into one file, which `nacre.load` reads: layers, parameters, and what is known of the data.
+
+        Inputs stand for the sources; what these do to records is in the file, their data are not, nor is a solver.
+
+        Args:
+            path: the file, whose name ends in .nacre; one that is there is replaced.
+
+        Raises:
+            ConfigError: the name ends otherwise, or the file cannot hold something: an object in a field, for example.
+            SnapshotError: the file cannot be written.
+        """
+        from ..config.saved import save
+
+        save(self, path)
+
+    @in_turn("whole")
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ..config.saved import encoded, unpickled
+
+        return unpickled, (encoded(self),)
+
+    @in_turn("whole")
+    def __deepcopy__(self, memo: dict[int, Any]) -> Net:
+        from ..config.saved import copied
+
+        return copied(self)
+
+    def readable(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """Return the blobs that were named in `keep`, None for "all", and those in `input_gradients`."""
+        return self._options.keep, self._options.input_gradients
 
     # What snapshots record
 
@@ -371,11 +435,15 @@ class Net(NetAccess):
         ours |= {"freeze": frozen, "share": self, "allocate": self.allocated, "fitted": self.fitted}
         net = Net(name or f"{self.name} ({phase})", chosen, phase=phase, **ours | options)
         net.turns = self.turns
+        if self._passes.watch is not None:
+            net.find_nan()
         return net
 
     @how_to_call("net.predict(data, output=...)")
     @in_turn("whole")
-    def predict(self, data: Any, output: str | Top | Sequence[str | Top] = "", *, batch_size: int = 0) -> Any:
+    def predict(
+        self, data: Any, output: str | Top | Sequence[str | Top] = "", *, batch_size: int = 0, classes: bool = False
+    ) -> Any:
         """Run any number of records through the layers that `output` needs, in phase `predict`.
 
         `data` replaces the sources, and goes through the same transformers; parameters are shared.
@@ -384,6 +452,8 @@ class Net(NetAccess):
             data: an array (records, ...), or {blob: array} if the net needs several.
             output: name of a blob, or its handle, or several; by default the blobs that no layer reads.
             batch_size: records at a time; by default as in this net.
+            classes: return for each record the name of the class with the largest number, or the number of the class
+                if the net knows no names.
 
         Returns:
             A NumPy array with one row for each record; {blob: array} for several outputs.
@@ -396,7 +466,103 @@ class Net(NetAccess):
 
         self._need_memory()
         names = self._named(output) if isinstance(output, str | Top) else [self._named(one) for one in output]
-        return predict(self, data, names, batch_size, self._predictors)
+        return predict(self, data, names, batch_size, self._predictors, classes=classes)
+
+    # Arrays
+
+    @how_to_call("net.fit(x, y, epochs=..., batch_size=..., solver=..., lr=..., validation=..., ...)")
+    def fit(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        epochs: int = 10,
+        batch_size: int = 32,
+        solver: Any = "Adam",
+        lr: Any = 0.001,
+        validation: Any = None,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        early_stopping: int = 0,
+        callbacks: Sequence[Any] = (),
+        quiet: bool = False,
+    ) -> Training:
+        """Train a net with `Input`s on arrays; return the training, with its `history`.
+
+        The parameters that the net has are where the training begins, the method begins anew: to begin with new
+        parameters, call `reset` before. Labels may be names of classes, which `predict(classes=True)` gives back.
+
+        Args:
+            x: an array (records, ...) for the Input that layers read: of NumPy, or what NumPy can read, such as lists,
+                tensors and data frames. A tuple of arrays, in the order of the Inputs, if they are several, or {name:
+                array} for all.
+            y: likewise, for the Inputs that only losses and statistics read.
+            epochs: passes over the data.
+            batch_size: records of an update; fewer if the data have not so many.
+            solver: the method, by its name or as an object; or a `Solver`, whose fields are used in place of `lr`.
+            lr: the learning rate, or a policy of it.
+            validation: (x, y), or a fraction of the records, drawn at random, of each class alike: loss and statistics
+                of these records are computed after each pass.
+            class_weight: "balanced", or {class: weight}, or {loss: either}: multiplies the loss of the records of a
+                class, in validations too. "balanced" gives all classes the same weight in sum.
+            sample_weight: multiplies the loss of each record: an array of one number for each.
+            early_stopping: end the training after so many validations that were not better than the best, and give the
+                net back its best parameters; 0 for never.
+            callbacks: further callbacks.
+            quiet: show nothing.
+
+        Raises:
+            DataError: an array does not fit its Input.
+            ConfigError: the net has no Inputs or no loss, or an argument is not valid.
+            NotFiniteError: a loss, a gradient or a parameter is not finite.
+        """
+        from ..training.fit import fit
+
+        self._need_memory()
+        return fit(
+            self,
+            x,
+            y,
+            epochs=epochs,
+            batch_size=batch_size,
+            solver=solver,
+            lr=lr,
+            validation=validation,
+            class_weight=class_weight,
+            sample_weight=sample_weight,
+            early_stopping=early_stopping,
+            callbacks=callbacks,
+            quiet=quiet,
+        )
+
+    @how_to_call("net.evaluate(x, y, batch_size=...)")
+    def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 256) -> dict[str, float]:
+        """Return the loss and the statistics of a net with `Input`s on arrays: {"loss": .., "layer/statistic": ..}.
+
+        The arrays are those of `fit`; each record counts once.
+
+        Raises:
+            DataError: an array does not fit its Input.
+        """
+        from .arrays import evaluate
+
+        self._need_memory()
+        return evaluate(self, x, y, batch_size)
+
+    @in_turn("training")
+    def reset(self, seed: int | None = None) -> None:
+        """Give all parameters the first values of the net's seed, or those of another seed.
+
+        What `fit` learned of its data, such as names of classes, is forgotten, too; what came with a saved net stays.
+
+        Raises:
+            ConfigError: the seed is no whole number.
+        """
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral)):
+            raise ConfigError(f"seed={brief(seed)}, but it must be a whole number")
+        self._need_memory()
+        initialise(self.target, self.slots, seed)
+        self.learned = {}
 
     # Showing and ending
 
@@ -435,7 +601,12 @@ class Net(NetAccess):
         """Return the drawing that notebooks show, or None if no plugin offers one."""
         if not registry().offers("drawing", "svg"):
             return None
-        return registry().open("drawing", "svg", self.pins)().draw(self.summary())
+        drawn: str | bytes = registry().open("drawing", "svg", self.pins)().draw(self.summary())
+        return drawn if isinstance(drawn, str) else drawn.decode()
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the drawing, if a plugin offers one, and below it the summary."""
+        return f"<div>{self._repr_svg_() or ''}</div>{self.summary().html()}"
 
     def __repr__(self) -> str:
         return f"<Net '{self.name}', {len(self.wiring.nodes)} layers, {self.phase}, on {self.backend.name}>"

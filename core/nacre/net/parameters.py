@@ -11,6 +11,7 @@ from ..protocols.array import Array
 from ..protocols.parameter import fits
 from ..protocols.view import Fitted
 from ..snapshots.snapshot import PARAMETERS, below
+from ..text import align
 from .fitted import check_alike
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 Read = Callable[[Array], "np.ndarray"]
 Write = Callable[[Any, Array, str], None]
 """Its arguments: the value, the array to write it into, and the name of this array in errors."""
+
+
+STATISTICS = ("mean", "deviation", "least", "largest")
+"""What is shown of the numbers of a parameter."""
 
 
 class NoParameterError(TopologyError, KeyError):
@@ -38,6 +43,7 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         slots = sorted(slots, key=lambda slot: slot.order)
         self._handles = {slot.name: ParameterHandle(slot, read, write) for slot in slots}
         self.names = {name: slot.name for name, slot in names_of(slots).items()}
+        self.former = {slot.name: slot.former_names() for slot in slots}
         self.net = net
 
     def __getitem__(self, name: str) -> ParameterHandle:
@@ -62,6 +68,19 @@ class Parameters(Mapping[str, "ParameterHandle"]):
 
     def __len__(self) -> int:
         return len(self._handles)
+
+    def __repr__(self) -> str:
+        """Return a table: a line for each parameter and buffer."""
+        if not self:
+            return f"net '{self.net}' has no parameters"
+        shown = [[f"{value:.3g}" for value in one.spread()] for one in self.values()]
+        width = max(map(len, shown))
+        rows = [
+            (name, one.shape_text(), f"{one.storage.size:,}", one.note(), *numbers, *[""] * (width - len(numbers)))
+            for (name, one), numbers in zip(self.items(), shown, strict=True)
+        ]
+        head = ("parameter", "shape", "numbers", "", *STATISTICS[:width])
+        return "\n".join(align(head, rows, right=(2, *range(4, 4 + width))))
 
     def sharers(self) -> dict[str, list[str]]:
         """Return for every parameter the list of its names: the first, then those in the other layers that share it."""
@@ -89,10 +108,11 @@ class Parameters(Mapping[str, "ParameterHandle"]):
     def names_in(self, snapshot: Snapshot) -> dict[str, set[str]]:
         """Return for each parameter its names in a snapshot: several if it was not shared then."""
         saved, aliases = below(snapshot, PARAMETERS), snapshot.state.get("aliases", {})
-        return {
-            name: {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
-            for name, names in self.sharers().items()
-        }
+
+        def there(names: Iterable[str]) -> set[str]:
+            return {found for one in names for found in (one, aliases.get(one, one)) if found in saved}
+
+        return {name: there(names) or there(self.former[name]) for name, names in self.sharers().items()}
 
     def check(self, snapshot: Snapshot, *, strict: bool = True) -> dict[str, np.ndarray[Any, Any]]:
         """Return a snapshot's value of each parameter. Raises SnapshotError as `load` does."""
@@ -158,9 +178,27 @@ class ParameterHandle:
         gradient = None if self._slot.frozen else self._slot.gradient
         return None if gradient is None else self._read(gradient)
 
+    def shape_text(self) -> str:
+        return " x ".join(map(str, self.shape)) or "1 number"
+
+    def note(self) -> str:
+        """Return what the solver does not change it for, or ""."""
+        return "buffer" if not self.parameter.trainable else "frozen" if self._slot.frozen else ""
+
+    def spread(self) -> tuple[float, ...]:
+        """Return the mean, the standard deviation, the least and the largest of its numbers; () without memory."""
+        if self.storage.array is None or not self.storage.size:
+            return ()
+        import numpy as np
+
+        value = self.value.astype("float64")
+        with np.errstate(all="ignore"):  # what is not finite is shown as that
+            return float(value.mean()), float(value.std()), float(value.min()), float(value.max())
+
     def __repr__(self) -> str:
-        kind = "parameter" if self.parameter.trainable else "buffer"
-        return f"<{kind} {self.name} {' x '.join(map(str, self.shape))}>"
+        numbers = ", ".join(f"{word} {value:.3g}" for word, value in zip(STATISTICS, self.spread(), strict=False))
+        about = ", ".join(filter(None, [f"{self.name} {self.shape_text()} {self.storage.dtype}", self.note(), numbers]))
+        return f"<parameter {about}>"
 
 
 class _HasParameters(Protocol):

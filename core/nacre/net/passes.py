@@ -6,20 +6,26 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import partial
 
-from ..engine.schedule import Schedule, compile_steps
+from ..discovery.blame import blamed, wrong
+from ..engine.schedule import Schedule, compile_steps, failing_step
 from ..engine.target import Target
-from ..errors import TopologyError
+from ..errors import NacreError, TopologyError
 from ..protocols.backend import Step
 
 
 class Passes:
     """The passes "feed" (the sources), "forward" and "backward"; methods are described in `Net`, which has the same.
 
-    `rows` is the step that counts the rows of a batch, and `bp_problem` the reason why there is no backward pass.
+    `net` is the net's name, `rows` the step that counts the rows of a batch, and `bp_problem` the reason why there is
+    no backward pass. With `watch`, which is called after each step, passes run step by step.
     """
 
-    def __init__(self, schedule: Schedule, target: Target, rows: Step, bp_problem: TopologyError | None) -> None:
+    def __init__(
+        self, net: str, schedule: Schedule, target: Target, rows: Step, bp_problem: TopologyError | None
+    ) -> None:
+        self._net = net
         self._schedule = schedule
+        self.watch: Callable[[Step], None] | None = None
         self._target = target
         self._rows = rows
         self._bp_problem = bp_problem
@@ -39,9 +45,53 @@ class Passes:
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         try:
-            return self._target.backend.wrap(compile_steps(steps))
+            run = self._target.backend.wrap(self._watched(steps) if self.watch else compile_steps(steps))
         finally:
             self._turn(self._target.phase)
+        return self._answerable(run, steps)
+
+    def _answerable(self, run: Callable[[], None], steps: Sequence[Step]) -> Callable[[], None]:
+        """Return a pass whose errors name the step's layer or component, and which is checked when it runs first."""
+        proven = False
+
+        def answerable() -> None:
+            nonlocal proven
+            try:
+                run()
+            except BaseException as error:
+                self._refuse_replaced(error)
+                step = failing_step(error, steps)
+                if (found := blamed(error, step and step.worker)) is not None:
+                    raise found from error
+                if step is not None and not isinstance(error, NacreError | KeyboardInterrupt):
+                    error.add_note(f"net '{self._net}': {step.kind} of {step.name}")
+                raise
+            if not proven:
+                self._refuse_replaced(None)
+                proven = True
+
+        return answerable
+
+    def _refuse_replaced(self, error: BaseException | None) -> None:
+        """Raise an error about the first state that has put something of its own into the place of the net's."""
+        if isinstance(error, NacreError | KeyboardInterrupt):
+            return
+        for op in self._schedule.ops:
+            if what := op.replaced():
+                reason = f"it has put another object into the place of {what}, which belongs to the net"
+                raise wrong(op.state, reason, "write into the net's arrays: self.blobs[0][...] = ...") from error
+
+    def _watched(self, steps: Sequence[Step]) -> Callable[[], None]:
+        watch = self.watch
+        assert watch is not None
+        runs = [(compile_steps([step]), step) for step in steps]
+
+        def run() -> None:
+            for call, step in runs:
+                call()
+                watch(step)
+
+        return run
 
     def steps(self, name: str) -> list[Step]:
         if name == "backward":

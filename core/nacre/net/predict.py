@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..graph.containers import expand
 from ..graph.wiring import ancestors, sort
 from ..protocols.algorithm import Algorithm
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, bottoms_of
 from ..random import RecordRandom
-from .input import InputLayer
+from .arrays import array_of
+from .fitted import class_names
+from .input import InputLayer, without_ones
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,12 +59,20 @@ def wanted(layers: Iterable[Layer], output: str | Sequence[str] = "", algorithm:
     return Wanted(outputs, used, needed, sources, algorithm)
 
 
-def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, made: dict[Any, Net]) -> Any:
+def predict(
+    net: Net,
+    data: Any,
+    output: str | Sequence[str],
+    batch_size: int,
+    made: dict[Any, Net],
+    *,
+    classes: bool = False,
+) -> Any:
     """Do the work of `Net.predict`; `made` keeps the derived nets."""
     import numpy as np
 
     want = wanted(net.layers, output, net.algorithm)
-    arrays = _arrays(data, want.needed)
+    arrays = {name: _as_input(array, want.source_of(name)) for name, array in _arrays(data, want.needed).items()}
     counts = {len(array) for array in arrays.values()}
     if len(counts) != 1:
         raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
@@ -83,6 +93,10 @@ def predict(net: Net, data: Any, output: str | Sequence[str], batch_size: int, m
         for start in range(0, counts.pop(), batch_size)
     ]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in want.outputs}
+    if classes:
+        sizes = {name: int(np.prod(values.shape[1:])) for name, values in joined.items()}
+        known = class_names(net.layers, net.fitted, sizes.get)  # outputs may be absent from the phase of the net
+        joined = {name: _classes(name, values, known.get(name, ())) for name, values in joined.items()}
     return joined if not isinstance(output, str) or len(joined) > 1 else joined.popitem()[1]
 
 
@@ -136,6 +150,19 @@ def run(net: Net, want: Wanted, batch: Mapping[str, np.ndarray]) -> dict[str, np
     return {name: net.blob(name)[:rows] for name in want.outputs}
 
 
+def _classes(name: str, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return the class with the largest number in each record: its name if it is known."""
+    import numpy as np
+
+    if values.ndim < 2 or values.shape[1] < 2:
+        raise ConfigError(
+            f"classes=True, but blob '{name}' has one number for each record, not one for each class",
+            "leave classes out, or name another output",
+        )
+    numbers = values.argmax(axis=1)
+    return np.array(names)[numbers] if names else numbers
+
+
 def _ends(graph: Graph) -> tuple[str, ...]:
     """Return the blobs that no layer reads: the default outputs."""
     read = {name for node in graph.nodes if not node.in_place for name in node.bottoms if node.tops}
@@ -143,23 +170,27 @@ def _ends(graph: Graph) -> tuple[str, ...]:
 
 
 def _arrays(data: Any, needed: Sequence[str]) -> dict[str, np.ndarray]:
-    import numpy as np
 
     if isinstance(data, Mapping):
-        arrays = {str(name): np.asarray(array) for name, array in cast("Mapping[Any, Any]", data).items()}
+        arrays = {str(name): array_of(str(name), array) for name, array in cast("Mapping[Any, Any]", data).items()}
         if missing := [name for name in needed if name not in arrays]:
             raise DataError(f"the net needs the blobs {', '.join(needed)}, but {', '.join(missing)} is missing")
         arrays = {name: arrays[name] for name in needed}
     elif len(needed) != 1:
         raise DataError(f"the net needs the blobs {', '.join(needed) or 'none'}", "give data={name: array}")
     else:
-        arrays = {needed[0]: np.asarray(data)}
+        arrays = {needed[0]: array_of(needed[0], data)}
     for name, array in arrays.items():
-        if array.ndim == 0 or not len(array):
-            raise DataError(f"blob '{name}': the data have no record")
         if array.dtype.kind not in "fiub":
             raise DataError(f"blob '{name}': the data must be numbers, but the array has the type {array.dtype}")
     return arrays
+
+
+def _as_input(array: np.ndarray, source: Layer) -> np.ndarray:
+    """Return records for an Input in its shape, if theirs differs only in axes of length 1."""
+    if isinstance(source, InputLayer) and without_ones(array.shape[1:]) == without_ones(source.shape):
+        return array.reshape(len(array), *source.shape)
+    return array
 
 
 def _batch_size(net: Net, names: Sequence[str]) -> int:

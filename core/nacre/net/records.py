@@ -12,11 +12,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..discovery.known import known_remedy
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.registry import registry
 from ..errors import DataError, PluginError, nearest
 from ..fields.component import make_component
-from ..protocols.data_store import Codec, Field, Reader, Rows, Store, empty_rows, located
+from ..protocols.data_store import Codec, Field, Reader, ReaderWrapper, Rows, Store, empty_rows, located
 from .joined import Joined
 
 PACKED = 32
@@ -94,7 +95,7 @@ def _unknown(path: Path) -> DataError:
     ending, known = path.suffix.lower(), endings()
     listed = ", ".join(known) or "none"
     what = f"no store is installed for files that end in '{ending}'" if ending else "its name has no ending"
-    remedy = "rename it, name its store, or install a plugin that offers one"
+    remedy = known_remedy("ending", ending) or "rename it, name its store, or install a plugin that offers one"
     return DataError(f"{path}: {what}{nearest(ending, known)}; known endings: {listed}", remedy)
 
 
@@ -146,32 +147,15 @@ def _is_loose(field: Field | None) -> bool:
     return field is not None and field.shape is None and not field.codec
 
 
-class Around(Reader):
-    """A reader of the records of another one; errors begin with `where` and the record's key."""
+class Shaped(ReaderWrapper):
+    """Records whose arrays may differ in shape in another reader, but must have these `shapes` here.
 
-    def __init__(self, reader: Reader, where: str) -> None:
-        self.reader = reader
-        self.where = where
-        self.count, self.file_starts, self.named = reader.count, reader.file_starts, reader.named
-
-    def key(self, number: int) -> str:
-        return self.reader.key(number)
-
-    def pause(self) -> None:
-        self.reader.pause()
-
-    def interrupt(self) -> None:
-        self.reader.interrupt()
-
-    def close(self) -> None:
-        self.reader.close()
-
-
-class Shaped(Around):
-    """Records whose arrays may differ in shape in another reader, but must have these `shapes` here."""
+    Errors begin with `where` and the record's key.
+    """
 
     def __init__(self, reader: Reader, where: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        super().__init__(reader, where)
+        super().__init__(reader)
+        self.where = where
         self.shapes = shapes
         self.fields: Mapping[str, Field] = {
             name: replace(field, shape=shapes.get(name, field.shape)) for name, field in reader.fields.items()
@@ -197,7 +181,7 @@ class Shaped(Around):
             yield row
 
 
-class Decoded(Around):
+class Decoded(ReaderWrapper):
     """The records of another reader, whose bytes codecs turn into numbers.
 
     `codec` is used instead of those that the reader names; `shapes` are those that codecs scale to. Errors begin with
@@ -207,7 +191,8 @@ class Decoded(Around):
     def __init__(
         self, reader: Reader, where: str, codec: Any, shapes: Mapping[str, tuple[int, ...]], threads: int
     ) -> None:
-        super().__init__(reader, where)
+        super().__init__(reader)
+        self.where = where
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self.packed: dict[str, _Packed] = {}
         fields: dict[str, Field] = {}

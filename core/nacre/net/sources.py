@@ -6,10 +6,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
+from numbers import Integral
 
+from ..discovery.blame import wrong
 from ..engine.memory import Memory
 from ..engine.ops import Value
-from ..errors import DataError
+from ..errors import DataError, brief
 from ..protocols.backend import Step
 from ..protocols.state import SourceState
 from ..protocols.view import Scalars
@@ -47,8 +49,18 @@ class Sources:
     def _count_rows(self) -> None:
         if self._at_work:
             # Sources may have batches of different sizes; the one that is not full gives the number.
-            short = [state.rows for op, state in self._at_work if state.rows < op.outputs[0].shape[0]]
+            try:
+                short = [state.rows for op, state in self._at_work if state.rows < op.outputs[0].shape[0]]
+            except TypeError as error:
+                raise self._no_rows(error) from error
             self._scalars["rows"] = min(short) if short else self._largest_batch
+
+    def _no_rows(self, error: Exception) -> Exception:
+        for _, state in self._at_work:
+            if not isinstance(state.rows, Integral):
+                reason = f"its rows are {brief(state.rows)}, but it must be the number of real rows of the batch"
+                return wrong(state, reason, "forward must set self.rows")
+        return error
 
     @cached_property
     def _largest_batch(self) -> int:
@@ -91,6 +103,7 @@ class Sources:
         statistics: Statistics,
         carried: Carried,
         warn: Callable[[str], object] | None = None,
+        each: Callable[[], object] | None = None,
     ) -> float:
         net, phase = f"net '{self._net}'", self._phase
         if phase == "train":
@@ -115,6 +128,8 @@ class Sources:
                 self.tell(error, f"phase '{phase}', batch {batches}")
                 raise
             carried.advance()
+            if each is not None:
+                each()
             batches += 1
             total += statistics.count_losses() * int(self._scalars["rows"])
             rows += int(self._scalars["rows"])

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from html import escape
+from typing import Any, ClassVar, cast
 
+from ..discovery.fitting import required
 from ..discovery.kernels import Choice
-from ..engine.ops import Op, item_size
+from ..engine.ops import Op, item_size, value_bytes
 from ..engine.schedule import Schedule
 from ..engine.target import Target
+from ..errors import ConfigError
 from ..fields.component import Component
 from ..fields.tables import type_name
 from ..graph.wiring import Wiring
 from ..protocols.graph import Node
-from ..protocols.layer import is_identity
-from ..text import align, listed, size, with_containers
+from ..protocols.layer import Layer, is_identity
+from ..text import align, listed, screen_width, short, size, with_containers
+
+Curve = tuple[Sequence[float], Sequence[float]]
+"""The iterations and the values of a curve."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,10 @@ class LayerSummary:
 
     `kernel` is the class of its kernel, or None if its own state runs. For drawings, `role` is source, loss or "", and
     `containers` has the types of the containers around it, the outermost first; its name has theirs in front.
+
+    `parameters` counts what it learns, and `buffers` the other numbers that it keeps; `frozen` is true if it learns
+    none of its parameters. `multiplications` are those of forward for a batch, None if they are not known, and `bytes`
+    those of its tops, parameters and buffers, though blobs may share memory. `details` are fields such as its kernel.
     """
 
     name: str
@@ -37,6 +47,11 @@ class LayerSummary:
     kernel: str | None
     role: str = ""
     containers: tuple[str, ...] = ()
+    buffers: int = 0
+    frozen: bool = False
+    multiplications: int | None = None
+    bytes: int = 0
+    details: str = ""
 
     def group(self, depth: int) -> str:
         """Return the name of the container around it at a depth, or its own if there is none."""
@@ -57,12 +72,14 @@ class BlobSummary:
 class NetSummary:
     """All facts about a net, for people and for programs; printed, it is a table.
 
-    `parameters` and `buffers` count numbers, `bytes` is divided by purpose; `copied_for` has the names of the layers
-    whose own code makes copies between memories necessary.
+    `parameters`, `frozen` ones among them, and `buffers` count numbers, `bytes` is divided by purpose; `copied_for` has
+    the names of the layers whose own code makes copies between memories necessary.
     """
 
-    HEAD: ClassVar[tuple[str, ...]] = ("layer", "type", "tops", "parameters", "kernel")
-    """The head of the table of layers."""
+    HEAD: ClassVar[tuple[str, ...]] = ("layer", "type", "tops", "parameters", "buffers", "products", "memory")
+    """The head of the table of layers; products are multiplications."""
+    RIGHT: ClassVar[tuple[int, ...]] = (3, 4, 5, 6)
+    """The indices of its columns with numbers."""
 
     name: str
     phase: str
@@ -76,6 +93,7 @@ class NetSummary:
     bytes: Mapping[str, int]
     copies: int
     copied_for: tuple[str, ...]
+    frozen: int = 0
 
     def describe(self) -> dict[str, Any]:
         """Return the summary as data for JSON."""
@@ -127,6 +145,10 @@ class NetSummary:
             f"{served} of {len(own)}",
             "loss" if any(one.role == "loss" for one in own) else "",
             own[0].containers[:depth],
+            sum(one.buffers for one in own),
+            all(one.frozen for one in own if one.parameters) and any(one.frozen for one in own),
+            _sum_known(one.multiplications for one in own),
+            sum(one.bytes for one in own),
         )
 
     def first_line(self) -> str:
@@ -155,38 +177,85 @@ class NetSummary:
         """Return the lines below the table: parameters and bytes."""
         count = self.bytes
         parts = [f"{self.parameters:,} parameters"]
+        if self.frozen:
+            parts[0] += f" ({self.frozen:,} frozen)"
         if self.buffers:
             parts.append(f"{self.buffers:,} numbers in buffers")
+        if known := _sum_known(layer.multiplications for layer in self.layers):
+            parts.append(f"{short(known)} multiplications forward for a batch")
         return [
             ", ".join(parts),
             f"{size(count['total'])}: parameters {size(count['parameters'])}, gradients {size(count['gradients'])}, "
-            f"blobs {size(count['blobs'])} ({size(count['blobs_unshared'])} without shared memory; "
+            f"blobs {size(count['blobs'])}",
+            f"(blobs: {size(count['blobs_unshared'])} without shared memory; "
             f"{size(count['blobs_peak'])} in use at the same time)",
         ]
 
+    def html(self) -> str:
+        """Return the same text for notebooks: a line, a table, and the lines below it."""
+
+        def row(cells: Sequence[str], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+        table = "".join([row(self.HEAD, "th"), *(row(cells, "td") for cells in self.rows())])
+        below = "<br/>".join(map(escape, self.totals()))
+        return f"<p>{escape(self.head())}</p><table>{table}</table><p>{below}</p>"
+
+    _repr_html_ = html
+
     def __str__(self) -> str:
-        return "\n".join([self.head(), "", *align(self.HEAD, self.rows(), right=(3,)), "", *self.totals()])
+        return "\n".join(
+            [self.head(), "", *align(self.HEAD, self.rows(), self.RIGHT, screen_width()), "", *self.totals()]
+        )
 
 
 class Drawing(Component, kind="drawing"):
     """Draws a net; it is offered under the ending of its files: `{"drawing": {"svg": "nacre_curves:Svg"}}`.
 
-    Notebooks show a net with the drawing `svg`.
+    Notebooks show a net with the drawing `svg`. What can only draw nets defines `draw` alone.
     """
 
-    def draw(self, net: NetSummary) -> str:
-        """Return the text of the file."""
+    @required()
+    def draw(self, net: NetSummary) -> str | bytes:
+        """Return the text or the bytes of the file."""
         raise NotImplementedError
+
+    def draw_matrix(self, title: str, classes: Sequence[str], matrix: Sequence[Sequence[float]]) -> str | bytes:
+        """Return a file with a confusion matrix: rows are the classes of labels, columns what these were taken for."""
+        raise self._only_nets("matrices")
+
+    def draw_curves(self, title: str, panels: Mapping[str, Mapping[str, Curve]]) -> str | bytes:
+        """Return a file with curves over the iterations: {panel: {name: ([iteration, ...], [value, ...])}}."""
+        raise self._only_nets("curves")
+
+    def _only_nets(self, what: str) -> ConfigError:
+        return ConfigError(f"{type(self).__name__} draws nets, but no {what}", "use the ending .svg or .png")
 
 
 def _row(layer: LayerSummary) -> tuple[str, ...]:
+    container = layer.name[: layer.name.rfind("/") + 1]
     tops = ", ".join(
-        f"{name} {'x'.join(map(str, shape))}" for name, shape in zip(layer.tops, layer.shapes, strict=True)
+        f"{name.removeprefix(container)} {'x'.join(map(str, shape))}"
+        for name, shape in zip(layer.tops, layer.shapes, strict=True)
     )
     shared = f" (as {', '.join(layer.shared)})" if layer.shared else ""
-    count = f"{layer.parameters:,}" if layer.parameters or not shared else ""
+    count = f"{layer.parameters:,}" if layer.parameters else ""
     kind = f"{layer.type} + {layer.neuron}" if layer.neuron else layer.type
-    return layer.name, kind, tops, f"{count}{shared}".strip(), layer.kernel or "-"
+    return (
+        layer.name,
+        f"{kind} (frozen)" if layer.frozen else kind,
+        tops,
+        f"{count}{shared}".strip(),
+        f"{layer.buffers:,}" if layer.buffers else "",
+        "" if layer.multiplications is None else short(layer.multiplications),
+        size(layer.bytes),
+    )
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the numbers that are known; None if none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def summarise(name: str, target: Target, wiring: Wiring, schedule: Schedule, *, trains: bool) -> NetSummary:
@@ -225,6 +294,7 @@ def summarise(name: str, target: Target, wiring: Wiring, schedule: Schedule, *, 
         counted,
         len(schedule.copies),
         _copied_for(schedule),
+        sum(slot.storage.size for slot in schedule.slots if slot.trainable and slot.frozen),
     )
 
 
@@ -233,7 +303,13 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
     neuron = getattr(layer, "neuron", None) if layer.has_neuron else None
     neuron = "" if neuron is None or is_identity(neuron) else repr(neuron).removesuffix("()")
     used = [slot for slot, _ in schedule.parameters[op]]
-    own = {slot.name: slot.storage.size for slot in used if slot.uses[0].op is op}
+    own = {slot.name: slot for slot in used if slot.uses[0].op is op}.values()
+    trainable = [slot for slot in own if slot.trainable]
+    counts = [sum(slot.storage.size for slot in some) for some in (own, trainable)]
+    aliases = {id(value) for _, value in op.aliases}
+    tops = [value for value in op.outputs if not (op.in_place or id(value) in aliases)]
+    shapes = [[tuple(value.shape) for value in values] for values in (op.inputs, op.outputs)]
+    parameters = {one.name: tuple(one.shape) for one in op.state.parameters}
     return LayerSummary(
         node.name,
         kind,
@@ -241,12 +317,33 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
         list(node.bottoms),
         list(node.tops),
         [list(value.shape) for value in op.outputs],
-        sum(own.values()),
+        counts[1],
         sorted({slot.layer for slot in used if slot.uses[0].op is not op}),
         type(op.state).__name__ if op.kernel else None,
         "source" if node.layer.is_source else "loss" if node.layer.has_loss else "",
         () if node.inside is None else tuple(type_name(type(one)) for one in node.inside.containers),
+        counts[0] - counts[1],
+        bool(trainable) and all(slot.frozen for slot in trainable),
+        node.layer.multiplications(shapes[0], shapes[1], parameters),
+        sum(map(value_bytes, tops)) + sum(slot.storage.size * item_size(slot.storage.dtype) for slot in own),
+        _details(layer),
     )
+
+
+def _details(layer: Layer) -> str:
+    """Return the fields that a drawing shows: "Max, kernel 2, stride 2"; numbers only if they are not the defaults."""
+    parts: list[str] = []
+    for name in layer.shown:
+        value = getattr(layer, name)
+        field = next(field for field in type(layer).fields() if field.name == name)
+        if isinstance(value, Component):
+            parts.append(type_name(type(value)))
+        elif isinstance(value, str):
+            parts.append(value)
+        elif field.required or value != field.convert(field.default):
+            several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
+            parts.append(f"{name} {'×'.join(map(str, several if len({*several}) > 1 else several[:1]))}")
+    return ", ".join(parts)
 
 
 def _copied_for(schedule: Schedule) -> tuple[str, ...]:
@@ -256,6 +353,12 @@ def _copied_for(schedule: Schedule) -> tuple[str, ...]:
     own = [op for op in touching if not op.kernel]
     work = [op for op in own if not op.is_source]
     return tuple(op.name for op in work or own or touching)
+
+
+def broken(choices: Iterable[Choice]) -> list[str]:
+    """Return a sentence about each kernel that would be asked, but cannot be opened, or is none."""
+    found = [reason for one in choices for offer, reason in one.declined if offer in one.broken]
+    return list(dict.fromkeys(found))
 
 
 def not_enabled(choices: Iterable[Choice]) -> str:

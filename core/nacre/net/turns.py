@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
+from ..discovery.blame import blaming
 from ..errors import NacreError
 
 P = ParamSpec("P")
@@ -96,7 +97,7 @@ def in_turn(
     def decorate(method: Callable[Concatenate[Has, P], R]) -> Callable[Concatenate[Has, P], R]:
         @wraps(method)
         def call(self: Has, *args: P.args, **kwargs: P.kwargs) -> R:
-            with getattr(self.turns, way):
+            with getattr(self.turns, way), blaming():
                 return method(self, *args, **kwargs)
 
         return call

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..fields.checks import same_numbers
 from ..fields.configured import Configured
@@ -68,6 +68,7 @@ def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterato
     if then["type"] != kind:
         yield f"{where.removeprefix(' of ')} was of type {then['type']}, is of type {kind}"
         return
+    then = type(thing).newly_named(then)
     for field in type(thing).fields():
         if field.name == "exclude" or same_numbers in field.checks:
             continue
@@ -75,6 +76,8 @@ def _of_thing(where: str, then: Mapping[str, Any], thing: Configured) -> Iterato
         if isinstance(value, Place):  # where files are written does not change the training
             continue
         was = then[field.name] if field.name in then else _default(field, value)
+        if isinstance(value, Configured) and isinstance(was, Mapping):
+            was = type(value).newly_named(cast("Mapping[str, Any]", was))
         # a folder that was moved holds the same files
         shorten = _file_names if field.takes(Paths) else _without_addresses
         if shorten(was) != shorten(plain(value, thing)):

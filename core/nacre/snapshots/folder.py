@@ -22,13 +22,15 @@ from ..errors import ConfigError, ContractError, PluginError, SnapshotError
 from ..fields.outputs import MARK, claim_folder, output_place
 from ..files.durable import FULL, FolderLock, atomic_write, make_folder, move, os_errors, remove
 from ..files.reading import check_file
-from .snapshot import check_state
+from .snapshot import SAVED, check_state
 
 if TYPE_CHECKING:
     from .snapshot import Snapshot, SnapshotStore
 
 
 BEST, RUN = "best.json", "run.json"
+WORDS = ("best", "latest")
+"""What may stand for a snapshot in the folder of a training."""
 
 
 class SnapshotFolder:
@@ -239,6 +241,33 @@ class SnapshotFolder:
                 remove(path)
 
 
+def meant(path: str | Path, place: tuple[str, str] | None) -> str | Path:
+    """Return the path of a snapshot: "best" and "latest" are those of a `place`, a folder and the name of its store.
+
+    A file or folder in the working folder that has this name is meant itself.
+
+    Raises:
+        SnapshotError: there is no such snapshot, or no folder.
+    """
+    if str(path) not in WORDS or Path(path).exists():
+        return path
+    if place is None:
+        raise SnapshotError(
+            f"'{path}' is a snapshot in the folder of a callback, but there is no callback that saves snapshots",
+            "add one to the net file or the solver, or give the path of a snapshot",
+        )
+    folder, store = place
+    if str(path) == "latest":
+        return folder
+    best = SnapshotFolder(folder, open_snapshot_store(store)).best()
+    if best is None:
+        raise SnapshotError(
+            f"{folder}: no snapshot in this folder is marked as the best",
+            "a callback marks it: ValidationPerformance with the field `best`; the newest is 'latest'",
+        )
+    return best
+
+
 def load_snapshot(
     path: str | Path, store: SnapshotStore | str = "", warn: Callable[[str], object] | None = None
 ) -> Snapshot:
@@ -252,11 +281,15 @@ def load_snapshot(
         RegistryError, PluginError: the named store cannot be opened.
     """
     path, warn = Path(path), warn or _python_warning
+    with os_errors(path, "cannot be read", SnapshotError):
+        is_folder, is_file = path.is_dir(), path.is_file()
+    if path.suffix == SAVED and not is_folder:
+        store = default_snapshot_store()
     stores = open_snapshot_stores(store) if isinstance(store, str) else [store]
-    if path.is_dir():
+    if is_folder:
         return _load_folder(path, stores, warn)
     fitting = [one for one in stores if path.name.endswith(one.suffix)] if isinstance(store, str) else stores
-    if path.is_file() and not fitting:
+    if is_file and not fitting:
         known = ", ".join(dict.fromkeys(one.suffix for one in stores)) or "none"
         raise SnapshotError(f"{path}: no installed store reads files with this ending; known endings: {known}")
     problems: list[SnapshotError] = []
@@ -300,6 +333,13 @@ def open_snapshot_store(name: str, pins: Mapping[str, str] | None = None) -> Sna
         message = f"'{name}' is offered as a 'store', which is now the kind of files of records"
         raise PluginError(message, "a plugin offers a format of snapshots as a 'snapshot_store'")
     return registry().open("snapshot_store", name, pins)()
+
+
+def default_snapshot_store() -> SnapshotStore:
+    """Open the store that saved nets are written by, whatever the callbacks of their trainings use."""
+    from ..discovery.registry import registry
+
+    return registry().open("default_of", "snapshot_store")()
 
 
 def open_snapshot_stores(first: str = "") -> list[SnapshotStore]:

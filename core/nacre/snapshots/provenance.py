@@ -13,8 +13,8 @@ from ..fields.configured import inside
 from ..fields.tables import type_name
 
 Origin = dict[str, str]
-"""`type`, `distribution` and `version` of an object, `file` if it has no version; `kernel` (the class),
-`kernel_distribution` and `kernel_version` of its kernel."""
+"""`type`, `distribution` and `version` of an object, `file` if it has no version; `definition`, the `version` on its
+class line, if that is not 1; `kernel` (the class), `kernel_distribution` and `kernel_version` of its kernel."""
 
 _NAME, _VERSION = re.compile(r"[a-z0-9][a-z0-9-]*"), re.compile(r"[A-Za-z0-9.!+-]*")
 
@@ -41,6 +41,8 @@ class _Origins:
         cls = cast("type[Any]", type(thing))
         if cls not in self.known:
             self.known[cls] = {"type": type_name(cls), **_origin(cls)}
+            if (number := getattr(cls, "nacre_version", 1)) != 1:
+                self.known[cls]["definition"] = str(number)
         origin = dict(self.known[cls])
         if choice is not None and choice.offer is not None:
             whose = choice.offer.provenance
@@ -70,7 +72,8 @@ def part_differences(then: Mapping[str, Origin], now: Mapping[str, Origin]) -> l
             was, is_now = before.get(f"{kind}version", ""), origin.get(f"{kind}version", "")
             if whose == before.get(f"{kind}distribution", "") and was != is_now:
                 versions[whose] = (was, is_now)
-        for was, is_now in ((_code(before), _code(origin)), (_kernel(before), _kernel(origin))):
+        pairs = [(_code(before), _code(origin)), (_kernel(before), _kernel(origin))]
+        for was, is_now in (*pairs, (_definition(before), _definition(origin))):
             if was != is_now:
                 changed.setdefault(f"was {was}, is {is_now}", []).append(name)
     sentences = [f"{whose} was {was or 'without version'}, is {now}" for whose, (was, now) in versions.items()]
@@ -79,6 +82,10 @@ def part_differences(then: Mapping[str, Origin], now: Mapping[str, Origin]) -> l
 
 def _code(origin: Origin) -> str:
     return f"{origin.get('type')} of {origin.get('distribution') or origin.get('file', '')}"
+
+
+def _definition(origin: Origin) -> str:
+    return f"version {origin.get('definition', '1')} of {origin.get('type')}"
 
 
 def _kernel(origin: Origin) -> str:

@@ -12,6 +12,8 @@ from ..text import with_article
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..protocols.view import Fitted
+
 
 PARAMETERS, HISTORY, MEMORY, FITTED = "parameters/", "history/", "memory/", "fitted/"
 
@@ -20,6 +22,9 @@ def below(snapshot: Snapshot, start: str) -> dict[str, np.ndarray[Any, Any]]:
     """Return the arrays of a snapshot whose names begin with `start`, by the rest of their names."""
     return {key[len(start) :]: value for key, value in snapshot.arrays.items() if key.startswith(start)}
 
+
+SAVED = ".nacre"
+"""How the name of a saved net ends: it is a file of parameters too."""
 
 MOST = 10**18  # iterations: the file's name has room for no more
 
@@ -39,6 +44,9 @@ FORMS: dict[str, Any] = {
     "fitted": {str: dict},
     "aliases": {str: str},
     "plan": {str: dict},
+    "saved": int,
+    "net_file": str,
+    "options": {"phase": str, "keep": [str], "input_gradients": [str], "algorithm": dict},
     "parts": NAMED,
     "origins": NAMED,
     "environment": dict,
@@ -46,7 +54,7 @@ FORMS: dict[str, Any] = {
 """The form of each entry of a state: [form] is a list of it, {type: form} a table of it, {key: form} these keys."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Snapshot:
     """Everything that a training needs to continue, bit for bit.
 
@@ -75,6 +83,10 @@ class Snapshot:
             if key in self.state:
                 _check_form(self.state[key], form, f"state/{key}")
 
+    def __repr__(self) -> str:
+        net = f" of net '{self.state['net']}'" if "net" in self.state else ""
+        return f"<Snapshot{net} after {self.iteration} iterations, {len(self.arrays)} arrays>"
+
     def parameters(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the parameters and buffers by name; one that layers shared, by each of its names."""
         saved = below(self, PARAMETERS)
@@ -91,6 +103,21 @@ class Snapshot:
             top, _, key = name.partition("/")
             found.setdefault(top, {})[key] = array
         return found
+
+
+def split_fitted(fitted: Fitted) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return what is known of the training data as a snapshot has it: arrays by their names in it, and the rest."""
+    import numpy as np
+
+    arrays: dict[str, Any] = {}
+    rest: dict[str, dict[str, Any]] = {}
+    for top, values in fitted.items():
+        for key, value in values.items():
+            if isinstance(value, np.ndarray):
+                arrays[f"{FITTED}{top}/{key}"] = value
+            else:
+                rest.setdefault(top, {})[key] = value
+    return arrays, rest
 
 
 class SnapshotStore(Protocol):

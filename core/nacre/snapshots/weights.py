@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ def match_weights(
     net: str,
     shapes: Mapping[str, tuple[int, ...]],
     sharers: Mapping[str, Sequence[str]],
+    former: Mapping[str, Sequence[str]],
     paths: Paths,
     *,
     strict: bool = True,
@@ -67,7 +68,8 @@ def match_weights(
 ) -> tuple[Loaded, Arrays]:
     """Return the result of matching values in snapshots with a net's parameters, and the values; see `Net.load`.
 
-    `shapes` are those of the net's parameters and buffers, by name; `sharers` are all names of each of them.
+    `shapes` are those of the net's parameters and buffers, by name; `sharers` are all names of each of them, and
+    `former` those that it had in older versions of its layer.
     """
     from .folder import load_snapshot
 
@@ -86,7 +88,7 @@ def match_weights(
         names = _renamed({**{name: name for name in saved}, **aliases}, rename, file)
         used: set[str] = set()
         for name, shape in shapes.items():
-            found = sorted({names[one] for one in sharers[name] if one in names})
+            found = _sources(names, sharers[name]) or _sources(names, former[name])
             used.update(found)
             _take(done, values, Path(snapshot.path or file), saved, name, shape, found)
         asked_for = set(names.values())
@@ -111,6 +113,11 @@ def _check_names(net: str, sharers: Mapping[str, Sequence[str]], rename: Mapping
                 f"{nearest(here, known)}",
                 f"names that can be loaded: {', '.join(sorted(known)) or 'none'}",
             )
+
+
+def _sources(names: Mapping[str, str], wanted: Iterable[str]) -> list[str]:
+    """Return the names in a file of what has one of the wanted names here."""
+    return sorted({names[one] for one in wanted if one in names})
 
 
 def _take(

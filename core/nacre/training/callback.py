@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from ..discovery.fitting import required
 from ..fields.checks import non_negative
 from ..fields.component import Component, Written, make_component
 from ..fields.types import Converted
@@ -25,12 +26,15 @@ class Callback(Component, kind="callback"):
     runs_last: ClassVar[bool] = False
     validates: ClassVar[bool] = False
     """Whether it reports "validation", with a loss and statistics, for the phase in its field `phase`."""
+    summarises: ClassVar[bool] = False
+    """Whether it reports "summary", with the loss and the statistics of the training since the last one."""
     outputs: ClassVar[tuple[str, ...]] = ()
     """Fields of type `OutputPath` that a command may set, if the net file does not, to write into another folder."""
 
     every_n_iter: Annotated[int, non_negative, "iterations from one run to the next; 0 for never"] = 0
     every_n_epoch: Annotated[int, non_negative, "passes over the data from one run to the next; 0 for never"] = 0
 
+    @required()
     def start(self, training: Training) -> CallbackState:
         """Make the state of this callback for one training."""
         raise NotImplementedError
@@ -45,6 +49,8 @@ class Callback(Component, kind="callback"):
 
 class CallbackState:
     """A callback at work in one training: `begin`, then `run` when it is due, `finish`, and at last `shutdown`."""
+
+    acts_for: ClassVar[str] = "callback"
 
     def __init__(self, callback: Any, training: Training) -> None:
         self.callback = callback

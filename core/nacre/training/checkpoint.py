@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..errors import NacreError, SnapshotError
+from ..discovery.blame import blaming, wrong
+from ..errors import NacreError, SnapshotError, brief
 from ..fields.tables import table_of
 from ..net.fitted import check_alike
 from ..protocols.array import Array
 from ..protocols.parameter import fits
 from ..snapshots.differences import bit_differences, field_differences
-from ..snapshots.snapshot import FITTED, HISTORY, MEMORY, PARAMETERS, below
+from ..snapshots.snapshot import HISTORY, MEMORY, PARAMETERS, below, split_fitted
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..snapshots.snapshot import Snapshot
-    from .members import Members
+    from .members import Members, Remembers
     from .spans import Piece
 
 
@@ -34,18 +35,17 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
         arrays[entry.key] = entry.piece.of(entry.host).reshape(entry.shape)
     memory: dict[str, dict[str, Any]] = {}
     for name, owner in members.owners.items():
-        for key, value in owner.memory().items():
+        for key, value in remembered(owner).items():
             if isinstance(value, bool | int | float | str):
                 memory.setdefault(name, {})[key] = value
-            else:
-                arrays[f"{MEMORY}{name}/{key}"] = np.asarray(value)
-    fitted: dict[str, dict[str, Any]] = {}
-    for top, values in net.fitted.items():
-        for key, value in values.items():
-            if isinstance(value, np.ndarray):
-                arrays[f"{FITTED}{top}/{key}"] = value
-            else:
-                fitted.setdefault(top, {})[key] = value
+                continue
+            array = np.asarray(value)
+            if array.dtype.hasobject:
+                reason = f"memory returned {brief(value)} as '{key}', but it must be an array, a number or a string"
+                raise wrong(owner, reason)
+            arrays[f"{MEMORY}{name}/{key}"] = array
+    fitted_arrays, fitted = split_fitted(net.fitted)
+    arrays |= fitted_arrays
     state = {
         **_state(members),
         "epochs": epochs,
@@ -54,6 +54,15 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
         "aliases": {alias: name for name, names in net.parameters.sharers().items() for alias in names[1:]},
     }
     return Snapshot(iteration, arrays, state)
+
+
+def remembered(owner: Remembers) -> Mapping[str, Any]:
+    """Return the memory of an owner. Raises PluginError if it is none."""
+    with blaming(owner):
+        found: Any = owner.memory()
+        if not isinstance(found, Mapping):
+            raise wrong(owner, f"memory returned {brief(found)}, but it must return a dict")
+    return cast("Mapping[str, Any]", found)
 
 
 def _state(members: Members) -> dict[str, Any]:
@@ -173,6 +182,7 @@ def _load_history(members: Members, snapshot: Snapshot) -> None:
         members.net.backend.from_host(host, array)
 
 
+REPORTING = ("callback.", "history")  # what a training does not need to be the same
 SOLVERS_OWN = ("solver", "lr_policy", "momentum_policy")
 
 
@@ -202,6 +212,6 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
                     f"{name} cannot restore its memory from the snapshot: {error!r}",
                     "use the type and version that made the snapshot",
                 ) from error
-        elif owner.memory() and not name.startswith("callback."):
+        elif remembered(owner) and not name.startswith(REPORTING):
             forgotten.append(name)
     return forgotten, said

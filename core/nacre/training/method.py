@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..discovery.fitting import required
 from ..fields.component import Component
 from ..protocols.array import Array
 
@@ -23,6 +24,7 @@ class Method(Component, kind="solver"):
     has_momentum: ClassVar[bool] = True
     decoupled: ClassVar[bool] = False
 
+    @required()
     def setup(self, backend: View, spans: Sequence[Span]) -> MethodState:
         """Make the state of this method for the spans of a net."""
         raise NotImplementedError
@@ -36,6 +38,7 @@ class MethodState:
     """
 
     dtypes: ClassVar[tuple[str, ...]] = ()
+    acts_for: ClassVar[str] = "method"
 
     def __init__(self, method: Any, backend: View, spans: Sequence[Span]) -> None:
         self.method = method
@@ -56,6 +59,7 @@ class MethodState:
     def advance(self) -> None:
         """Write into `backend.scalars` what changes in the next update besides rate and momentum; called before it."""
 
+    @required()
     def update(self) -> None:
         """Change the values of all spans by their gradients."""
         raise NotImplementedError

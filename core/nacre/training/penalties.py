@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..discovery.kernels import Choice
+from ..engine.ops import returned
 from ..engine.parameters import Slot
 from ..fields.component import Component
 from ..net.net import Net
@@ -51,8 +52,19 @@ def regularise_steps(
         if decoupled:
             call = partial(_shrink, component, view, value, parameter.lr * coefficient)
         else:
-            call = partial(component.add_gradient, view, value, gradient, coefficient)
-        yield Step("regularise", slot.name, call, own)
+            call = _silent(component, "add_gradient", "gradient", view, value, gradient, coefficient)
+        yield Step("regularise", slot.name, call, own, component)
+
+
+def _silent(component: Any, method: str, array: str, *arguments: Any) -> Callable[[], None]:
+    """Return a call of a method that writes into one of its arguments, and must return nothing."""
+    work = getattr(component, method)
+
+    def call() -> None:
+        if (result := work(*arguments)) is not None:
+            raise returned(component, method, result, array)
+
+    return call
 
 
 def _shrink(component: Any, view: View, value: Array, coefficient: float) -> None:
@@ -66,12 +78,12 @@ def _shrink(component: Any, view: View, value: Array, coefficient: float) -> Non
 def constrain_steps(net: Net, slots: Sequence[Slot], choices: Choices, iteration: Callable[[], int]) -> Iterator[Step]:
     """Yield the steps that apply constraints; `iteration` returns how many iterations are done."""
     for slot, component, view, own in _workers(net, slots, choices, "constraint"):
-        call = partial(component.constrain, view, slot.storage.array)
+        call = _silent(component, "constrain", "value", view, slot.storage.array)
         constraint = slot.parameters[0].cons
         assert constraint is not None
         if (every := constraint.every_n_iter) > 1:
             call = partial(_now_and_then, iteration, every, call)
-        yield Step("constrain", slot.name, call, own)
+        yield Step("constrain", slot.name, call, own, component)
 
 
 def _now_and_then(iteration: Callable[[], int], every: int, call: Callable[[], None]) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from math import inf
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from ..discovery.fitting import required
+from ..errors import ConfigError, brief
 from ..fields.component import Component, Written
 
 if TYPE_CHECKING:
@@ -38,9 +42,46 @@ class LrPolicy(Component, kind="lr_policy"):
         """Return what computes the rates of one training: this policy itself, unless it has a memory."""
         return self
 
+    @required("start")
     def rate(self, iteration: int) -> float:
         """Return the learning rate of an iteration, counted from 0."""
         raise NotImplementedError
+
+
+GIVEN = "(given)"  # no policy's memory has this name
+
+
+class Rate:
+    """The learning rate of a training: that of its policy, or the one that somebody has `given`."""
+
+    acts_for: ClassVar[str] = "policy"
+
+    def __init__(self, policy: LrState) -> None:
+        self.policy = policy
+        self.given: float | None = None
+
+    def set(self, rate: float | None) -> None:
+        """Use a rate from now on; None gives it back to the policy."""
+        if rate is not None and (isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < inf):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"lr={brief(rate)}, but it must be a finite number, 0 or more",
+                "set a number; a policy is a field of the solver: Solver(..., lr_policy=...)",
+            )
+        self.given = None if rate is None else float(rate)
+
+    def rate(self, iteration: int) -> float:
+        """Return the learning rate of an iteration, counted from 0."""
+        return self.policy.rate(iteration) if self.given is None else self.given
+
+    def memory(self) -> Mapping[str, Any]:
+        """Return what must survive a restart."""
+        return {**self.policy.memory(), **({} if self.given is None else {GIVEN: self.given})}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Restore what `memory` returned."""
+        self.given = float(memory[GIVEN]) if GIVEN in memory else None
+        if policys := {key: value for key, value in memory.items() if key != GIVEN}:
+            self.policy.remember(policys)
 
 
 class MomentumState(Protocol):
@@ -70,6 +111,7 @@ class MomentumPolicy(Component, kind="momentum_policy"):
         """Return what computes the momenta of one training: this policy itself, unless it has a memory."""
         return self
 
+    @required("start")
     def momentum(self, iteration: int) -> float:
         """Return the momentum of an iteration, counted from 0."""
         raise NotImplementedError

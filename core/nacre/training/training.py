@@ -8,27 +8,36 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..discovery.blame import blaming
+from ..engine.kernels import check_method_alike, is_foreign
 from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
 from ..fields.tables import table_of
 from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
-from ..protocols.algorithm import Algorithm
+from ..protocols.algorithm import Algorithm, AlgorithmState
 from ..protocols.backend import Step, open_backend
+from ..protocols.state import SourceState
 from ..threads import WaitInterrupted, end_wait
+from .answers import check_method, number_of, policy_of, started, steps_of
 from .callback import CallbackState, Score
 from .checkpoint import first_not_finite, make_snapshot, restore
 from .gradients import clip_steps, iteration_steps
+from .history import History
 from .members import Members, Remembers
 from .method import MethodState
 from .penalties import choose_penalties, constrain_steps, regularise_steps
+from .policies import Rate
 from .signals import on_signals
 from .spans import make_spans
 from .waiting import Waiting
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..net.net import Net
     from ..snapshots.snapshot import Snapshot
+    from .callback import Callback
     from .solver import Solver
 
 
@@ -47,14 +56,13 @@ class Training:
         waiting: for the data: its `seconds` are a part of `step_seconds`.
         images: how many were trained on since then.
         loss_total, loss_count: sum and number of the losses fetched since then: every one, unless `check_finite=False`.
-        stopped: why it stopped before `max_iter`: a signal's name, or what a callback said; else "".
+        stopped: why it stopped before `max_iter` and `max_epoch`: a signal's name, or what a callback said; else "".
         interrupted: whether it was stopped by a signal, so that callbacks must be quick.
         statistics: of each phase: {phase: {layer: {statistic: value}}}: of the last validation in it; of "train", over
             the iterations between the last two calls of `take_statistics` (a callback may call it, and `run` does at
             the end), which are not saved in snapshots.
         judged: statistics that validation callbacks will report, by phase and layer; values are placeholders:
             {phase: {layer: {statistic: any value}}}.
-        history: of all validations in each phase: {phase: [(iteration, loss, {layer: {statistic: value}})]}.
         score: how good the net is; decides which snapshot is the best.
         snapshot_path: the file saved last, or "".
         info: notes of the program that runs the training (`command`) and of callbacks (`curve`).
@@ -63,7 +71,9 @@ class Training:
             from there would not be the same.
     """
 
-    def __init__(self, solver: Solver, net: Net, reports: Sequence[Report] = ()) -> None:
+    def __init__(
+        self, solver: Solver, net: Net, reports: Sequence[Report] = (), callbacks: Sequence[Callback] = ()
+    ) -> None:
         self.solver = solver
         self.net = net
         self.turns = net.turns
@@ -77,7 +87,7 @@ class Training:
         self.interrupted = False
         self.statistics: dict[str, dict[str, dict[str, float]]] = {}
         self.judged: dict[str, dict[str, dict[str, float]]] = {}
-        self.history: dict[str, list[tuple[int, float, dict[str, dict[str, float]]]]] = {}
+        self.curves = History()
         self.score: Score | None = None
         self.snapshot_path = ""
         self.info: dict[str, Any] = {}
@@ -94,8 +104,9 @@ class Training:
         check_places(solver)
         self.waiting = Waiting(lambda: self.interrupted)
         self._refuse_other_algorithm()
-        self.algorithm = solver.algorithm.start(net)
-        batch = self.waiting.measured(self.algorithm.train_one_batch())
+        self._refuse_epochs()
+        self.algorithm = started(solver.algorithm, "start", solver.algorithm.start(net), AlgorithmState)
+        batch = self.waiting.measured(steps_of(self.algorithm))
         self.slots = [slot for slot in net.slots if slot.placed is not None and not slot.frozen]
         if not self.slots and (idle := sorted({slot.layer for slot in net.slots if slot.trainable})):
             names = ", ".join(idle)
@@ -106,8 +117,8 @@ class Training:
             raise ConfigError(message, "choose another algorithm, or add layers that back-propagate")
         self.spans = make_spans(self.slots)
         self.method = self._make_method()
-        self.lr = solver.lr_policy.start(self)
-        self.momentum = solver.momentum_policy.start(self)
+        self.rate = Rate(policy_of(solver.lr_policy, "rate", solver.lr_policy.start(self)))
+        self.momentum = policy_of(solver.momentum_policy, "momentum", solver.momentum_policy.start(self))
         decoupled, view = solver.method.decoupled, net.view()
         self.choices = choose_penalties(net, self.slots, solver.regu_coef, decoupled=decoupled)
         update = [
@@ -125,8 +136,8 @@ class Training:
         self._changed = [*(slot.storage for slot in self.slots), *constrained]
         self.callbacks: list[CallbackState] = []
         try:
-            for callback in sorted(solver.callbacks, key=lambda callback: callback.runs_last):
-                self.callbacks.append(callback.start(self))
+            for callback in sorted([*callbacks, *solver.callbacks], key=lambda callback: callback.runs_last):
+                self.callbacks.append(started(callback, "start", callback.start(self), CallbackState))
         except BaseException:
             self.shutdown()
             raise
@@ -136,9 +147,14 @@ class Training:
         self.choice = net.target.choose_kernel(method, self.spans)
         if self.choice.kernel is None:
             self.method_backend = None  # plain Python, for every backend
-            return method.setup(net.view(), self.spans)
-        self.method_backend = open_backend(self.choice.ancestor)
-        return self.choice.kernel(method, net.view(self.method_backend), self.spans)
+            state = started(method, "setup", method.setup(net.view(), self.spans), MethodState)
+        else:
+            self.method_backend = open_backend(self.choice.ancestor)
+            state = self.choice.kernel(method, net.view(self.method_backend), self.spans)
+            if is_foreign(self.choice):
+                check_method_alike(type(method).__name__, self.choice, state, method.setup(net.view(), self.spans))
+        check_method(method, state, self.spans)
+        return state
 
     # Running
 
@@ -164,8 +180,10 @@ class Training:
 
     def report(self, event: str, **data: Any) -> None:
         """Send an event to all listeners and reports (screen, log file)."""
+        data = {"iteration": self.iteration, "epoch": self.epochs, **data}
+        self.curves.on_event(event, data)
         for listen in (*self.listeners, *self._reports):
-            listen(event, {"iteration": self.iteration, **data})
+            listen(event, dict(data))
 
     def warn(self, message: str) -> None:
         """Report a warning; without listeners and reports it becomes a Python warning."""
@@ -186,6 +204,34 @@ class Training:
                 self.statistics["train"] = found
         return self.statistics.get("train", {})
 
+    @property
+    def history(self) -> dict[str, dict[str, np.ndarray]]:
+        """The training's loss and statistics as arrays of one length in each phase: {phase: {name: array}}.
+
+        The names are "iteration", "epoch", "loss" and "layer/statistic"; `pandas.DataFrame(training.history["train"])`
+        is a table. Phase "train" has a row for each summary, other phases have one for each validation. There are at
+        most 1000 rows: then every second one goes, and so on. A resumed training continues those of its snapshot.
+        """
+        return {phase: curve.columns() for phase, curve in self.curves.curves.items()}
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next iteration. One that is set is used from there on, instead of the policy's.
+
+        Snapshots keep it. None gives the rate back to the policy.
+        """
+        return self.rate.rate(self.iteration)
+
+    @lr.setter
+    def lr(self, rate: float | None) -> None:
+        self.rate.set(rate)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the solver's `max_iter` or `max_epoch` is reached."""
+        most = self.solver.max_epoch
+        return self.iteration >= self.solver.n_iter or (most is not None and self.epochs >= most)
+
     def stop(self, reason: str) -> None:
         """End the training after this iteration."""
         self.stopped = self.stopped or reason
@@ -203,8 +249,10 @@ class Training:
         iteration, net = self.iteration, self.net
         scalars, count = net.scalars, self.solver.n_accumulate
         try:
-            scalars["rate"] = self.lr.rate(iteration)
-            scalars["momentum"] = self.momentum.momentum(iteration)
+            with blaming():
+                rate, momentum = self.rate.rate(iteration), self.momentum.momentum(iteration)
+            scalars["rate"] = number_of(self.solver.lr_policy, "rate", rate)
+            scalars["momentum"] = number_of(self.solver.momentum_policy, "momentum", momentum)
         except ArithmeticError as error:
             raise NacreError(
                 f"iteration {iteration}: the learning rate or the momentum cannot be computed: {error}",
@@ -247,7 +295,7 @@ class Training:
         self.step_seconds += time.perf_counter() - begin
 
     def run(self) -> None:
-        """Train until `max_iter`, a signal (see `solve`) or a callback's `stop`; then let the callbacks finish.
+        """Train to the end, a signal (see `solve`) or a callback's `stop`; then let the callbacks finish.
 
         A signal ends a wait for a batch that a thread makes: the iteration is not done then.
 
@@ -259,18 +307,18 @@ class Training:
 
         self._refuse_closed()
         self.net.refuse_unwritten()
-        begin, max_iter, states = time.perf_counter(), self.solver.max_iter, self.callbacks
+        begin, states = time.perf_counter(), self.callbacks
         # NumPy's warnings come before our own check, and say less
         quiet = np.errstate(all="ignore" if self.solver.check_finite else None)
         try:
-            with on_signals(self._interrupt), quiet:
-                self.report("start", max_iter=max_iter)
+            with on_signals(self._interrupt), quiet, blaming():
+                self.report("start", **self.solver.limits())
                 self.net.reset_statistics()
                 self._taken = self.iteration
                 # callbacks that save snapshots move old ones away: only after all others have begun without an error
                 for state in sorted(states, key=lambda state: state.callback.snapshots() is not None):
                     state.begin()
-                while self.iteration < max_iter and not self.stopped:
+                while not (self.complete or self.stopped):
                     epochs = self.epochs
                     try:
                         self.step()
@@ -290,6 +338,12 @@ class Training:
             self.report("end", seconds=self.seconds, stopped=self.stopped)
         finally:
             self.shutdown()
+
+    def __repr__(self) -> str:
+        done = f"{self.iteration} iterations"
+        loss = f", loss {self.loss:.4g}" if self._loss is not None else ""
+        stopped = f", stopped: {self.stopped}" if self.stopped else ""
+        return f"<Training of net '{self.net.name}' by {type(self.solver.method).__name__}: {done}{loss}{stopped}>"
 
     def _interrupt(self, name: str) -> None:
         self.interrupted, self.stopped = True, name
@@ -317,6 +371,16 @@ class Training:
             raise ConfigError(
                 f"net '{self.net.name}' was made {was}, but the solver trains with {type(own).__name__}",
                 "give both the same: Net(..., algorithm=...) and Solver(..., algorithm=...)",
+            )
+
+    def _refuse_epochs(self) -> None:
+        """Raise a ConfigError if the training should end after passes over data that have no end."""
+        sources = [op.state for op in self.net.ops if isinstance(op.state, SourceState)]
+        if self.solver.max_epoch is not None and all(source.endless for source in sources):
+            raise ConfigError(
+                f"max_epoch={self.solver.max_epoch}, but no source of net '{self.net.name}' has an end, so there are "
+                "no passes over its data",
+                "use max_iter",
             )
 
     def _refuse_closed(self) -> None:
@@ -370,7 +434,7 @@ class Training:
 
     def not_finite(self, what: str, where: str) -> NotFiniteError:
         """Return the error for a number that is not finite: what was found, and where."""
-        advice = "try a smaller learning rate, or check the data"
+        advice = "try a smaller learning rate, or check the data; nacre train --find-nan (net.find_nan) names the layer"
         if self.snapshot_path:
             advice += f"; the last snapshot before it is {self.snapshot_path}"
         return NotFiniteError(f"{what}; first seen in {where}", advice)
@@ -392,7 +456,7 @@ class Training:
         configured = {name: getattr(solver, name) for name in ("algorithm", "lr_policy", "momentum_policy")}
         owners: dict[str, Remembers] = self.net.owners()
         owners |= {"solver": self.method, "algorithm": self.algorithm}
-        owners |= {"lr_policy": self.lr, "momentum_policy": self.momentum}
+        owners |= {"lr_policy": self.rate, "momentum_policy": self.momentum, "history": self.curves}
         seen: dict[str, int] = {}
         for state in self.callbacks:
             kind = type(state.callback).__name__
@@ -422,9 +486,13 @@ class Training:
         self.iteration = self.resumed_from = snapshot.iteration
         self.epochs = snapshot.state.get("epochs", 0)
         self._epoch = self.net.epoch
-        if self.iteration >= self.solver.max_iter:
-            message = f"nothing is left to train: max_iter={self.solver.max_iter} is already reached"
-            self.report("warning", message=f"{message}; a larger one continues (--set solver.max_iter=...)")
+        for phase, curve in self.curves.curves.items():
+            if phase != "train" and curve.rows:
+                self.statistics[phase] = curve.rows[-1].statistics
+        if self.complete:
+            name = "max_iter" if self.iteration >= self.solver.n_iter else "max_epoch"
+            message = f"nothing is left to train: {name}={self.solver.limits()[name]} is already reached"
+            self.report("warning", message=f"{message}; a larger one continues (--set solver.{name}=...)")
 
     def go_back(self, snapshot: Snapshot) -> None:
         """Make `run` continue from an earlier snapshot of this training once the current callback has returned.

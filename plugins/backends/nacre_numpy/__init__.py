@@ -15,6 +15,7 @@ BACKENDS = {"numpy": "nacre_numpy.backend:NumpyBackend"}
 KERNELS = {
     ("Convolution", "numpy"): "nacre_numpy.kernels:ConvolutionKernel",
     ("GRU", "numpy"): "nacre_numpy.recurrent:GRUKernel",
+    ("GlobalPooling", "numpy"): "nacre_numpy.kernels:PoolingKernel",
     ("InnerProduct", "numpy"): "nacre_numpy.kernels:InnerProductKernel",
     ("LSTM", "numpy"): "nacre_numpy.recurrent:LSTMKernel",
     ("Pooling", "numpy"): "nacre_numpy.kernels:PoolingKernel",

@@ -19,6 +19,7 @@ KERNELS = {
     ("Deconvolution", "onednn"): "nacre_onednn.kernels.deconvolution:DeconvolutionKernel",
     ("ElementWise", "onednn"): "nacre_onednn.kernels.element_wise:AddKernel",
     ("GRU", "onednn"): "nacre_onednn.kernels.recurrent:GRUKernel",
+    ("GlobalPooling", "onednn"): "nacre_onednn.kernels.pooling:PoolingKernel",
     ("InnerProduct", "onednn"): "nacre_onednn.kernels.inner_product:InnerProductKernel",
     ("LRN", "onednn"): "nacre_onednn.kernels.lrn:LRNKernel",
     ("LSTM", "onednn"): "nacre_onednn.kernels.recurrent:LSTMKernel",

@@ -8,6 +8,7 @@ from nacre import hookimpl, lazy
 
 if TYPE_CHECKING:
     from .drawing import Dot as Dot
+    from .drawing import Png as Png
     from .drawing import Svg as Svg
 
 nacre_api = "1"
@@ -16,6 +17,7 @@ COMMANDS = {
     "demo": "nacre_commands.demo:command",
     "gradcheck": "nacre_commands.gradcheck:command",
     "graph": "nacre_commands.graph:command",
+    "new": "nacre_commands.new:command",
     "sample": "nacre_commands.sample:command",
     "summary": "nacre_commands.summary:command",
     "time": "nacre_commands.time:command",
@@ -23,6 +25,7 @@ COMMANDS = {
 DRAWINGS = {
     "dot": "nacre_commands.drawing:Dot",
     "gv": "nacre_commands.drawing:Dot",
+    "png": "nacre_commands.drawing:Png",
     "svg": "nacre_commands.drawing:Svg",
 }
 

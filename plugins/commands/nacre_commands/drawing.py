@@ -8,17 +8,21 @@ neighbours, and then moved towards it.
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from nacre import BlobSummary, Drawing, LayerSummary, NetSummary
+from nacre import BlobSummary, Curve, Drawing, LayerSummary, NetSummary
+
+from .curves import curves_svg
+from .matrix import matrix_svg
+from .raster import png
+from .svg import document, text
 
 SWEEPS = 12
 CHARACTER = 6.7  # mean width of a character of 12 pixels, in pixels
-MARGIN, BETWEEN, BOX_HEIGHT, RANK_HEIGHT = 24.0, 28.0, 44.0, 96.0
+MARGIN, BETWEEN, BOX_HEIGHT, RANK_HEIGHT = 24.0, 28.0, 58.0, 110.0
 LABEL_HEIGHT = 13.0
 AROUND = 16.0  # from the layers in a container to the box around them
 EDGE = "#999999"
@@ -42,6 +46,7 @@ class Box:
     rank: int
     title: str = ""
     subtitle: str = ""
+    details: str = ""
     colour: str = "other"
     left: float = LINE_WIDTH / 2
     right: float = LINE_WIDTH / 2
@@ -80,6 +85,25 @@ class Svg(Drawing):
     def draw(self, net: NetSummary) -> str:
         return svg(net)
 
+    def draw_matrix(self, title: str, classes: Sequence[str], matrix: Sequence[Sequence[float]]) -> str:
+        return matrix_svg(title, classes, matrix)
+
+    def draw_curves(self, title: str, panels: Mapping[str, Mapping[str, Curve]]) -> str:
+        return curves_svg(title, panels)
+
+
+class Png(Drawing):
+    """A drawing as PNG, made of the SVG by Pillow."""
+
+    def draw(self, net: NetSummary) -> bytes:
+        return png(svg(net))
+
+    def draw_matrix(self, title: str, classes: Sequence[str], matrix: Sequence[Sequence[float]]) -> bytes:
+        return png(matrix_svg(title, classes, matrix))
+
+    def draw_curves(self, title: str, panels: Mapping[str, Mapping[str, Curve]]) -> bytes:
+        return png(curves_svg(title, panels))
+
 
 def dot(net: NetSummary) -> str:
     """Return a net as text for GraphViz."""
@@ -112,7 +136,8 @@ def _dot_boxes(layers: Sequence[LayerSummary], depth: int) -> list[str]:
             lines += [*_dot_boxes(members, depth + 1), f"{indent}}}"]
         else:
             fill, edge = COLOURS[_colour(layer)]
-            label = json.dumps(f"{_own_name(layer)}\n{_subtitle(layer)}", ensure_ascii=False)
+            words = [_own_name(layer), _subtitle(layer), *([layer.details] if layer.details else [])]
+            label = json.dumps("\n".join(words), ensure_ascii=False)
             lines.append(f'{indent}{json.dumps(layer.name)} [label={label}, fillcolor="{fill}", color="{edge}"]')
     return lines
 
@@ -129,17 +154,13 @@ def svg(net: NetSummary) -> str:
     last = Box(len(ranks) - 1) if not boxes else replace(boxes[0], rank=len(ranks) - 1)
     height = last.y + BOX_HEIGHT / 2 + last.top
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">',
-        f"<title>{html.escape(net.name)}, {net.phase}</title>",
-        '<rect width="100%" height="100%" fill="white"/>',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0.5 L8 4 L0 7.5 z" fill="#555"/></marker></defs>',
     ]
     parts += _draw_containers(boxes)
     parts += _draw_lines(lines)
     parts += [_draw_box(box) for box in boxes if box.title and box.subtitle]
-    return "\n".join([*parts, "</svg>", ""])
+    return document(f"{net.name}, {net.phase}", width, height, parts)
 
 
 # From the net to places
@@ -156,12 +177,12 @@ def _places(net: NetSummary) -> tuple[list[Box], list[Line]]:
             producers[consumer].append(blob.producer)
     for index, layer in enumerate(net.layers):
         rank = max((boxes[producer].rank + 1 for producer in producers[index]), default=0)
-        box = Box(rank, _own_name(layer), _subtitle(layer), _colour(layer))
+        box = Box(rank, _own_name(layer), _subtitle(layer), layer.details, _colour(layer))
         box.containers = [
             (layer.group(depth), _container_title(layer.group(depth), kind))
             for depth, kind in enumerate(layer.containers, start=1)
         ]
-        box.width = max(len(box.title), len(box.subtitle)) * CHARACTER + 24
+        box.width = max(len(box.title), len(box.subtitle), len(box.details)) * CHARACTER + 24
         box.left = box.right = box.width / 2 + AROUND * len(layer.containers)
         boxes.append(box)
     for index, box in enumerate(boxes):
@@ -304,12 +325,14 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 def _draw_box(box: Box) -> str:
     fill, edge = COLOURS[box.colour]
     x, y = box.x - box.width / 2, box.y - BOX_HEIGHT / 2
+    first = box.y - (12 if box.details else 4)
+    texts = text(box.x, first, box.title, 'text-anchor="middle" font-weight="bold"')
+    texts += text(box.x, first + 17, box.subtitle, 'text-anchor="middle" fill="#444"')
+    if box.details:
+        texts += text(box.x, first + 33, box.details, 'text-anchor="middle" font-size="11" fill="#666"')
     return (
         f'<g><rect x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6" fill="{fill}" '
-        f'stroke="{edge}"/>'
-        f'<text x="{box.x:.1f}" y="{box.y - 4:.1f}" text-anchor="middle" font-weight="bold">{html.escape(box.title)}'
-        f'</text><text x="{box.x:.1f}" y="{box.y + 13:.1f}" text-anchor="middle" fill="#444">'
-        f"{html.escape(box.subtitle)}</text></g>"
+        f'stroke="{edge}"/>{texts}</g>'
     )
 
 
@@ -322,6 +345,7 @@ def _draw_containers(boxes: Sequence[Box]) -> list[str]:
             members.setdefault(container, []).append(box)
             heights[container[0]] = max(heights.get(container[0], 0), len(box.containers) - depth + 1)
     parts: list[str] = []
+    style = f'font-size="10" fill="{EDGE}"'
     for (name, title), some in members.items():
         around = AROUND * heights[name]
         x, y = min(box.x - box.width / 2 for box in some) - around, min(box.y for box in some) - BOX_HEIGHT / 2 - around
@@ -329,8 +353,7 @@ def _draw_containers(boxes: Sequence[Box]) -> list[str]:
         height = max(box.y for box in some) + BOX_HEIGHT / 2 + around - y
         parts.append(
             f'<g><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="8" fill="none" '
-            f'stroke="{EDGE}" stroke-dasharray="4 3"/><text x="{x + 6:.1f}" y="{y + 11:.1f}" font-size="10" '
-            f'fill="{EDGE}">{html.escape(title)}</text></g>'
+            f'stroke="{EDGE}" stroke-dasharray="4 3"/>{text(x + 6, y + 11, title, style)}</g>'
         )
     return parts
 
@@ -357,16 +380,16 @@ def _draw_lines(lines: Sequence[Line]) -> list[str]:
         y = start.y + BOX_HEIGHT / 2 + 15
         if len(blobs) > 2:
             x, y = points[1][0], points[1][1] - 8 - LABEL_HEIGHT * (number if len(points) == 2 else 0)
-        place = f'x="{x - 6 if on_left else x + 6:.1f}" y="{y:.1f}" text-anchor="{"end" if on_left else "start"}"'
+        x, anchor = (x - 6, "end") if on_left else (x + 6, "start")
         for style in ('fill="none" stroke="white" stroke-width="3"', 'fill="#333"'):  # a halo, then the text
-            labels[f'<text {place} font-size="11" {style}>{html.escape(line.label)}</text>'] = None
+            labels[text(x, y, line.label, f'text-anchor="{anchor}" font-size="11" {style}')] = None
     return [*paths, *labels, *_loose_ends(lines)]
 
 
 def _loose_ends(lines: Sequence[Line]) -> list[str]:
     ends = [line.places[-1] for line in lines if not line.places[-1].subtitle]
     style = 'text-anchor="middle" font-style="italic"'
-    return [f'<text x="{end.x:.1f}" y="{end.y + 6:.1f}" {style}>{html.escape(end.title)}</text>' for end in ends]
+    return [text(end.x, end.y + 6, end.title, style) for end in ends]
 
 
 def _port(box: Box, number: int, count: int) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli import backend_option, common, net_argument, phase_option, read_net, set_option
+from nacre.cli import backend_option, common, net_argument, offered, phase_option, read_net, set_option
 
 if TYPE_CHECKING:
     from nacre import Phase
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 @click.command()
 @net_argument
 @phase_option
-@click.option("--format", "kind", metavar="NAME", help="svg, or dot for GraphViz; by default the ending of --out.")
+@click.option(
+    "--format",
+    "kind",
+    metavar="NAME",
+    shell_complete=offered("drawing"),
+    help="svg, png, or dot for GraphViz; by default the ending of --out.",
+)
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; by default the drawing is printed."
 )
@@ -41,21 +47,16 @@ def command(
 
     A container is a box around its layers.
     """
-    from nacre import ConfigError, DataError, registry
-    from nacre.cli import fed
-    from nacre.files import atomic_write
+    from nacre.cli import drawing_for, fed, write_picture
 
-    if kind is None:
-        kind = out.suffix.removeprefix(".") if out else "svg"
-        if not registry().offers("drawing", kind):
-            endings = " or ".join(sorted({f".{offer.name}" for offer in registry().offers("drawing")}))
-            raise ConfigError(f"{out}: the ending of a drawing must be {endings}", "use another name, or --format")
-    file = fed(read_net(net, sets, None), phase)
+    read = read_net(net, sets, None, to_train=False)
+    drawing = drawing_for(out or Path("net.svg"), read.pins, kind or "")
+    file = fed(read, phase)
     with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
         summary = made.summary() if depth is None else made.summary().at_depth(depth)
-    drawing = registry().open("drawing", kind, file.pins)().draw(summary)
+    drawn = drawing.draw(summary)
     if out is None:
-        click.echo(drawing, nl=False)
+        click.echo(drawn, nl=False)
     else:
-        atomic_write(out, drawing.encode(), DataError)
+        write_picture(out, drawn)
         click.echo(f"wrote {out}")

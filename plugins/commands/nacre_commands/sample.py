@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli import net_argument, net_options
+from nacre.cli import net_argument, net_options, snapshot_argument
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def _temperature(_: click.Context, __: click.Parameter, value: float) -> float:
 
 @click.command()
 @net_argument
-@click.argument("snapshot", type=click.Path(path_type=Path))
+@snapshot_argument
 @click.option("--prompt", required=True, help="Text to go on with.")
 @click.option(
     "--length", type=click.IntRange(1), default=300, show_default=True, help="Number of characters or words to add."

@@ -37,12 +37,12 @@ def command(
     """
     from nacre.cli import fed, print_json, print_table
 
-    file = fed(read_net(net, sets, seed), phase)
+    file = fed(read_net(net, sets, seed, to_train=False), phase)
     with file.net(phase, backend=backend, allocate=False, fallback="warn") as made:
         summary = made.summary() if depth is None else made.summary().at_depth(depth)
     if as_json:
         print_json(summary.describe())
         return
     click.echo(f"{summary.head()}\n")
-    print_table(summary.HEAD, summary.rows(), right=(3,))
+    print_table(summary.HEAD, summary.rows(), right=summary.RIGHT)
     click.echo("\n" + "\n".join(summary.totals()))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .adaptive import RMSProp as RMSProp
     from .algorithms import BP as BP
     from .algorithms import BPTT as BPTT
+    from .by_epoch import ByEpoch as ByEpoch
+    from .by_epoch import MomentumByEpoch as MomentumByEpoch
     from .decay import DecayOnValidation as DecayOnValidation
     from .early_stopping import EarlyStopping as EarlyStopping
     from .finite_check import FiniteCheck as FiniteCheck
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from .momentum_policies import LinearMomentum as LinearMomentum
     from .momentum_policies import StagedMomentum as StagedMomentum
     from .momentum_policies import StepMomentum as StepMomentum
+    from .progress import Progress as Progress
     from .sgd import SGD as SGD
     from .sgd import Nesterov as Nesterov
     from .snapshot import Snapshot as Snapshot
@@ -56,6 +59,7 @@ METHODS = {
     "SGD": "nacre_solvers.sgd:SGD",
 }
 LR_POLICIES = {
+    "ByEpoch": "nacre_solvers.by_epoch:ByEpoch",
     "Cosine": "nacre_solvers.lr_policies:Cosine",
     "DecayOnValidation": "nacre_solvers.decay:DecayOnValidation",
     "Exp": "nacre_solvers.lr_policies:Exp",
@@ -70,6 +74,7 @@ LR_POLICIES = {
     "WarmUp": "nacre_solvers.lr_policies:WarmUp",
 }
 MOMENTUM_POLICIES = {
+    "ByEpoch": "nacre_solvers.by_epoch:MomentumByEpoch",
     "Fixed": "nacre_solvers.momentum_policies:FixedMomentum",
     "Linear": "nacre_solvers.momentum_policies:LinearMomentum",
     "Staged": "nacre_solvers.momentum_policies:StagedMomentum",
@@ -81,12 +86,25 @@ CALLBACKS = {
     "FiniteCheck": "nacre_solvers.finite_check:FiniteCheck",
     "JSONLog": "nacre_solvers.json_log:JSONLog",
     "LearningCurve": "nacre_solvers.learning_curve:LearningCurve",
+    "Progress": "nacre_solvers.progress:Progress",
     "Snapshot": "nacre_solvers.snapshot:Snapshot",
     "StatisticsStore": "nacre_solvers.statistics_store:StatisticsStore",
     "TensorBoard": "nacre_solvers.tensorboard:TensorBoard",
     "TrainingSummary": "nacre_solvers.summary:TrainingSummary",
     "ValidationPerformance": "nacre_solvers.validation:ValidationPerformance",
 }
+TASKS = {
+    "early_stopping": CALLBACKS["EarlyStopping"],
+    "progress": CALLBACKS["Progress"],
+    "summary": CALLBACKS["TrainingSummary"],
+    "validation": CALLBACKS["ValidationPerformance"],
+}
+"""What trainings from Python (`solve`, `fit`) use."""
+
+
+@hookimpl
+def offer_commands() -> dict[str, str]:
+    return {"plot": "nacre_solvers.plot:command"}
 
 
 @hookimpl
@@ -98,7 +116,7 @@ def offer_components() -> dict[str, dict[str, str]]:
         "algorithm": ALGORITHMS,
         "callback": CALLBACKS,
         "number_of": {"lr_policy": LR_POLICIES["Fixed"], "momentum_policy": MOMENTUM_POLICIES["Fixed"]},
-        "default_of": {"algorithm": ALGORITHMS["BP"]},
+        "default_of": {"algorithm": ALGORITHMS["BP"], **TASKS},
     }
 
 

@@ -11,13 +11,16 @@ from nacre import CallbackState, Training, count_in, non_negative, positive
 from .listener import Listener
 from .statistic import HIGHER, STATISTIC, Judge, Judged, direction_complaints
 
+KEPT = "kept/"
+
 
 class EarlyStopping(Listener):
     """Ends the training after `patience` validations of which none was better than the best by more than `min_delta`.
 
     The validations are those of a `ValidationPerformance` among the callbacks. The training ends as at `max_iter`: all
     callbacks finish, and the last snapshot is saved. If it is resumed from there, it ends again at once, unless
-    `patience` is larger.
+    `patience` is larger. With `restore` the net ends with the parameters of the best validation; they are kept in
+    memory and in every snapshot, which makes snapshots larger.
     """
 
     statistic: Annotated[str, STATISTIC, "the statistic to follow: layer/statistic, or loss"] = "loss"
@@ -25,6 +28,7 @@ class EarlyStopping(Listener):
     phase: Annotated[Judged, "phase of the validations"] = "validation"
     patience: Annotated[int, positive, "number of validations without a better one after which the training ends"] = 10
     min_delta: Annotated[float, non_negative, "a validation counts as better only by more than this"] = 0.0
+    restore: Annotated[bool, "whether the net gets back its best parameters when the training has ended"] = False
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
@@ -43,12 +47,16 @@ class EarlyStoppingState(CallbackState):
         self.best_iteration = 0
         self.to_beat: float | None = None  # by more than min_delta: the best value when the count last began
         self.waited = 0
+        self.kept: dict[str, Any] = {}  # the parameters of the best validation
         self.higher_better = Judge(callback, training, self.judge).higher_better
+        training.listeners.append(self.restore)
 
     def judge(self, value: float) -> None:
         """Count this validation; a value that is not finite is not better."""
         if self._better(value, self.best, 0.0):
             self.best, self.best_iteration = value, self.training.iteration
+            if self.callback.restore:
+                self.kept = {name: handle.value for name, handle in self.training.net.parameters.items()}
         if self._better(value, self.to_beat, self.callback.min_delta):
             self.to_beat, self.waited = value, 0
         else:
@@ -73,11 +81,20 @@ class EarlyStoppingState(CallbackState):
     def run(self) -> None:
         """Do nothing at fixed times: this callback acts on validations."""
 
+    def restore(self, event: str, _: Mapping[str, Any]) -> None:
+        """Give the net its best parameters back at the end, after all callbacks: a snapshot has the last ones."""
+        if event == "end":
+            parameters = self.training.net.parameters
+            for name, value in self.kept.items():
+                parameters[name].value = value
+
     def memory(self) -> Mapping[str, Any]:
+        kept = {f"{KEPT}{name}": value for name, value in self.kept.items()}
         best = {} if self.best is None else {"best": self.best, "to_beat": self.to_beat}
-        return {"waited": self.waited, "best_iteration": self.best_iteration, **best}
+        return {"waited": self.waited, "best_iteration": self.best_iteration, **best, **kept}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self.waited, self.best_iteration = count_in(memory, "waited"), count_in(memory, "best_iteration")
         self.best = float(memory["best"]) if "best" in memory else None
         self.to_beat = float(memory["to_beat"]) if "to_beat" in memory else self.best
+        self.kept = {key.removeprefix(KEPT): value for key, value in memory.items() if key.startswith(KEPT)}

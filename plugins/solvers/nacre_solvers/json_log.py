@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any, BinaryIO
 
-from nacre import CallbackState, OutputPath, Training, default, open_to_append
+from nacre import CallbackState, OutputPath, PerNet, Training, default, open_to_append
 from nacre.files import event_line, is_log
 
 from .listener import Listener, ListenerState
@@ -25,7 +25,9 @@ class JSONLog(Listener):
 
     outputs = ("path",)
 
-    path: Annotated[OutputPath, "the file; relative to the working folder"] = default("training.jsonl")
+    path: Annotated[OutputPath, "the file; relative to the working folder; in net.toml net-training.jsonl"] = default(
+        PerNet("training.jsonl", "{net}-training.jsonl")
+    )
 
     def start(self, training: Training) -> CallbackState:
         return JSONLogState(self, training)

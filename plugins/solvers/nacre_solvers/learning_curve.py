@@ -5,12 +5,23 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from math import nan
+from math import inf
 from os import SEEK_END
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from nacre import Callback, CallbackState, NacreError, OutputPath, Training, default, output_place, replace_output
+from nacre import (
+    Callback,
+    CallbackState,
+    NacreError,
+    OutputPath,
+    PerNet,
+    Training,
+    default,
+    is_of_class,
+    output_place,
+    replace_output,
+)
 
 from .summary import MeanLoss
 
@@ -40,16 +51,17 @@ Curve = tuple[list[int], list[float]]
 class LearningCurve(Callback):
     """Draws the losses and the statistics over the iterations: at the end, and every `every_n_iter` iterations.
 
-    A point of the training loss is the mean over max_iter / 100 iterations; the rest comes from
+    A point of the training loss is the mean over a hundredth of the iterations; the rest comes from
     `ValidationPerformance`. If matplotlib is not installed, the same numbers are written as a table, with a warning.
     `training.info["curve"]` is the file's path.
     """
 
     outputs = ("path",)
 
-    path: Annotated[OutputPath, "the picture: .png, .svg or .pdf; relative to the working folder"] = default(
-        "learning-curve.png"
-    )
+    path: Annotated[
+        OutputPath,
+        "the picture: .png, .svg or .pdf; relative to the working folder; in net.toml net-learning-curve.png",
+    ] = default(PerNet("learning-curve.png", "{net}-learning-curve.png"))
 
     def complaints(self) -> Iterator[str]:
         if Path(self.path).suffix.lower() not in ("", *ENDINGS):
@@ -67,7 +79,8 @@ class LearningCurveState(CallbackState):
         output_place(callback.path, is_curve)
         self.mean_loss = MeanLoss(training)
         self.to_draw = False
-        self.stride = max(1, training.solver.max_iter // POINTS)
+        n_iter = training.solver.n_iter
+        self.stride = 1 if n_iter == inf else max(1, int(n_iter) // POINTS)
         self.iterations: list[int] = []
         self.losses: list[float] = []
         self.warned: set[str] = set()
@@ -81,6 +94,10 @@ class LearningCurveState(CallbackState):
         if iteration % self.stride == 0:
             self.iterations.append(iteration)
             self.losses.append(self.mean_loss.take())
+            if len(self.losses) == 2 * POINTS:  # only if the number of iterations was not known
+                self.stride *= 2
+                self.iterations[:] = self.iterations[1::2]
+                self.losses[:] = [sum(pair) / 2 for pair in zip(self.losses[::2], self.losses[1::2], strict=True)]
         if self.to_draw:
             self.draw()
 
@@ -92,16 +109,15 @@ class LearningCurveState(CallbackState):
         path = self.callback.path
         losses: dict[str, Curve] = {"training": (self.iterations, self.losses)}
         shares: dict[str, Curve] = {}
-        for phase, entries in self.training.history.items():
-            iterations = [iteration for iteration, _, _ in entries]
-            losses[phase] = (iterations, [loss for _, loss, _ in entries])
-            for layer, statistics in entries[0][2].items() if entries else ():
-                for name in [name for name in statistics if name != "records"]:
-                    called = name if name == layer else f"{layer}/{name}"
-                    shares[f"{phase} {called}"] = (
-                        iterations,
-                        [found.get(layer, {}).get(name, nan) for _, _, found in entries],
-                    )
+        for phase, columns in self.training.history.items():
+            if phase == "train":
+                continue
+            iterations, layers = columns["iteration"].tolist(), self.training.net.layers_in(phase)
+            losses[phase] = (iterations, columns["loss"].tolist())
+            for column, values in columns.items():
+                layer, _, name = column.rpartition("/")
+                if layer and name != "records" and not is_of_class(layers, layer, name):
+                    shares[f"{phase} {name if name == layer else column}"] = (iterations, values.tolist())
         try:
             try:
                 data = picture(self.training.net.name, losses, shares, Path(path).suffix[1:] or "png")
@@ -131,6 +147,7 @@ class LearningCurveState(CallbackState):
     def remember(self, memory: Mapping[str, Any]) -> None:
         self.iterations[:] = memory["iterations"].tolist()
         self.losses[:] = memory["losses"].tolist()
+        self.stride = max([self.stride, *self.iterations[:1]])
 
 
 def table(losses: Mapping[str, Curve], shares: Mapping[str, Curve]) -> bytes:

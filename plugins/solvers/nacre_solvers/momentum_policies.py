@@ -31,7 +31,11 @@ class StepMomentum(MomentumPolicy):
     max: Annotated[float, fraction, "the largest momentum"]
 
     def momentum(self, iteration: int) -> float:
-        return min(self.base * self.gamma ** (iteration // self.stepsize), self.max)
+        try:
+            grown = self.base * self.gamma ** (iteration // self.stepsize)
+        except OverflowError:  # a power that no float can hold is beyond any largest momentum
+            grown = self.max if self.base else 0.0
+        return min(grown, self.max)
 
 
 class LinearMomentum(MomentumPolicy):

@@ -12,6 +12,7 @@ from nacre import (
     Callback,
     CallbackState,
     OutputPath,
+    PerNet,
     SnapshotFolder,
     Training,
     default,
@@ -36,7 +37,9 @@ class Snapshot(Callback):
     runs_last = True
     outputs = ("folder",)
 
-    folder: Annotated[OutputPath, "the folder; relative to the working folder"] = default("snapshots")
+    folder: Annotated[
+        OutputPath, "the folder; relative to the working folder; in net.toml by default snapshots/net"
+    ] = default(PerNet("snapshots", "snapshots/{net}"))
     keep: Annotated[int, positive, "how many of the newest snapshots to keep"] = 3
     store: Annotated[str, "file format, the name of a store"] = "HDF5"
 

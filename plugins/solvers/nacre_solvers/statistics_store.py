@@ -13,6 +13,7 @@ from nacre import (
     ConfigError,
     NacreError,
     OutputPath,
+    PerNet,
     Training,
     default,
     non_negative,
@@ -28,8 +29,9 @@ class StatisticsStore(Callback):
     """Keeps the statistics of summaries and validations: {"train/loss": {"100": 0.53, "200": 0.4}, ...}.
 
     They come from the callbacks `TrainingSummary` and `ValidationPerformance`. The JSON file is written at intervals
-    and at the end, completely or not at all. With `if_exists="merge"` old values stay, except for the same statistic of
-    the same iteration; a resumed training always merges. After Mocha.jl's coffee lounge.
+    and at the end, completely or not at all. The file of another training is replaced; with `if_exists="merge"` its
+    values stay, except for the same statistic of the same iteration. A resumed training always merges. A file that
+    holds something else is an error, except with "overwrite". After Mocha.jl's coffee lounge, which merges by default.
 
     Raises:
         NacreError: the file exists (`if_exists="refuse"`), holds something else, or cannot be written.
@@ -38,9 +40,13 @@ class StatisticsStore(Callback):
     runs_last = True
     outputs = ("path",)
 
-    path: Annotated[OutputPath, "the file; relative to the working folder"] = default("statistics.json")
+    path: Annotated[OutputPath, "the file; relative to the working folder; in net.toml net-statistics.json"] = default(
+        PerNet("statistics.json", "{net}-statistics.json")
+    )
     every_n_iter: Annotated[int, non_negative, "iterations from one writing to the next; 0 for only at the end"] = 0
-    if_exists: Annotated[Literal["merge", "overwrite", "refuse"], "what to do with an existing file"] = "merge"
+    if_exists: Annotated[Literal["merge", "overwrite", "refuse", "replace"], "what to do with an existing file"] = (
+        "replace"
+    )
 
     def start(self, training: Training) -> CallbackState:
         return StatisticsStoreState(self, training)
@@ -62,8 +68,9 @@ class StatisticsStoreState(ListenerState):
                 f"StatisticsStore: {self.path} exists already",
                 "use another path, or if_exists='merge' or 'overwrite'",
             )
-        if path.exists() and if_exists == "merge":
-            self.statistics = read_statistics(path)
+        if path.exists() and if_exists in ("merge", "replace"):
+            found = read_statistics(path)  # which must be such a file in both cases
+            self.statistics = found if if_exists == "merge" else {}
         self.write()
 
     def on_event(self, event: str, data: Mapping[str, Any]) -> None:

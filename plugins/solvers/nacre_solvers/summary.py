@@ -15,6 +15,8 @@ class TrainingSummary(Callback):
     the last iteration. The event is "summary".
     """
 
+    summarises = True
+
     every_n_iter: Annotated[int, non_negative, "iterations from one report to the next; 0 for never"] = 100
 
     def start(self, training: Training) -> CallbackState:

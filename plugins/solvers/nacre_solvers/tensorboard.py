@@ -12,18 +12,22 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from nacre import CallbackState, NacreError, OutputPath, Training, default, output_place
+from nacre import CallbackState, NacreError, OutputPath, PerNet, Training, default, output_place
 from nacre.files import os_errors
 
 from .listener import Listener, ListenerState, numbers
+
+EVENTS = "events.out.tfevents."
+"""How the names of event files begin."""
 
 
 class TensorBoard(Listener):
     """Writes the numbers of summaries and validations for TensorBoard: `tensorboard --logdir runs`.
 
     They come from the callbacks `TrainingSummary` and `ValidationPerformance`, as train/loss, train/rate,
-    validation/loss, validation/layer/statistic and so on. Every training writes an event file of its own; if it is
-    resumed from a snapshot, TensorBoard ignores the older values after that iteration.
+    validation/loss, validation/layer/statistic and so on. Every training is a run of its own: in the folder, or
+    where another training has written there, in its sub-folder 2, 3 and so on. If it is resumed from a snapshot, it
+    goes on in the last one, and TensorBoard ignores the older values after that iteration.
 
     Raises:
         NacreError: the folder cannot be written.
@@ -31,7 +35,9 @@ class TensorBoard(Listener):
 
     outputs = ("path",)
 
-    path: Annotated[OutputPath, "folder of the run; relative to the working folder"] = default("runs")
+    path: Annotated[
+        OutputPath, "folder of the run; relative to the working folder; in net.toml by default runs/net"
+    ] = default(PerNet("runs", "runs/{net}"))
 
     def start(self, training: Training) -> CallbackState:
         return TensorBoardState(self, training)
@@ -43,7 +49,7 @@ class TensorBoardState(ListenerState):
     file: EventFile | None = None
 
     def begin(self) -> None:
-        folder = output_place(self.path)
+        folder = _run_folder(output_place(self.path), resumed=self.training.resumed_from is not None)
         with os_errors(Path(self.path), "cannot be written", NacreError):
             self.file = EventFile(folder)
             if self.training.resumed_from is not None:
@@ -59,12 +65,22 @@ class TensorBoardState(ListenerState):
             self.attempt(file.close)
 
 
+def _run_folder(folder: Path, *, resumed: bool) -> Path:
+    """Return a folder without the events of other trainings, or the last one with events if a training is resumed."""
+    last = place = folder
+    for number in count(2):
+        if not any(place.glob(f"{EVENTS}*")):
+            break
+        last, place = place, folder / str(number)
+    return last if resumed else place
+
+
 class EventFile:
     """An event file of TensorBoard: TFRecord records, each with one `Event` message."""
 
     def __init__(self, folder: str | Path) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        start = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        start = f"{EVENTS}{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         self._file = next(file for number in count() if (file := _new(Path(folder) / f"{start}.{number}")))
         self._event(0, _bytes(3, b"brain.Event:2"))
 

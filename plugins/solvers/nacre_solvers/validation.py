@@ -65,7 +65,6 @@ class ValidationState(CallbackState):
             self.net.shutdown()
             raise
         self.warned: set[str] = set()
-        self.history = training.history.setdefault(callback.phase, [])
 
     def run(self) -> None:
         self.validate()
@@ -77,7 +76,6 @@ class ValidationState(CallbackState):
         loss = self.net.forward_epoch(self._warn)
         statistics = self.net.statistics()
         training.statistics[phase] = statistics
-        self.history.append((training.iteration, loss, statistics))
         if self.callback.best:
             score = read_statistic(ASKED, self.callback.best, loss, statistics, phase)
             training.score = Score(training.iteration, score, self.higher_better)
@@ -92,20 +90,17 @@ class ValidationState(CallbackState):
     def finish(self) -> None:
         """Validate after the last iteration too, but not after a signal: then the snapshot must be saved at once."""
         training = self.training
-        if not training.interrupted and [entry[0] for entry in self.history[-1:]] != [training.iteration]:
+        last = training.curves.last(self.callback.phase)
+        if not training.interrupted and (last is None or last.iteration != training.iteration):
             self.validate(final=True)
 
     def shutdown(self) -> None:
         self.net.shutdown()
 
-    def memory(self) -> Mapping[str, Any]:
-        return {"history": json.dumps(self.history)}
-
     def remember(self, memory: Mapping[str, Any]) -> None:
-        entries = json.loads(memory["history"])
-        self.history[:] = [(int(iteration), float(loss), statistics) for iteration, loss, statistics in entries]
-        if self.history:
-            self.training.statistics[self.callback.phase] = self.history[-1][2]
+        """Take over the history of an earlier version's snapshot, which had it here."""
+        for iteration, loss, statistics in json.loads(memory["history"]):
+            self.training.curves.add(self.callback.phase, int(iteration), 0, float(loss), statistics)
 
 
 def _make_net(net: Net, phase: Literal["validation", "test"]) -> Net:

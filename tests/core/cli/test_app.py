@@ -19,7 +19,7 @@ from nacre.cli.app import COMMANDS
 from nacre.cli.screen import command_line
 from registries import NewRegistry, install_plugin
 
-OFFERED = ("data", "demo", "gradcheck", "graph", "sample", "summary", "time")
+OFFERED = ("data", "demo", "gradcheck", "graph", "plot", "sample", "summary", "time")
 """Commands of nacre's own plugins."""
 LIGHT = """
 import sys
@@ -94,6 +94,15 @@ def test_commands_are_named_as_they_can_be_typed(folder: Path, monkeypatch: pyte
     assert command_line("test") == "./nacre test"
     monkeypatch.setattr(sys, "argv", ["pytest"])
     assert command_line("test") == "nacre test"
+
+
+def test_nacre_is_a_module_that_python_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "nacre", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("nacre ")
+    monkeypatch.setattr(sys, "argv", [str(Path(nacre.__file__).parent / "__main__.py")])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/my python")
+    assert command_line("test", "a b.toml") == "'/my python' -m nacre test 'a b.toml'"
 
 
 def test_a_plugin_file_that_is_not_there_or_offers_nothing() -> None:
@@ -185,7 +194,7 @@ def test_a_bug_is_told_apart_and_placed() -> None:
         '[[layer]]\ntype = "Input"\n[[layer]]\ntype = "Buggy"\nbottoms = "data"\ntops = "x"\n'
     )
     done = run("summary", "buggy.toml", *change[2:], code=1)
-    assert done.err.startswith("error: a bug: ZeroDivisionError: division by zero [")
+    assert done.err.startswith("error: layer 'x' (Buggy of buggy): setup raised ZeroDivisionError: division by zero [")
     assert "buggy.py:6]" in done.err
 
 
@@ -245,7 +254,7 @@ def test_without_the_plugin_of_commands_the_core_has_its_own(
     monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "nacre-commands")
     new_registry()
     names = [line.split()[0] for line in run("--help").out.partition("Commands:")[2].splitlines() if line.strip()]
-    assert names == [*COMMANDS, "data"]  # which comes with the layers of data
+    assert names == [*COMMANDS, "data", "plot"]  # which come with the layers of data and the solvers
     error = run("summary", "small.toml", code=2).err
     assert "there is no command 'summary'\n" in error
     assert "nacre:nacre-commands is disabled: NACRE_DISABLE_PLUGINS" in error
@@ -295,5 +304,5 @@ def test_the_door_for_authors_of_commands_has_every_name_that_it_says() -> None:
     (typed,) = [node for node in source.body if isinstance(node, ast.If)]
     names = [alias.name for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names]
     assert sorted([*names, "main"]) == sorted(nacre.cli.__all__)
-    page = (Path(__file__).resolve().parents[3] / "docs/plugins.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs/writing-a-command.md").read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in page] == []

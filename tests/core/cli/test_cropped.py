@@ -45,6 +45,7 @@ lr_policy = 0.01
 [[callback]]
 type = "Snapshot"
 every_n_iter = 3
+folder = "snapshots"
 """
 
 

@@ -154,6 +154,7 @@ lr_policy = 5
 
 [[callback]]
 type = "Snapshot"
+folder = "snapshots"
 """
 
 

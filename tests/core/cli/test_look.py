@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 import nacre.discovery.registry
 from command_line import run
 from fake_backends import BlockedBackend, BlockedInnerProduct
-from nacre import Backend, Layer, MethodState, Names, Neuron
+from nacre import HostMemory, Layer, MethodState, Names, Neuron
 from nacre.config import load
 from nacre.protocols.layer import TRAITS
 
@@ -78,6 +80,8 @@ def test_explain_gives_the_solver_that_a_training_would_have() -> None:
             assert {str(span.value.dtype) for span in inputs} == {"float32"}
             return "not with these rates" if {span.rate for span in inputs} == {1.0} else None
 
+        def update(self) -> None: ...
+
     nacre.discovery.registry.registry().register_kernel(Single, "solver/SGD", "numpy", "acme")
     pin = 'plugins.pin={ "kernel:solver/SGD@numpy" = "acme" }'
     for dtype, reason in (("float64", "computes in float32, not float64"), ("float32", "not with these rates")):
@@ -108,10 +112,31 @@ def test_explain_tells_regularisers_and_constraints() -> None:
 # layers, backends, plugins
 
 
-def test_layers_are_listed_with_their_distributions() -> None:
-    lines = [line.split() for line in run("layers").out.splitlines()]
-    assert lines[0] == ["layer", "from"]
-    assert ["Convolution", "nacre", nacre.__version__] in lines
+def test_layers_are_listed_by_their_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run("layers").out
+    groups = dict(part.split("\n", 1) for part in out.split("\n\n")[:-1])
+    assert groups[f"nacre_layers.convolution (nacre {nacre.__version__})"] == "  Convolution, Deconvolution, Im2col"
+    names = [name.strip() for text in groups.values() for name in text.replace("\n", " ").split(",")]
+    assert sorted(names) == sorted(nacre.discovery.registry.registry().names("layer"))
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+
+
+def test_listing_layers_imports_none() -> None:
+    code = "import sys; from nacre.cli.app import nacre\ntry: nacre.main(['layers'])\nexcept SystemExit: pass\n"
+    code += "print([name for name in sys.modules if name.startswith('nacre_layers.') or name == 'numpy'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("components\n[]\n")
+
+
+def test_layers_are_listed_with_a_sentence_about_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("layers", "--long").out.splitlines()
+    assert lines[0].split() == ["kind", "name", "what", "it", "is"]
+    (line,) = [line for line in lines if line.split()[1:2] == ["SquareLoss"]]
+    assert "loss = weight" in line
+    assert max(map(len, lines)) <= 80
+    assert any(line.split()[:2] == ["neuron", "ReLU"] for line in run("layers", "--all", "--long").out.splitlines())
 
 
 def test_every_component_is_listed_and_has_a_page() -> None:
@@ -192,7 +217,8 @@ def test_a_broken_class_is_listed_with_its_problem() -> None:
     assert gone["traits"] == dict.fromkeys(TRAITS)
     assert "no_such_module" in gone["problem"]
     assert "AttributeError" in named(found, offers.name)["problem"]
-    assert ["Gone", "broken"] in [line.split() for line in run("layers").out.splitlines()]
+    assert "no_such_module (broken)\n  Gone\n" in run("layers").out
+    assert "no_such_module" in next(line for line in run("layers", "--long").out.splitlines() if " Gone " in line)
     assert "cannot be opened: " in run("layers", "Gone").out
 
 
@@ -283,12 +309,16 @@ def test_everything_that_a_net_file_names_has_a_page(name: str, heads: list[str]
 
 
 def test_backends() -> None:
-    class Broken(Backend):
+    class Broken(HostMemory):
+        name, lineage = "broken", ("broken",)
+
         @classmethod
         def unusable(cls) -> str | None:
             return "there is no such device"
 
-    class Raising(Backend):
+    class Raising(HostMemory):
+        name, lineage = "raising", ("raising",)
+
         @classmethod
         def unusable(cls) -> str | None:
             raise OSError("no driver")

@@ -9,16 +9,17 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from command_line import run
-from nacre import ConfigError
+from nacre import ConfigError, RegistryError
 from nacre.discovery.discovery import find_plugins
 from nacre.discovery.isolate import tried
-from nacre.discovery.settings import enable, settings
+from nacre.discovery.settings import enable, pin, settings
 from registries import NewRegistry
 
 GOOD = 'from nacre.hooks import hookimpl\nnacre_api = "1"\n@hookimpl\ndef offer_layers():\n    return {"Calm": "c:C"}\n'
@@ -194,6 +195,57 @@ def test_the_command_enables_what_is_installed_even_if_it_is_broken(empty: Path,
     assert "no plugin 'nacre' is installed" in run("plugins", "enable", "nacre", code=2).err
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[plugins]",
+        "[plugins] # mine\r\nkernels = ['a']\r\n",
+        "[plugins]\npin = { 'layer:A' = 'one' }\n",
+        "[plugins.pin]\n'layer:A' = 'one'\n",
+        "[plugins]\npin.'layer:A' = 'one'\n",
+        "plugins.pin.'layer:A' = 'one'\n",
+        "plugins = { kernels = ['a'], pin = { 'layer:A' = 'one' } }\n",
+        "plugins = {}\n",
+        "[ plugins . pin ] # pins\n",
+        'backend = "numpy"\n\n[plugins.pin]\n"layer:A" = "one"',
+    ],
+)
+def test_pinning_changes_nothing_else(empty: Path, text: str) -> None:
+    file = Path("nacre.toml")
+    file.write_bytes(text.encode())
+    before = settings()
+    pin("layer:Gain", "acme")
+    assert settings() == replace(before, pins={**before.pins, "layer:Gain": "acme"})
+    rest = iter(file.read_bytes().decode())
+    assert all(letter in rest for letter in text)
+
+
+OFFERING = GOOD.replace('"Calm": "c:C"', '"Calm": "c:C", "Pooling": "c:P"')
+
+
+def test_lock_pins_names_that_two_offer(empty: Path, install: Install, new_registry: NewRegistry) -> None:
+    install("two", OFFERING)
+    install("one", OFFERING)
+    for name in ("broken", "off"):
+        install(name, "1 / 0")
+    os.environ |= {"NACRE_ALLOW_EDITABLE": "1", "NACRE_DISABLE_PLUGINS": "off"}
+    for folder in (empty.parent / "site").glob("*.dist-info"):
+        (folder / "RECORD").write_text(f"{folder.name[:-13]}_light.py,sha256=x,1\n")
+    registry = new_registry()
+    with pytest.raises(RegistryError, match=r"layer 'Calm' is offered by one 1\.0 and two 1\.0"):
+        registry.find("layer", "Calm")
+    try:
+        told = run("plugins", "lock").out
+        again = run("plugins", "lock").out
+    finally:
+        del os.environ["NACRE_ALLOW_EDITABLE"], os.environ["NACRE_DISABLE_PLUGINS"]
+    assert "nacre.toml: pin 'layer:Calm' = 'one', because two offers it too: change it if needed\n" in told
+    assert "pin" not in again
+    assert settings().pins == {"layer:Calm": "one"}  # Pooling is nacre's
+    assert registry.find("layer", "Calm").distribution == "one"
+
+
 # What is there and not enabled
 
 
@@ -236,4 +288,4 @@ def test_a_command_that_panics_is_a_sentence(install: Install, new_registry: New
         raise BaseException("panicked")
 
     new_registry().register(panics, "panics", "command")
-    assert "a bug: BaseException: panicked" in run("panics", code=1).err
+    assert "panics raised BaseException: panicked" in run("panics", code=1).err

@@ -86,7 +86,8 @@ def test_a_strangers_callback_and_store_are_found_by_what_they_say(new_registry:
     Path("keeper.py").write_text(KEEPER)
     plugin = ("--plugin", "keeper.py")
     net = Path("small.toml")
-    net.write_text(net.read_text().replace('type = "Snapshot"\nevery_n_iter = 20', 'type = "Keeper"'))
+    own = 'type = "Snapshot"\nevery_n_iter = 20\nfolder = "snapshots"'
+    net.write_text(net.read_text().replace(own, 'type = "Keeper"'))
     done = run("train", net, *plugin, "--set", "solver.max_iter=25")
     assert "snapshot: kept/snapshot-000025.5h" in done.out
     assert "continuing from iteration 25" in run("train", net, *plugin, "--resume", "auto").out

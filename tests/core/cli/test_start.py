@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,7 +25,14 @@ OURS = {
         f"nacre.discovery.{name}"
         for name in ["discovery", "guard", "kernels", "lazy", "loading", "offers", "pins", "registry", "settings"]
     ),
-    *("nacre.cli", "nacre.cli.app", "nacre.cli.options", "nacre.cli.screen", "nacre.cli.streams"),
+    *(
+        "nacre.cli",
+        "nacre.cli.app",
+        "nacre.cli.completion",
+        "nacre.cli.options",
+        "nacre.cli.screen",
+        "nacre.cli.streams",
+    ),
     *("nacre.cli.commands", "nacre.cli.commands.layers"),
     *("nacre_commands", "nacre_layers", "nacre_data", "nacre_numpy", "nacre_onednn", "nacre_solvers"),  # light modules
 }
@@ -46,6 +57,18 @@ def test_listing_layers_imports_no_more_than_it_needs() -> None:
     assert {name for name in found if name.startswith("nacre")} <= OURS
 
 
+def test_listing_many_plugins_imports_their_light_modules_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    importlib.import_module("benchmarks.start").write_packages(tmp_path, plugins=10, others=60)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    found = imported("from nacre.cli import main; main()", "layers")
+    assert found & HEAVY == set()
+    assert {name for name in found if name.startswith("nacre")} <= OURS
+    assert {name for name in found if name.startswith("acme")} == {f"acme{number}" for number in range(10)}
+
+
 def test_importing_nacre_imports_no_library() -> None:
     found = imported("import nacre")
     assert {name for name in found if name.startswith("nacre")} == {"nacre", "nacre._version"}
@@ -60,5 +83,6 @@ def test_the_benchmark_runs() -> None:
         "nacre layers",
         "nacre --version",
         "import nacre",
+        "nacre layers, 200 more",
     ]
     assert lines[1].endswith("1.00 x")

@@ -24,9 +24,7 @@ def snapshots(folder: str = "snapshots") -> list[str]:
 
 def test_a_training_on_a_plain_screen() -> None:
     lines = run("train", "small.toml").out.splitlines()
-    assert lines[0] == (
-        "backend numpy: 2 of 4 layers run through kernels made for it; drop1, loss through their general code"
-    )
+    assert lines[0] == "training 'small': 147 parameters, 60 iterations of 10 records; snapshots go to snapshots"
     assert lines[1].startswith("iteration 20: loss ")
     assert any(line.startswith("iteration 30: validation: loss ") and " of 27)" in line for line in lines)
     assert "iteration 60: saved snapshots/snapshot-000060.h5" in lines
@@ -38,6 +36,15 @@ def test_a_training_on_a_plain_screen() -> None:
     ]
     assert "\x1b" not in "".join(lines)
     assert snapshots() == ["snapshot-000020.h5", "snapshot-000040.h5", "snapshot-000060.h5"]
+
+
+def test_kernels_are_told_if_that_is_asked_for() -> None:
+    options = ("--verbose", "--set", "solver.max_iter=1", "--set", 'freeze=["ip1"]', "--set", "solver.n_accumulate=2")
+    lines = run("train", "small.toml", *options).out.splitlines()
+    assert lines[0].startswith("training 'small': 147 parameters (108 frozen), 1 iteration of 20 records; ")
+    assert lines[1] == (
+        "backend numpy: 2 of 4 layers run through kernels made for it; drop1, loss through their general code"
+    )
 
 
 def test_the_commands_that_are_named_next_work() -> None:
@@ -157,7 +164,7 @@ def test_where_snapshots_were_put_aside_is_told(trained: Path) -> None:
 
 def test_a_refused_training_moves_no_snapshot(trained: Path) -> None:
     before = sorted(trained.rglob("*.h5"))
-    Path("statistics.json").write_text("{}")
+    Path("more-statistics.json").write_text("{}")
     for kind, fields in (
         ("EarlyStopping", 'statistic = "accuracy/acuracy"\nhigher_better = true'),
         ("StatisticsStore", 'if_exists = "refuse"'),

@@ -21,13 +21,13 @@ from nacre import (
     ConfigError,
     ContractError,
     HostMemory,
+    Identity,
     Layer,
     LayerState,
     Method,
     MethodState,
     Names,
     Net,
-    Neuron,
     open_backend,
     positive,
 )
@@ -39,6 +39,7 @@ from nacre.fields.tables import table_of, type_name
 from nacre.files.toml import toml_text
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.neurons import Tanh
+from nacre_solvers import Snapshot, TensorBoard
 from page_tables import own_classes
 from registries import NewRegistry
 
@@ -178,7 +179,7 @@ def test_a_file_without_a_solver_says_what_to_add() -> None:
 
 
 def test_a_neuron_is_a_layer_by_its_name() -> None:
-    class Leaky(Neuron):
+    class Leaky(Identity):
         slope: float = 0.01
 
     nacre.discovery.registry.register(Leaky)
@@ -208,7 +209,7 @@ def test_any_kind_may_have_a_layer() -> None:
 
 
 def test_the_core_names_no_layer_that_it_makes() -> None:
-    class Plain(Neuron):
+    class Plain(Identity):
         pass
 
     here = nacre.discovery.registry.registry()
@@ -450,7 +451,7 @@ def test_settings_hold_for_python_as_well(monkeypatch: pytest.MonkeyPatch) -> No
     write('backend = "mine"\n[plugins.pin]\n"x:B" = "folders"', "nacre.toml")
 
     class Mine(HostMemory):
-        name = "mine"
+        name, lineage = "mine", ("mine",)
 
     nacre.discovery.registry.register(Mine, "mine", "backend")
     assert isinstance(open_backend(), Mine)
@@ -464,7 +465,8 @@ def test_settings_hold_for_python_as_well(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_pin_in_the_settings_settles_who_serves_a_net() -> None:
     class Slow(LayerState):
-        pass
+        def forward(self, inputs: Any) -> None: ...
+        def backward(self, inputs: Any, diffs: Any) -> None: ...
 
     nacre.discovery.registry.registry().register_kernel(Slow, "InnerProduct", "numpy", "acme")
     layers = load(write()).layers
@@ -495,7 +497,7 @@ def test_bad_settings(text: str, complaint: str) -> None:
 
 
 def test_a_pin_settles_the_names_in_a_file() -> None:
-    class Mine(Neuron):
+    class Mine(Identity):
         pass
 
     here = nacre.discovery.registry.registry()
@@ -537,7 +539,7 @@ def test_a_name_of_nacres_means_nacres_also_where_a_stranger_has_a_layer_of_it()
 def test_two_strangers_of_one_layers_name_clash_whatever_their_kinds() -> None:
     here = nacre.discovery.registry.registry()
     here.register(type("TwirlLayer", (Layer,), {"__module__": __name__}), distribution="acme")
-    here.register(type("Twirl", (Neuron,), {}), distribution="bits")
+    here.register(type("Twirl", (Identity,), {}), distribution="bits")
     text = NET + '[[layer]]\ntype = "Twirl"\nbottoms = ["ip1"]\ntops = ["y"]\n'
     assert "layer 'Twirl' is offered by acme and bits" in refused(text)
     pinned = load(write(text + '[plugins.pin]\n"neuron:Twirl" = "bits"\n'))
@@ -556,8 +558,26 @@ def test_what_is_written_is_read_back(clean: Path, text: str) -> None:
     file = load(write(text))
     again = load(write(dumps(file), "again.toml"))
     assert all(map(same, file.layers, again.layers)) and len(file.layers) == len(again.layers)
-    assert repr(file.solver()) == repr(again.solver())
+    assert repr(file.solver()) == repr(again.solver()).replace("again", file.path.stem)  # in the paths of outputs
     assert dumps(again) == dumps(file)
+
+
+def test_what_a_training_writes_is_named_after_the_net_file(clean: Path) -> None:
+    outputs = {
+        "Snapshot": ("folder", "snapshots/pets"),
+        "TensorBoard": ("path", "runs/pets"),
+        "LearningCurve": ("path", "pets-learning-curve.png"),
+        "StatisticsStore": ("path", "pets-statistics.json"),
+        "JSONLog": ("path", "pets-training.jsonl"),
+    }
+    callbacks = "".join(f'[[callback]]\ntype = "{name}"\n' for name in outputs)
+    file = load(write(f"{NET.partition('[[callback]]')[0]}{callbacks}", "pets.toml"))
+    for callback in file.solver().callbacks:
+        field, path = outputs[type(callback).__name__]
+        assert getattr(callback, field) == path and getattr(callback, field).permission is not None
+    given = load(file.path, ['callback.Snapshot.folder="mine"', 'callback.TensorBoard.path="mine"']).solver().callbacks
+    assert [str(getattr(one, outputs[type(one).__name__][0])) for one in given[:2]] == ["mine", "mine"]
+    assert (Snapshot().folder, TensorBoard().path) == ("snapshots", "runs")  # in Python
 
 
 def test_a_net_is_written_as_well() -> None:
@@ -568,11 +588,11 @@ def test_a_net_is_written_as_well() -> None:
 
 
 def test_what_is_written_requires_whose_layers_and_components_it_has() -> None:
-    class Mine(Neuron):
+    class Mine(Identity):
         pass
 
     class Rule(Method):
-        pass
+        def setup(self, backend: Any, spans: Any) -> Any: ...
 
     here = nacre.discovery.registry.registry()
     for thing, kind, distribution, version in (
@@ -609,6 +629,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Activation": {"bottoms": ["a"], "tops": ["t"], "neuron": "ReLU"},
     "AsyncHDF5Data": {"source": ["x.h5", "sub/y.h5"], "batch_size": 3},
     "AveragePrecision": {"bottoms": ["a", "b"]},
+    "AdaptivePooling": {"bottoms": ["a"], "tops": ["t"], "size": [3, 2]},
     "BinaryAccuracy": {"bottoms": ["a", "b"]},
     "BinaryCrossEntropyLoss": {"bottoms": ["a", "b"]},
     "CSVOutput": {"bottoms": ["a"], "filename": "sub/out.csv"},
@@ -634,11 +655,16 @@ NEEDED: dict[str, dict[str, Any]] = {
     "HDF5Output": {"bottoms": ["a"], "filename": "sub/out.h5"},
     "HingeLoss": {"bottoms": ["a", "b"]},
     "ImageData": {"source": ["cats", "sub/dogs"], "batch_size": 3, "new_height": 4, "new_width": 5},
+    "HuberLoss": {"bottoms": ["a", "b"]},
     "Im2col": {"bottoms": ["a"], "tops": ["t"], "kernel": [3, 2]},
     "Index2Onehot": {"bottoms": ["a"], "tops": ["t"], "n_class": 4},
     "InfogainLoss": {"bottoms": ["a", "b"], "matrix": [[1, 0.5], [0, 2]]},
     "InnerProduct": {"bottoms": ["a"], "tops": ["t"], "output_dim": 4},
     "Input": {"tops": ["t"]},
+    "KLDivergenceLoss": {"bottoms": ["a", "b"]},
+    "MatMul": {"bottoms": ["a", "b"], "tops": ["t"]},
+    "Pad": {"bottoms": ["a"], "tops": ["t"], "pad": [3, 2]},
+    "Resize": {"bottoms": ["a"], "tops": ["t"], "factor": 2.0},
     "IoU": {"bottoms": ["a", "b"]},
     "JSONLOutput": {"bottoms": ["a"], "filename": "sub/out.jsonl"},
     "LMDBData": {"source": ["a.lmdb", "sub/b.mdb"], "batch_size": 2},
@@ -727,6 +753,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "Shape": st.lists(st.integers(0, 4), max_size=3),
     "Colour": st.sampled_from([0, 255, [1, 2, 3], []]),
     "PerChannel": st.sampled_from([0, 0.5, [1, 2.5, 3]]),
+    "Means": st.sampled_from([[], 0.5, [1, 2.5, 3]]),
     "NumberLists": st.sampled_from([[], [1, 2.5], [[0.5, 0], [1, 1e-3]]]),
     "Neuron": st.sampled_from(["Identity", "ReLU", {"type": "Tanh"}, {"type": "LReLU", "slope": 0.25}]),
     "Initializer": st.sampled_from(["Xavier", {"type": "Constant", "value": 0.25}, {"type": "Gaussian", "std": 1e-3}]),

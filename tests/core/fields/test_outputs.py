@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from nacre import Callback, CallbackState, ConfigError, OutputPath, Training
+from nacre import Callback, CallbackState, ConfigError, OutputPath, Training, may_overwrite
 from nacre.config import NetFile, load
 from nacre.discovery.settings import settings
 from nacre.errors import SnapshotError
@@ -229,6 +229,17 @@ def test_a_link_that_appears_while_a_training_runs(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="working folder"):
             training.run()
     assert tree(tmp_path / "elsewhere") == {"mine": MINE}
+
+
+def test_what_may_be_replaced_is_the_file_that_was_there(tmp_path: Path) -> None:
+    """Not what a link leads to that has taken its name since, although its path is the one that was allowed."""
+    mine = tmp_path.resolve() / "here" / "out.h5"
+    mine.write_bytes(MINE)
+    place = net_file("HDF5Output", str(mine), overwrite=[mine]).layers[-1].filename
+    assert may_overwrite(place)
+    mine.unlink()
+    mine.symlink_to(tmp_path / "elsewhere" / "mine")
+    assert not may_overwrite(place)
 
 
 # The core's own writing goes through no link that lies ready for it

@@ -40,7 +40,7 @@ def test_a_signature_has_types_and_defaults() -> None:
     assert str(inspect.signature(ReLU)) == "(*, epsilon: float = 0.0)"
     solver = inspect.signature(Solver)
     assert str(solver).startswith("(method: Method, *, ")
-    assert solver.parameters["max_iter"].default == 1000
+    assert solver.parameters["n_accumulate"].default == 1
     assert "patience" in inspect.signature(EarlyStopping).parameters
     assert str(inspect.signature(L.Convolution(n_filter=1))).startswith("(*bottoms: ")
 
@@ -48,7 +48,7 @@ def test_a_signature_has_types_and_defaults() -> None:
 def test_help_is_a_page() -> None:
     page = pydoc.plain(pydoc.render_doc(ConvolutionLayer))
     assert "n_filter: int\n |          number of filters: the channels of a top (above 0)" in page
-    assert "max_iter: int = 1000\n |          number of iterations" in pydoc.plain(pydoc.render_doc(Solver))
+    assert "n_accumulate: int = 1\n |          number of batches" in pydoc.plain(pydoc.render_doc(Solver))
     assert pydoc.render_doc(nacre)
     assert pydoc.render_doc(Initializer)
 

@@ -476,6 +476,21 @@ def test_several_at_once_copy_it_once(server: Server, tmp_path: Path) -> None:
     assert kept(tmp_path) == {"a": DATA}
 
 
+def test_a_process_may_use_more_copies_than_it_may_have_open_files(server: Server) -> None:
+    code = """if True:
+        import resource, sys
+        from nacre.files.remote import fetch
+
+        fetch(sys.argv[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+        for url in sys.argv[2:]:
+            print(fetch(url).read_bytes() == b"x")
+    """
+    urls = [server.at(f"/{place}", b"x") for place in range(40)]
+    done = subprocess.run([sys.executable, "-c", code, *urls], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n" * 39, "")
+
+
 def test_what_a_killed_process_left_is_replaced(server: Server, tmp_path: Path) -> None:
     url = server.at("/a", DATA)
     path = fetch(url)

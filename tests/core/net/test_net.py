@@ -741,7 +741,7 @@ def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
         "scalars",
         "fitted",
     }
-    memory = {"xp", "blob", "alias", "empty", "scratch", "from_host", "to_host"}
+    memory = {"xp", "blob", "alias", "empty", "constant", "scratch", "from_host", "to_host"}
     assert known == numbers | memory | {"name", "backend"}
 
 

@@ -154,8 +154,8 @@ def test_a_blob_of_whole_numbers_stays_one() -> None:
     ("given", "words"),
     [
         (np.zeros((3, 4)), r"blob 'data' has records of shape \(5,\), .*\(4,\)"),
-        (np.zeros((0, 5)), "blob 'data': .*no record"),
-        (3.0, "blob 'data': .*no record"),
+        (np.zeros((0, 5)), "'data': the data have no record"),
+        (3.0, r"'data' is 3.0, but must be an array \(records, ...\)"),
         (np.full((3, 5), "x"), "blob 'data': .*numbers.* <U1"),
     ],
 )

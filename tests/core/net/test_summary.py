@@ -9,14 +9,17 @@ import pytest
 
 from nacre import InputLayer, Net
 from nacre.config import load
-from nacre.text import align, size
+from nacre.text import align, short, size
 from nacre_layers.containers.repeat import RepeatLayer
+from nacre_layers.convolution.convolution import ConvolutionLayer
+from nacre_layers.convolution.deconvolution import DeconvolutionLayer
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.recurrent.lstm import LSTMLayer
 from small_layers import SquareLossLayer
 
 LENET = Path(__file__).resolve().parents[3] / "examples/digits/lenet.toml"
@@ -54,7 +57,15 @@ def test_the_example_is_described() -> None:
         "parameters": 50 * 20 * 3 * 3 + 50,
         "shared": [],
         "kernel": "ConvolutionKernel",
+        "buffers": 0,
+        "frozen": False,
+        "multiplications": 64 * 50 * 8 * 8 * 20 * 3 * 3,
+        "bytes": 4 * (64 * 50 * 8 * 8 + 9_050),
+        "details": "kernel 3",
     }
+    assert [named(described, name)["details"] for name in ("pool2", "drop1")] == ["Max, kernel 2, stride 2", ""]
+    assert named(described, "ip1")["multiplications"] == 64 * 800 * 128
+    assert named(described, "drop1")["multiplications"] is None and named(described, "drop1")["bytes"] == 0
     assert named(described, "drop1")["tops"] == ["ip1"]
     assert named(described, "drop1")["kernel"] is None
     assert described["parameters"] == 200 + 9_050 + 800 * 128 + 128 + 1_290
@@ -69,7 +80,12 @@ def test_shared_parameters_count_once_and_buffers_apart() -> None:
     assert named(described, "one")["parameters"] == 42
     assert (named(described, "two")["parameters"], named(described, "two")["shared"]) == (0, ["one"])
     assert described["buffers"] > 0
-    assert described["parameters"] == sum(layer["parameters"] for layer in described["layers"]) - described["buffers"]
+    for count in ("parameters", "buffers"):
+        assert (
+            described[count]
+            == sum(layer[count] for layer in described["layers"])
+            == {"parameters": 54, "buffers": 12}[count]
+        )
 
 
 def test_a_layer_is_told_with_its_neuron() -> None:
@@ -88,11 +104,51 @@ def test_a_net_without_a_backward_pass_has_no_gradients() -> None:
 def test_the_text_has_a_line_for_each_layer() -> None:
     lines = str(net()).splitlines()
     assert lines[0] == "net 'shown' in phase train, float32 on numpy"
-    assert lines[2].split() == ["layer", "type", "tops", "parameters", "kernel"]
-    assert lines[6].split() == ["one", "InnerProduct", "+", "Tanh", "y", "4x6", "42", "InnerProductKernel"]
+    assert lines[2].split() == ["layer", "type", "tops", "parameters", "buffers", "products", "memory"]
+    assert lines[6].split() == ["one", "InnerProduct", "+", "Tanh", "y", "4x6", "42", "144", "264", "B"]
     assert "(as one)" in lines[7]
+    assert lines[8].split() == ["norm", "BatchNorm", "n", "4x6", "12", "12", "192", "B"]
     assert any(line.startswith(f"{42 + 12} parameters, 12 numbers in buffers") for line in lines)
     assert str(net(allocate=True)) == str(net())
+
+
+def test_layers_with_weights_tell_their_multiplications() -> None:
+    layers = [
+        InputLayer(tops=["x"], shape=[4, 5, 5], batch_size=2),
+        InputLayer(tops=["s"], shape=[3, 6], batch_size=7),
+        ConvolutionLayer(bottoms="x", tops="c", n_filter=6, kernel=3, n_group=2),
+        DeconvolutionLayer(bottoms="c", tops="d", n_filter=2, kernel=4, stride=2),
+        InnerProductLayer(bottoms="d", tops="y", output_dim=3, transpose=True),
+        LSTMLayer(bottoms="s", tops="h", output_dim=5, n_layer=2),
+    ]
+    made = Net("n", layers, backend="numpy", phase="test", allocate=False).summary()
+    known = {layer.name: layer.multiplications for layer in made.layers}
+    assert known["c"] == 2 * 6 * 3 * 3 * (4 // 2) * 3 * 3
+    assert known["d"] == 2 * 6 * 3 * 3 * 2 * 4 * 4
+    assert known["y"] == 2 * (2 * 8 * 8) * 3
+    assert known["h"] == 7 * 3 * (20 * 6 + 20 * 5 + 2 * 20 * 5)
+
+
+def test_frozen_layers_are_marked() -> None:
+    summary = net(freeze=["norm"]).summary()
+    assert [layer.name for layer in summary.layers if layer.frozen] == ["norm"]
+    assert "BatchNorm (frozen)" in str(summary) and "54 parameters (12 frozen), 12 numbers in buffers" in str(summary)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (999, "999"), (1000, "1.00 K"), (99_949, "99.9 K"), (999_700, "1.00 M"), (2 * 10**15, "2000 T")],
+)
+def test_large_numbers_are_short(count: int, text: str) -> None:
+    assert short(count) == text
+
+
+def test_a_summary_fits_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("lenet", "resnet20"):
+        lines = str(load(LENET.parent / f"{name}.toml").net(backend="numpy", allocate=False)).splitlines()
+        table = lines[2 : lines.index("", 3)]
+        assert max(map(len, table)) <= 80
 
 
 def test_a_large_net_takes_no_memory() -> None:
@@ -136,6 +192,18 @@ def test_the_first_line_names_a_few(count: int, named: str) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_long_cells_are_wrapped() -> None:
+    rows = [("a", "some words that are too long"), ("b", "few")]
+    assert align(("name", "what"), rows, width=20) == [
+        "name  what",
+        "----  --------------",
+        "a     some words",
+        "      that are too",
+        "      long",
+        "b     few",
+    ]
 
 
 def test_columns_stand_below_each_other() -> None:

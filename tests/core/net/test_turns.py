@@ -286,7 +286,7 @@ def test_nets_trained_in_two_threads_become_those_of_serial_trainings(backend: s
         plans[seed] = net.plan
         callbacks = [ValidationPerformance(every_n_iter=5), TrainingSummary(every_n_iter=5)]
         training = Solver(SGD(), max_iter=20, lr_policy=0.05, momentum_policy=0.9, callbacks=callbacks).solve(net)
-        losses = np.array([entry[1] for entry in training.history["validation"]])
+        losses = training.history["validation"]["loss"]
         return {"losses": losses, **{name: handle.value for name, handle in net.parameters.items()}}
 
     expected = [train(seed, lambda: None) for seed in (0, 1)]

@@ -242,7 +242,7 @@ def test_what_cannot_be_loaded_is_named_with_the_reason(folder: SnapshotFolder) 
         whole[:900]: "truncated",
         b"": "empty",
         whole.replace(b"format 1", b"format 2"): "format 2.*\n  upgrade nacre",
-        whole[512:]: "not a nacre snapshot",
+        whole[512:]: "no file of nacre's",
         whole[:-1] + b"\1": "damaged",
     }.items():
         path.write_bytes(data)
@@ -506,3 +506,9 @@ def test_the_module_is_light() -> None:
     heavy = {"h5py", "numpy", "importlib.metadata"}
     code = f"import sys, nacre.snapshots.folder; sys.exit(not {heavy}.isdisjoint(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT).returncode == 0
+
+
+def test_a_path_that_the_system_refuses_is_told(tmp_path: Path) -> None:
+    for name in ("x" * 300, "x" * 300 + ".nacre"):
+        with pytest.raises(SnapshotError, match="cannot be read: File name too long"):
+            load_snapshot(tmp_path / name)

@@ -906,9 +906,10 @@ def test_statistics_of_a_training_net_are_those_since_the_last_summary() -> None
 def test_statistics_of_a_training_net_without_a_summary_are_those_of_the_run() -> None:
     net = counting_net()
     net.forward()
-    training = solver().solve(net)
+    training = solver().start(net)
+    training.run()
     assert training.statistics["train"]["accuracy"]["records"] == 120
-    assert solver().solve(toy_net()).statistics == {}
+    assert solver().solve(toy_net(), quiet=True).statistics == {}
 
 
 @pytest.mark.parametrize(

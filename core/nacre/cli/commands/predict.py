@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import InputFile, OutputFile, net_argument, net_options
+from ..options import OutputFile, inputs_arguments, net_argument, net_options
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...config.netfile import NetFile
-    from ...net.net import Net
-    from ...net.predict import Wanted
     from ...protocols.data_store import Field, Writer
-    from ...snapshots.snapshot import Snapshot
-    from ..inputs import Inputs
 
 
 def _names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -37,8 +33,7 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
 
 @click.command()
 @net_argument
-@click.argument("snapshot", type=click.Path(path_type=Path))
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, type=InputFile())
+@inputs_arguments
 @click.option(
     "--blob",
     "blobs",
@@ -79,6 +74,8 @@ def _shape(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
     show_default=True,
     help="Divide all numbers by this; those of pictures are 0 to 255.",
 )
+@click.option("--unit", default="", help="Unit of the numbers of a regression, such as EUR, to print behind them.")
+@click.option("--stdin", is_flag=True, help="With --json: read a record from each line, and answer with a line.")
 @net_options
 def command(
     net: Path,
@@ -91,6 +88,8 @@ def command(
     batch_size: int,
     shape: tuple[int, ...] | None,
     divide: float,
+    unit: str,
+    stdin: bool,
     backend: str | None,
     seed: int | None,
     sets: tuple[str, ...],
@@ -98,57 +97,75 @@ def command(
 ) -> None:
     """Run a trained net on your own records.
 
+    NET.toml and SNAPSHOT, or a saved net (.nacre) alone. SNAPSHOT is a file, a folder for its newest one, or `best` or
+    `latest` of the net file's own folder.
     INPUT is a file that a plugin can read, or its URL. nacre itself reads arrays (.npy), HDF5 files with a dataset
-    named after the input blob (.h5), tables with one record on each line (.csv), and pictures, which are scaled to the
-    net's input, in grey if it has one channel. The net's source transforms these records as it does its own, so they
-    must be like its data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best classes of each record
-    are printed, with percentages if the first blob holds probabilities.
+    named after the input blob (.h5), tables with one record on each line (.csv), and pictures or folders of them, which
+    are scaled to the net's input, in grey if it has one channel. The net's source transforms these records as it does
+    its own, so they must be like its data: for the demo's digits, pixels from 0 to 16 (--divide 15.94). The best
+    classes of each record are printed, with percentages if the first blob holds probabilities; or the numbers of a
+    regression.
+
+    With --stdin each line of the input is a record in JSON: its numbers in lists, or {"data": numbers, "key": name}
+    with the name of the blob, or {"file": "cat.jpg"}. Each is answered at once, with a line as in the list that --json
+    prints, or {"error": ..., "remedy": ...}.
     """
     from ...fields.outputs import uploading
-    from ...net.fitted import class_names
     from ...net.predict import check_outputs, prepared, run, wanted
     from ...net.records import store_of
     from ..inputs import Inputs, known_shape, whole_records
-    from ..outputs import best, check_classes, print_best, read_classes
+    from ..outputs import Answers, compares_numbers, names_for, read_classes
+    from ..predictor import Predictor, answer_lines, input_blob, net_for
     from ..screen import print_json
     from ..snapshots import read_trained
 
+    _check_inputs(inputs, stdin=stdin, as_json=as_json)
     file, saved = read_trained(net, sets, seed, snapshot)
+    names = read_classes(classes) if classes else None
+    if stdin:
+        options: dict[str, Any] = {
+            "top": top,
+            "unit": unit,
+            "divide": divide,
+            "batch_size": batch_size or 1,
+            "backend": backend,
+        }
+        with Predictor(file, saved, blobs, shape=shape, names=names, **options) as predictor:
+            answer_lines(predictor, sys.stdin)
+        return
     want = wanted(file.layers, blobs, file.algorithm)
-    names = read_classes(classes) if classes else []
-    blob = input_blob(file, want)
+    blob, output = input_blob(file, want), want.outputs[0]
     known = known_shape(file, blob) if shape is None else None
     told: list[dict[str, Any]] = []
     shapes: dict[str, tuple[int, ...]] = {}
+    answers = Answers(names or (), top, numbers=compares_numbers(file.layers, output), unit=unit)
     count = 0
     with ExitStack() as stack:
         path = None if out is None else stack.enter_context(uploading(out))
         store = None if path is None else store_of(path, pins=file.pins)
         records = Inputs(file, inputs, blob, shape or known, divide, from_option=shape is not None)
         stack.enter_context(records)
-        made = stack.enter_context(_net_for(file, saved, want, records, batch_size, backend, sure=known is not None))
+        size = batch_size or min(100, records.count or 100)
+        sure = known is not None
+        made = stack.enter_context(net_for(file, saved, want, (blob, records.shape), size, backend, sure=sure))
         writer: Writer | None = None
         for batch in records.batches(check_outputs(made, want)):
             ready = prepared(made, want, {blob: batch.records}, records.classes)
             found = run(made, want, ready)
             if not shapes:
                 shapes = {name: array.shape[1:] for name, array in found.items()}
-                if classes is None:
-                    counts = {name: int(array[0].size) for name, array in found.items()}
-                    names = [*class_names(file.layers, file.fitted, counts.get).get(want.outputs[0], ())]
-                else:
-                    check_classes(names, found[want.outputs[0]], f"{classes}", want.outputs[0])
+                answers.names = names_for(file, output, found[output][0].size, names, f"{classes}")
                 if path is not None and store is not None:
                     writer = stack.enter_context(store.create(path, fields_of(found)))
             if writer is not None:
                 writer.append(found, batch.keys if records.named else ())
-            rows = best(found[want.outputs[0]], top, names, whole_records(ready[blob]))
-            if as_json:
-                keys = zip(batch.keys, rows, strict=True)
-                told += [{"record": count + row, "key": key, "classes": one} for row, (key, one) in enumerate(keys)]
-            else:
-                print_best(batch.keys, rows, width=len(str((records.count or 1) - 1)))
-            count += len(rows)
+            rows = answers.of(found[output], whole_records(ready[blob]))
+            for key, one in zip(batch.keys, rows, strict=True):
+                if as_json:
+                    told.append({"record": count, "key": key, **one})
+                else:
+                    click.echo(answers.line(key, one, width=len(str((records.count or 1) - 1))))
+                count += 1
     if as_json:
         print_json(told)
     elif out is not None:
@@ -162,59 +179,11 @@ def fields_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Field]:
     return {name: Field(array.shape[1:], array.dtype.name) for name, array in arrays.items()}
 
 
-def input_blob(file: NetFile, want: Wanted) -> str:
-    """Return the one blob of the sources that the outputs need. Raises DataError if they need none, or several."""
-    from ...errors import DataError
-
-    if len(want.needed) != 1:
-        found = ", ".join(sorted(want.needed)) or "none"
-        message = f"{file.path}: a net for `predict` must read exactly one blob of its sources, but it reads: {found}"
-        raise DataError(message, "choose a blob that needs only one of them (--blob), or use net.predict in Python")
-    return want.needed[0]
-
-
-@contextmanager
-def _net_for(
-    file: NetFile,
-    saved: Snapshot,
-    want: Wanted,
-    records: Inputs,
-    batch_size: int,
-    backend: str | None,
-    *,
-    sure: bool,
-) -> Generator[Net]:
-    """Make the net of the layers that are needed, trained. The sources' data may be missing.
-
-    `sure` is true if the records have the shape of a source's records.
-
-    Raises:
-        DataError: the parameters have other shapes than records of this shape need.
-        SnapshotError: the snapshot belongs to another net.
-    """
-    from ..inputs import written_net
-
-    batch_size = batch_size or min(100, records.count or 100)
-    shape = want.source_of(records.blob).prepared_shape(records.blob, records.shape)
-    with written_net(file, want, {records.blob: shape}, batch_size, backend) as made:
-        if not sure:
-            _check_shape(made, saved, records.shape)
-        made.parameters.load(saved, strict=False)
-        yield made
-
-
-def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:
-    """Check the shape of records: with a wrong one, layers have the trained number of outputs, but not of inputs.
-
-    Raises:
-        DataError: names a parameter.
-    """
-    from ...errors import DataError
-
-    trained = {name: saved.arrays.get(f"parameters/{name}") for name in net.parameters}
-    pairs = [(name, () if array is None else array.shape) for name, array in trained.items()]
-    other = [(name, there, net.parameters[name].shape) for name, there in pairs if there != net.parameters[name].shape]
-    if other and all(there[:1] == here[:1] for _, there, here in other):
-        name, there, here = other[0]
-        message = f"records of shape {shape} do not fit the net: '{name}' was trained with the shape {there}"
-        raise DataError(f"{message}, but they need {here}", "use the right shape, for example --shape 1,8,8")
+def _check_inputs(inputs: Sequence[Path], *, stdin: bool, as_json: bool) -> None:
+    """Raise an error of the command line unless there are files, or lines of JSON."""
+    if stdin and not as_json:
+        raise click.UsageError("--stdin reads and writes lines of JSON: add --json")
+    if stdin and inputs:
+        raise click.UsageError(f"--stdin reads records from lines, so leave out {inputs[0]}")
+    if not (stdin or inputs):
+        raise click.MissingParameter(param_hint="'INPUT...'", param_type="argument", ctx=click.get_current_context())

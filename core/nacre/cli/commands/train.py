@@ -15,7 +15,8 @@ from ..options import net_argument, net_options, read_net, write_options
     "--resume",
     default="",
     metavar="auto|PATH",
-    help="Continue from a snapshot: a file, the newest of a folder, or `auto` for the net file's own folder.",
+    help="Continue from a snapshot: a file, the newest of a folder, or `latest` or `best` of the net file's folder; "
+    "`auto` is the latest, or begins if there is none.",
 )
 @click.option(
     "--reset-solver",
@@ -26,7 +27,7 @@ from ..options import net_argument, net_options, read_net, write_options
     "--weights",
     default=None,
     metavar="FILE,...",
-    help="Begin with the parameters of these snapshots whose names and shapes fit; a table shows which do.",
+    help="Begin with the parameters of these snapshots or saved nets that fit by name and shape; a table shows which.",
 )
 @click.option(
     "--rename",
@@ -44,6 +45,12 @@ from ..options import net_argument, net_options, read_net, write_options
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to which one JSON line is added for each report: start, summary, validation, snapshot, warning, end.",
 )
+@click.option(
+    "--find-nan",
+    is_flag=True,
+    help="Run step by step, and name the layer that writes the first number that is not finite; this is slow.",
+)
+@click.option("--verbose", is_flag=True, help="Say how the net runs: its kernels, and its copies between memories.")
 @write_options
 @net_options
 def command(
@@ -54,6 +61,8 @@ def command(
     rename: tuple[str, ...],
     fitted: bool,
     log: Path | None,
+    find_nan: bool,
+    verbose: bool,
     writes: dict[str, tuple[str, ...]],
     backend: str | None,
     seed: int | None,
@@ -80,9 +89,9 @@ def command(
         raise ConfigError(message, "leave one of them out; --resume auto uses the weights if there is no snapshot yet")
     with advised(net, sets, resume):
         file = read_net(net, sets, seed, writes)
-    training = train(
-        file, backend, resume, log, Weights.of(weights, rename, fitted=fitted), reset_solver=reset_solver, quiet=as_json
-    )
+    first = Weights.of(weights, rename, fitted=fitted)
+    options = {"reset_solver": reset_solver, "find_nan": find_nan, "quiet": as_json, "verbose": verbose}
+    training = train(file, backend, resume, log, first, **options)
     if as_json:
         print_json(result(training), lines=True)
     else:

@@ -25,8 +25,8 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
         if reason := unserved(inputs, 2):
             return reason
-        if layer.weights or layer.ignore_label is not None or layer.normalize == "none":
-            return "serves no weights, no ignored label, and no normalize='none'"
+        if layer.weights or layer.ignore_label is not None or layer.normalize == "none" or layer.label_smoothing:
+            return "serves no weights, no ignored label, no normalize='none', and no label_smoothing"
         scores, labels = inputs
         if len(scores.shape) != 2:
             return "serves scores of two axes"

@@ -1,0 +1,238 @@
+"""Arrays in place of a net's Inputs: which array goes where, and the source that feeds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import ConfigError, DataError, brief, nearest
+from ..fields.component import need_default_of
+from ..graph.containers import expand
+from ..protocols.graph import Graph, Node
+from ..protocols.layer import Layer, Phase
+from ..text import free_name
+from .input import InputLayer, without_ones
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..protocols.components import Transformer
+    from .net import Net
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The blobs of a net's `Input` layers in one phase, in the order of the layers, and who reads them.
+
+    `data` are read by layers that compute, `targets` only by losses and statistics; blobs that nobody reads are in
+    neither. Of the targets, `labels` are compared by none as sizes, so they may be classes. `nodes` are the layers,
+    those in containers too.
+    """
+
+    net: str
+    layers: Mapping[str, InputLayer]
+    data: tuple[str, ...]
+    targets: tuple[str, ...]
+    labels: tuple[str, ...]
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, net: Net, phase: Phase) -> Inputs:
+        """Return the Inputs of a net. Raises ConfigError if it has none that a layer reads."""
+        here = [layer for layer in net.layers if phase not in layer.exclude]
+        nodes = expand(Graph.of(layer for layer in here if not layer.is_source), phase, net.algorithm).nodes
+        computing = {name for node in nodes if not _judges(node.layer) for name in node.bottoms}
+        judging = {name for node in nodes if _judges(node.layer) for name in node.bottoms}
+        inputs = {top: layer for layer in here if isinstance(layer, InputLayer) for top in layer.tops}
+        data = tuple(top for top in inputs if top in computing)
+        targets = tuple(top for top in inputs if top in judging - computing)
+        if not data:
+            raise ConfigError(
+                f"net '{net.name}' has no Input that its layers read, so it takes no arrays",
+                "make it with Input(shape) in place of a source; Solver(...).solve(net) trains a net with sources",
+            )
+        sizes = {name for node in nodes if node.layer.compares_numbers for name in node.bottoms}
+        labels = tuple(top for top in targets if top not in sizes)
+        return cls(net.name, inputs, data, targets, labels, tuple(nodes))
+
+    def records(self, x: Any, y: Any = None, what: str = "x and y") -> Records:
+        """Return what arrays hold for these blobs.
+
+        Args:
+            x: for `data`: an array, or several in a list or tuple if there are several blobs; or arrays by blob.
+            y: for `targets`, likewise; None if `x` has all of them.
+            what: names the arrays in errors.
+
+        Raises:
+            DataError: an array is missing, does not fit its blob, or has another number of records than the others.
+        """
+        given = {**self._by_name("x", x, self.data), **({} if y is None else self._by_name("y", y, self.targets))}
+        if missing := [name for name in (*self.data, *self.targets) if name not in given]:
+            ask = f"net '{self.net}' reads the Inputs {', '.join((*self.data, *self.targets))}"
+            remedy = "give it as y" if missing[0] in self.targets else "give the arrays by name: {name: array}"
+            raise DataError(f"{what}: {ask}, but there is no array for {', '.join(missing)}", remedy)
+        read = {
+            name: _read(name, given[name], self.layers[name], is_label=name in self.labels)
+            for name in (*self.data, *self.targets)
+        }
+        counts = {name: len(array) for name, (array, _) in read.items()}
+        if len(set(counts.values())) > 1:
+            lengths = ", ".join(f"'{name}' {count}" for name, count in counts.items())
+            raise DataError(f"{what} have different numbers of records: {lengths}", "give one of each for every record")
+        return Records(
+            {name: array for name, (array, _) in read.items()},
+            {name: names for name, (_, names) in read.items() if names},
+            [(name, one) for name in read for one in self.layers[name].changes(name)],
+        )
+
+    def _by_name(self, what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
+        if isinstance(given, Mapping):
+            arrays = {str(name): array for name, array in cast("Mapping[Any, Any]", given).items()}
+            known = (*self.data, *self.targets)
+            for name in arrays:
+                if name not in known:
+                    raise DataError(
+                        f"{what} has an array '{name}', but net '{self.net}' has no such Input{nearest(name, known)}",
+                        f"its Inputs are {', '.join(known)}",
+                    )
+            return arrays
+        if len(names) == 1:
+            return {names[0]: given}
+        if not names:
+            raise DataError(
+                f"{what} is given, but net '{self.net}' has no Input for it: losses and statistics read none that no "
+                "other layer reads",
+                "leave it out, or give the arrays by name: {name: array}",
+            )
+        if not isinstance(given, list | tuple) or len(cast("Sequence[Any]", given)) != len(names):
+            remedy = f"give {what} as a tuple of {len(names)} arrays, or by name: {{name: array}}"
+            raise DataError(
+                f"{what} goes to the Inputs {', '.join(names)} of net '{self.net}', but it is one array", remedy
+            )
+        return dict(zip(names, cast("Sequence[Any]", given), strict=True))
+
+
+@dataclass(frozen=True)
+class Records:
+    """Arrays by blob, all with the same number of records; `classes` are the names that the numbers of a blob count.
+
+    `changes` are the transformers of blobs whose Inputs take the place of sources, as in a net that was saved.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    classes: Mapping[str, Sequence[str]]
+    changes: Sequence[tuple[str, Transformer]] = ()
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def fed(self, name: str, batch_size: int, **fields: Any) -> Layer:
+        """Return a source that feeds them; batches are not larger than the data."""
+        return need_default_of("arrays")(
+            name=name,
+            tops=list(self.arrays),
+            data=list(self.arrays.values()),
+            batch_size=min(batch_size, len(self)),
+            classes=dict(self.classes),
+            transformers=list(self.changes),
+            **fields,
+        )
+
+
+def with_sources(net: Net, sources: Sequence[Layer]) -> list[Layer]:
+    """Return a net's layers with sources in place of the Inputs whose blobs they feed."""
+    fed = {top for source in sources for top in source.tops}
+    layers: list[Layer] = list(sources)
+    for layer in net.layers:
+        if isinstance(layer, InputLayer) and fed & {*layer.tops}:
+            if rest := [top for top in layer.tops if top not in fed]:
+                layers.append(replace(layer, tops=rest))
+        else:
+            layers.append(layer)
+    return layers
+
+
+def evaluate(net: Net, x: Any, y: Any, batch_size: int) -> dict[str, float]:
+    """Do the work of `Net.evaluate`."""
+    name = free_name("evaluated", {layer.name for layer in net.layers})
+    source = Inputs.of(net, "test").records(x, y).fed(name, batch_size)
+    with net.derive("test", with_sources(net, [source]), name=net.name) as made:
+        loss = made.forward_epoch()
+        statistics = made.statistics()
+        losses = {"loss": loss} if made.losses() else {}
+    return losses | {
+        f"{layer}/{name}": value
+        for layer, values in statistics.items()
+        for name, value in values.items()
+        if name != "records"
+    }
+
+
+def _judges(layer: Layer) -> bool:
+    """Return whether a layer reads targets: losses and statistics do."""
+    return layer.has_loss or layer.has_stats
+
+
+def array_of(name: str, given: Any) -> np.ndarray:
+    """Return records for a blob as an array. Raises DataError if they are none."""
+    import numpy as np
+
+    if np.ma.is_masked(given):
+        raise DataError(f"'{name}' has masked numbers, which nothing could be computed from", "fill them: x.filled(0)")
+    try:
+        array = np.asarray(given)
+        if array.dtype.kind == "O" and not all(isinstance(one, str) for one in array.flat):
+            array = array.astype(np.float64)  # the columns of a table may have different types
+    except (RuntimeError, TypeError, ValueError) as error:
+        message = f"'{name}': this {type(given).__name__} cannot be made an array of numbers: {error}"
+        raise DataError(message, "give an array, a list of numbers, or a table of numbers") from error
+    if not array.ndim:
+        message = f"'{name}' is {brief(given)}, but must be an array (records, ...)"
+        raise DataError(message, "read files into an array first; a single record is x[None]")
+    if not len(array):
+        raise DataError(f"'{name}': the data have no record")
+    return array
+
+
+def _read(name: str, given: Any, layer: InputLayer, *, is_label: bool) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return an array for a blob of an Input, and the names of the classes that its numbers count, if it has texts.
+
+    One whole number for each record is of an integer type if it is a label, and of a floating type if it is not: what
+    splits the records takes integers for classes.
+    """
+    import numpy as np
+
+    where, array = f"'{name}'", array_of(name, given)
+    names: tuple[str, ...] = ()
+    if array.dtype.kind in "OUS":
+        if layer.shape not in ((), (1,)) or array.size != len(array):
+            raise DataError(f"{where} holds texts, but an Input of shape {layer.shape} needs numbers")
+        found, numbers = np.unique(array.astype(str), return_inverse=True)
+        names, array = tuple(map(str, found)), numbers.reshape(-1)
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{where} holds {array.dtype}, but numbers are needed", "convert it to numbers")
+    changed = layer.prepared_shape(name, array.shape[1:])
+    if without_ones(changed) != without_ones(layer.shape):
+        raise DataError(
+            f"{where} has records of shape {array.shape[1:]}, but its Input has the shape {tuple(layer.shape)}",
+            "give the numbers of the classes: y.argmax(1)"
+            if is_label and _one_hot(array) and not without_ones(layer.shape)
+            else "give arrays (records, *shape); a single record is x[None]",
+        )
+    if changed == array.shape[1:]:
+        array = array.reshape(len(array), *layer.shape)
+    real = np.dtype(layer.dtype or "float32").kind == "f"
+    whole = array.dtype.kind != "f" or bool(np.isfinite(array).all() and (array == np.rint(array)).all())
+    if not (real or whole):
+        raise DataError(f"{where} must hold whole numbers ({layer.dtype}), but some are not")
+    single = array.size == len(array)
+    if real and single and not (is_label or names):
+        array = array.astype(np.float64, copy=False)
+    elif array.dtype.kind == "f" and (not real or (single and whole and is_label)):
+        array = array.astype(np.int64)
+    return array, names
+
+
+def _one_hot(array: np.ndarray) -> bool:
+    return array.ndim == 2 and bool(((array == 0) | (array == 1)).all() and (array.sum(axis=1) == 1).all())

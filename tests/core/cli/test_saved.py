@@ -1,0 +1,225 @@
+"""Saved nets where a net file and a snapshot are named, and `best` and `latest` where a snapshot is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nacre
+from command_line import run
+from nacre import Field, Net, SnapshotError, Solver, load_parameters
+from nacre.config import load
+from nacre_data import CharTextLayer, MemoryDataLayer, Pictures
+from nacre_layers import EmbeddingLayer, InnerProductLayer, PerplexityLayer, SoftmaxLossLayer
+from nacre_solvers import SGD, Snapshot
+
+
+@pytest.fixture
+def saved(trained: Path) -> Path:
+    """Return the file of the trained net, saved."""
+    file = load("small.toml")
+    with file.net("train", backend="numpy") as net:
+        load_parameters(net, file.snapshot())
+        net.save("net.nacre")
+    np.save("some.npy", np.random.default_rng(0).normal(size=(5, 2, 4)))
+    return Path("net.nacre")
+
+
+def test_predict_takes_a_saved_net_alone(saved: Path) -> None:
+    own = run("predict", saved, "some.npy", "some.npy", "--backend", "numpy").out
+    assert own == run("predict", "small.toml", "snapshots", "some.npy", "some.npy", "--backend", "numpy").out
+    assert own == run("predict", "small.toml", saved, "some.npy", "some.npy", "--backend", "numpy").out
+    Path("train.h5").unlink()
+    Path("test.h5").unlink()
+    Path("small.toml").unlink()
+    assert own == run("predict", "--backend", "numpy", saved, "some.npy", "some.npy").out
+    assert own == run("predict", saved, "some.npy", "some.npy").out  # on the backend that it was saved on
+
+
+PICTURES = """
+[[layer]]
+type = "ImageData"
+source = "train"
+batch_size = 4
+short_side = 7
+crop_size = [6, 5]
+mirror = true
+mean = [123, 117, 104]
+[[layer]]
+type = "InnerProduct"
+bottoms = ["data"]
+tops = ["score"]
+output_dim = "label"
+[[layer]]
+type = "SoftmaxLoss"
+name = "loss"
+bottoms = ["score", "label"]
+exclude = ["predict"]
+[[layer]]
+type = "Accuracy"
+name = "accuracy"
+bottoms = ["score", "label"]
+exclude = ["train", "predict"]
+[[layer]]
+type = "Softmax"
+bottoms = ["score"]
+tops = ["prob"]
+exclude = ["train"]
+[solver]
+type = "SGD"
+max_iter = 3
+lr_policy = 0.001
+[[callback]]
+type = "Snapshot"
+every_n_iter = 3
+"""
+
+
+LAST = [
+    InnerProductLayer(bottoms="data", tops="score", output_dim=2),
+    SoftmaxLossLayer(name="loss", bottoms=["score", "label"], exclude="predict"),
+]
+
+
+def write_pictures(folder: str, count: int) -> None:
+    fields = {"data": Field((3, 9, 8), "uint8"), "label": Field((), "int64", ("cat", "dog"))}
+    pictures = np.random.default_rng(0).integers(0, 256, (count, 3, 9, 8), np.uint8)
+    with Pictures().create(Path(folder), fields) as writer:
+        writer.append({"data": pictures, "label": np.arange(count) % 2})
+
+
+def test_pictures_are_read_as_the_source_read_them_and_classes_have_their_names() -> None:
+    pytest.importorskip("PIL")
+    write_pictures("train", 8)
+    Path("pictures.toml").write_text(PICTURES, encoding="utf-8")
+    run("train", "pictures.toml")
+    file = load("pictures.toml")
+    with file.net("train", backend="numpy") as net:
+        load_parameters(net, file.snapshot())
+        net.save("pictures.nacre")
+    some = sorted(Path("train").rglob("*.png"))
+    Path("train").rename("moved")
+    some = [Path("moved", *path.parts[1:]) for path in some]
+    own = run("predict", "pictures.nacre", *some, "--json").json
+    assert own == run("predict", "pictures.toml", "latest", *some, "--json", "--shape", "3,6,5").json
+    assert {one["name"] for record in own for one in record["classes"]} == {"cat", "dog"}
+    whole = run("predict", "pictures.nacre", "moved", "--json").json
+    assert [one["classes"] for one in whole] == [one["classes"] for one in own]
+
+
+def test_a_saved_net_is_tested_with_data_that_are_given(saved: Path) -> None:
+    own = run("test", "small.toml", "latest", "--json").json
+    Path("train.h5").unlink()
+    Path("test.h5").rename("moved.h5")
+    found = run("test", saved, "--data", "moved.h5", "--json").json
+    assert {**found, "iterations": 0, "mistakes": 0} == {**own, "iterations": 0, "mistakes": 0}
+    assert own == run("test", "small.toml", "latest", "--data", "moved.h5", "--json").json
+    twice = run("test", saved, "--data", "moved.h5", "--data", "moved.h5", "--json").json["statistics"]
+    assert twice["accuracy"]["records"] == 2 * own["statistics"]["accuracy"]["records"]
+    assert "none.h5: no such file" in run("test", saved, "--data", "none.h5", code=2).err
+
+
+def test_pictures_are_tested_in_their_order_with_the_classes_of_training() -> None:
+    pytest.importorskip("PIL")
+    write_pictures("train", 8)
+    write_pictures("other", 6)
+    more = 'shuffle = true\nsampling = "balanced"\nsplit = { part = "a", fractions = { a = 0.5, b = 0.5 } }\n'
+    text = PICTURES.replace("mirror = true\n", "mirror = true\n" + more).replace("batch_size = 4", "batch_size = 2")
+    Path("pictures.toml").write_text(text, encoding="utf-8")
+    with load("pictures.toml").net("train", backend="numpy") as net:
+        net.save("pictures.nacre")
+    Path("train").rename("moved")
+    tested = run("test", "pictures.nacre", "--data", "other", "--json").json
+    assert tested["statistics"]["accuracy"]["records"] == 6
+    with load("pictures.nacre").net("test", backend="numpy") as net:
+        assert net.classes["label"] == ("cat", "dog")
+
+
+def test_a_net_of_texts_is_tested_with_another_text() -> None:
+    Path("train.txt").write_text("abcd" * 30)
+    Path("other.txt").write_text("dcba" * 25)
+    source = CharTextLayer(name="t", source="train.txt", tops=["data", "label"], batch_size=2, steps=5, part=(0.0, 0.5))
+    embedded = EmbeddingLayer(name="e", bottoms="data", tops="e", input_dim=4, output_dim=4)
+    loss = SoftmaxLossLayer(name="loss", bottoms=["e", "label"], axis=2, ignore_label=-1, exclude="predict")
+    perplexity = PerplexityLayer(
+        name="p", bottoms=["e", "label"], axis=2, ignore_label=-1, exclude=["train", "predict"]
+    )
+    with Net("text", [source, embedded, loss, perplexity], backend="numpy") as net:
+        net.save("text.nacre")
+    Path("train.txt").unlink()
+    found = run("test", "text.nacre", "--data", "other.txt", "--json").json
+    assert found["statistics"]["p"]["perplexity"] > 1
+    assert found["statistics"]["p"]["records"] == 99
+
+
+def test_data_of_memory_cannot_be_read_from_a_file() -> None:
+    layers = [MemoryDataLayer(name="m", data=[np.zeros((4, 2)), [0, 1, 0, 1]], batch_size=2), *LAST]
+    with Net("memory", layers, backend="numpy") as net:
+        net.save("memory.nacre")
+    assert (
+        "m: MemoryData reads no files, so it cannot read a.h5"
+        in run("test", "memory.nacre", "--data", "a.h5", code=2).err
+    )
+
+
+def test_commands_that_look_at_a_net_take_a_saved_one(saved: Path) -> None:
+    for phase in ("train", "predict"):
+        assert "ip2" in run("summary", saved, "--phase", phase).out
+        assert "ip2" in run("explain", saved, "--phase", phase).out
+        assert "<svg" in run("graph", saved, "--phase", phase).out
+    assert "Input" in run("summary", saved).out
+
+
+def test_what_a_saved_net_is_not(saved: Path) -> None:
+    alone = run("test", saved, code=2).err
+    assert "net.nacre: a saved net has no data to be tested with\n  give it: --data FILE" in alone
+    assert run("test", "small.toml", saved).out.startswith("test, after ")
+    assert "snapshots stands behind a saved net" in run("test", saved, "snapshots", code=2).err
+    assert "Missing argument 'INPUT...'" in run("predict", saved, code=2).err
+    assert "Missing argument '[SNAPSHOT]'" in run("test", "small.toml", code=2).err
+    assert "nacre train NET.toml --weights net.nacre" in run("train", saved, code=2).err
+    damaged = bytearray(saved.read_bytes())
+    damaged[700] ^= 1
+    saved.write_bytes(damaged)
+    assert "net.nacre: damaged: its bytes do not match its digest" in run("predict", saved, "some.npy", code=2).err
+
+
+def test_best_and_latest_are_of_the_net_files_folder(trained: Path) -> None:
+    tested = run("test", "small.toml", "latest").out
+    assert tested == run("test", "small.toml", "snapshots").out
+    newest = load("small.toml").snapshot()
+    assert newest.iteration == load("small.toml").snapshot("latest").iteration == 60
+    wrong = run("test", "small.toml", "best", code=2).err
+    assert "snapshots: no snapshot in this folder is marked as the best\n" in wrong
+    again = run("train", "small.toml", "--set", "solver.max_iter=80", "--resume", "latest").out
+    assert "continuing from iteration 60" in again
+    np.save("some.npy", np.zeros((1, 2, 4)))
+    assert run("predict", "small.toml", "latest", "some.npy").out
+
+
+def test_the_best_is_found(trained: Path) -> None:
+    judged = 'callback.ValidationPerformance.best="loss"'
+    best = ["--set", "callback.ValidationPerformance.every_n_iter=20", "--set", judged]
+    run("train", "small.toml", *best)
+    found = load("small.toml").snapshot("best")
+    assert run("test", "small.toml", "best").out == run("test", "small.toml", found.path).out
+    assert "loaded from snapshots/snapshot" in run("train", "small.toml", "--weights", "best", *best).out
+    wanted = nacre.load_snapshot(found.path)
+    assert found.iteration == wanted.iteration
+
+
+def test_a_file_of_that_name_is_meant_itself(trained: Path) -> None:
+    Path("snapshots").rename("latest")
+    assert run("test", "small.toml", "latest").out == run("test", "small.toml", "./latest").out
+    assert "snapshots: no such file" in run("test", "small.toml", "snapshots", code=2).err
+
+
+def test_without_a_callback_there_is_no_folder(trained: Path) -> None:
+    file = load("small.toml")
+    with file.net(backend="numpy") as net:
+        with pytest.raises(SnapshotError, match="'best' is a snapshot in the folder of a callback, but there is no"):
+            Solver(SGD(), max_iter=2).solve(net, resume="best")
+        solver = Solver(SGD(), max_iter=61, callbacks=[Snapshot(folder="snapshots")], momentum_policy=0.9)
+        assert solver.solve(net, resume="latest", reports=[lambda *_: None]).resumed_from == 60

@@ -1,0 +1,381 @@
+"""Arrays in, answers out: `net.fit`, `evaluate`, `predict(classes=True)` and `reset`."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nacre import ConfigError, DataError, Input, InputLayer, L, Net, NotFiniteError, Solver, TopologyError
+from nacre_data import MemoryDataLayer
+from nacre_solvers import SGD, Adam, TrainingSummary
+from toy_training import Reports, records, weights
+
+X, Y = records(60)
+NAMES = np.array(["cat", "dog", "owl"])
+
+
+def net_of(*, label: Any = None, backend: str = "numpy", batch_norm: bool = True, **options: Any) -> Net:
+    """Return a net of two layers for records in three classes."""
+    x, label = Input(6, name="x"), Input(name="label", dtype="int64") if label is None else label
+    h = L.InnerProduct(output_dim=8, neuron="Tanh", name="hidden")(x)
+    score = L.InnerProduct(output_dim=3, name="score")(L.BatchNorm(name="norm")(h) if batch_norm else h)
+    losses = [L.SoftmaxLoss(name="loss")(score, label), L.Accuracy(name="accuracy")(score, label)]
+    return Net("net", losses, backend=backend, **{"dtype": "float64", **options})
+
+
+def test_it_is_the_training_of_a_net_with_a_source_over_the_arrays() -> None:
+    net = net_of()
+    training = net.fit(X, Y, epochs=3, batch_size=7, lr=0.01, quiet=True)
+    source = MemoryDataLayer(name="fitted", tops=["x", "label"], data=[X, Y], batch_size=7, shuffle=True)
+    same = Net("net", [source, *net_of().layers[2:]], backend="numpy", dtype="float64")
+    Solver(Adam(), lr_policy=0.01, max_epoch=3).solve(same, quiet=True)
+    assert weights(net) == weights(same)
+    assert (training.epochs, training.net.name) == (3, "net")
+    assert training.history["train"]["epoch"].tolist() == [1, 2, 3]
+    assert list(training.history["train"])[2:] == ["loss", "accuracy/accuracy", "accuracy/records"]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onednn"])
+def test_names_go_in_and_come_out(backend: str) -> None:
+    net = net_of(backend=backend, dtype="float32")
+    net.fit(X, NAMES[Y], epochs=30, lr=0.02, quiet=True)
+    assert net.classes["score"] == tuple(NAMES)
+    found = net.predict(X, classes=True)
+    assert (found == NAMES[Y]).mean() > 0.7
+    assert (NAMES[net.predict(X).argmax(axis=1)] == found).all()
+    assert net.evaluate(X, NAMES[Y])["accuracy/accuracy"] == (found == NAMES[Y]).mean()
+
+
+def test_names_keep_their_numbers() -> None:
+    net = net_of()
+    net.fit(X, NAMES[Y], epochs=30, lr=0.02, quiet=True)
+    before = net.evaluate(X, NAMES[Y])
+    owls = Y > 0  # here "dog" would be 0
+    found = net.evaluate(X[owls], list(NAMES[Y[owls]]))
+    assert found["accuracy/accuracy"] == (net.predict(X[owls], classes=True) == NAMES[Y[owls]]).mean()
+    net.fit(X[owls], NAMES[Y[owls]], epochs=1, lr=0.0, quiet=True)
+    assert net.classes["label"] == tuple(NAMES)
+    with pytest.raises(DataError, match="'label' has the class 'bee'"):
+        net.fit(X, np.where(Y == 1, "bee", NAMES[Y]), quiet=True)
+    net.fit(X, NAMES[Y], epochs=1, lr=0.0, quiet=True)
+    assert net.evaluate(X, NAMES[Y])["accuracy/accuracy"] == pytest.approx(before["accuracy/accuracy"], abs=0.1)
+
+
+def test_without_names_classes_are_numbers() -> None:
+    net = net_of()
+    assert (net.predict(X, classes=True) == net.predict(X).argmax(axis=1)).all()
+    with pytest.raises(ConfigError, match="blob 'one' has one number for each record"):
+        Net("net", [L.InnerProduct(output_dim=1, name="one")(Input(6))], backend="numpy").predict(X, classes=True)
+
+
+def test_evaluate_counts_every_record_once() -> None:
+    net = net_of()
+    scores = net.predict(X)
+    losses = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(60), Y]
+    for size in (1, 7, 60, 256):
+        found = net.evaluate(X, Y, batch_size=size)
+        assert found == {
+            "loss": pytest.approx(losses.mean(), abs=1e-12),
+            "accuracy/accuracy": (scores.argmax(axis=1) == Y).mean(),
+        }
+
+
+class Frame:
+    """Something that NumPy can read, as tensors and data frames are."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self.values, dtype)
+
+
+@pytest.mark.parametrize("form", [list, Frame, lambda one: np.array(one, object), lambda one: np.array(one, "f4")])
+def test_what_numpy_can_read_is_an_array(form: Any) -> None:
+    net, same = net_of(), net_of()
+    net.fit(form(X.astype("f4").tolist()), form(Y.tolist()), epochs=1, quiet=True)
+    same.fit(X.astype("f4"), Y, epochs=1, quiet=True)
+    np.testing.assert_allclose(net.predict(X), same.predict(X), rtol=1e-12)
+
+
+def test_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    net, same = net_of(), net_of()
+    net.fit(torch.tensor(X), torch.tensor(Y), epochs=1, quiet=True)
+    same.fit(X, Y, epochs=1, quiet=True)
+    assert weights(net) == weights(same)
+    with pytest.raises(DataError, match=r"'x': this Tensor cannot be made an array of numbers"):
+        net.fit(torch.tensor(X, requires_grad=True), Y)
+
+
+def test_several_inputs_by_order_and_by_name() -> None:
+    left, right = Input(2, name="left"), Input(4, name="right")
+    size, kind = Input(1, name="size"), Input(name="kind", dtype="int64")
+    body = L.InnerProduct(output_dim=5, neuron="ReLU", name="body")(L.Concat(name="both")(left, right))
+    scores, length = L.InnerProduct(output_dim=3, name="s")(body), L.InnerProduct(output_dim=1, name="l")(body)
+    losses = [L.SoftmaxLoss(name="kinds")(scores, kind), L.SquareLoss(name="sizes")(length, size)]
+
+    def made() -> Net:
+        return Net("two", losses, backend="numpy", seed=1)
+
+    net = made()
+    net.fit((X[:, :2], X[:, 2:]), (X[:, 0], Y), epochs=1, quiet=True)
+    found = weights(net)
+    net.reset()
+    net.fit({"right": X[:, 2:], "left": X[:, :2]}, {"kind": Y, "size": X[:, :1]}, epochs=1, quiet=True)
+    assert weights(net) == found
+    net.reset()
+    net.fit({"right": X[:, 2:], "left": X[:, :2], "kind": Y, "size": X[:, :1]}, epochs=1, quiet=True)
+    assert weights(net) == found
+    assert net.evaluate((X[:, :2], X[:, 2:]), (X[:, 0], Y)).keys() == {"loss", "kinds/loss", "sizes/loss"}
+
+
+def test_a_net_that_learns_its_input_needs_no_y() -> None:
+    x = Input(6, name="x")
+    again = L.InnerProduct(output_dim=6, name="again")(L.InnerProduct(output_dim=3)(x))
+    net = Net("auto", [L.SquareLoss()(again, x)], backend="numpy")
+    first = net.evaluate(X)["loss"]
+    net.fit(X, epochs=20, lr=0.01, quiet=True)
+    assert net.evaluate(X)["loss"] < first / 2
+
+
+def test_sizes_may_lack_an_axis_of_length_1() -> None:
+    x, size = Input(6, name="x"), Input(1, name="size")
+    guess = L.InnerProduct(output_dim=1, name="guess")(x)
+    net = Net("sizes", [L.SquareLoss()(guess, size), L.R2(name="r2")(guess, size)], backend="numpy")
+    whole = np.rint(X @ np.arange(6)).astype(int)
+    net.fit(X, whole, epochs=200, lr=0.1, quiet=True)
+    assert net.evaluate(X, whole)["r2/r2"] > 0.9
+
+
+def test_a_second_fit_goes_on_and_reset_begins_anew() -> None:
+    net = net_of()
+    first = weights(net)
+    net.fit(X, NAMES[Y], epochs=2, quiet=True)
+    second = weights(net)
+    net.fit(X, NAMES[Y], epochs=2, quiet=True)
+    assert len({first, second, weights(net)}) == 3
+    net.reset()
+    assert weights(net) == first
+    assert net.classes == {}
+    net.fit(X, NAMES[Y], epochs=2, quiet=True)
+    assert weights(net) == second
+    net.reset(seed=5)
+    other = weights(net)
+    assert other == weights(net_of(seed=5)) != first
+
+
+def test_batches_are_not_larger_than_the_data() -> None:
+    net = net_of()
+    training = net.fit(X[:5], Y[:5], epochs=2, batch_size=100, validation=(X[:3], Y[:3]), quiet=True)
+    assert training.iteration == 2
+    assert training.history["validation"]["accuracy/records"].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("kind", ["int64", "float32"])
+def test_a_fraction_is_drawn_of_each_class_alike(kind: str) -> None:
+    labels = np.repeat([0, 1, 2], [10, 20, 30]).astype(kind)
+    marked = np.arange(60.0)[:, None] * np.ones(6)
+    net = net_of(label=Input(name="label", dtype="" if kind == "float32" else kind))
+    training = net.fit(marked, labels, epochs=1, batch_size=1, validation=0.2, lr=0.0, quiet=True)
+    sources = {layer.name: layer for layer in training.net.layers if layer.is_source}
+    parts: dict[str, list[int]] = {}
+    for name, phase in (("fitted", "train"), ("validated", "validation")):
+        with Net("part", [sources[name]], phase=phase, backend="numpy", dtype="float64") as part:
+            numbers: list[int] = []
+            for _ in range(48 if name == "fitted" else 12):
+                part.forward()
+                numbers += part.blob("x")[:, 0].astype(int).tolist()
+            parts[name] = numbers
+    assert sorted(parts["fitted"] + parts["validated"]) == list(range(60))
+    assert np.bincount(labels.astype(int)[parts["validated"]]).tolist() == [2, 4, 6]
+    assert max(parts["validated"]) < 59 or min(parts["validated"]) < 48  # not the last rows
+    assert training.history["validation"]["accuracy/records"].tolist() == [12]
+
+
+def test_early_stopping_gives_the_best_parameters_back() -> None:
+    net = net_of(batch_norm=False)
+    training = net.fit(
+        X[:12], Y[:12], epochs=200, batch_size=4, lr=0.05, validation=(X[12:], Y[12:]), early_stopping=3, quiet=True
+    )
+    losses = training.history["validation"]["loss"]
+    assert len(losses) < 200
+    assert training.stopped.startswith("EarlyStopping")
+    assert int(losses.argmin()) == len(losses) - 4
+    assert net.evaluate(X[12:], Y[12:])["loss"] == pytest.approx(losses.min(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "given", ["balanced", {"cat": 2.0, "dog": 0.5, "owl": 1.0}, {"loss": "balanced"}, {"loss": {"owl": 3}}]
+)
+def test_weights_of_classes_are_those_of_their_records(given: Any) -> None:
+    labels = np.repeat([0, 1, 2], [10, 20, 30])
+    table = "balanced" if given == "balanced" else given.get("loss", given)
+    expected = {name: 60 / 3 / (labels == number).sum() for number, name in enumerate(NAMES)}
+    if table != "balanced":
+        expected = {name: table.get(name, 1.0) for name in NAMES}
+    column = np.array([expected[NAMES[label]] for label in labels])
+    one, other = net_of(), net_of()
+    how: dict[str, Any] = {"epochs": 2, "validation": 0.25, "quiet": True}
+    first = one.fit(X, NAMES[labels], class_weight=given, **how)
+    second = other.fit(X, NAMES[labels], sample_weight=column, **how)
+    assert weights(one) == weights(other)
+    for phase in ("train", "validation"):
+        assert first.history[phase]["loss"].tolist() == second.history[phase]["loss"].tolist()
+
+
+def test_weights_count_in_the_losses_of_a_pair_of_arrays_too() -> None:
+    net = net_of(batch_norm=False)
+    losses = [
+        net.fit(X, Y, epochs=1, lr=0.0, validation=(X, Y), quiet=True, **how).history["validation"]["loss"][0]
+        for how in ({}, {"class_weight": {0: 2, 1: 2, 2: 2}}, {"sample_weight": np.full(60, 5.0)})
+    ]
+    assert losses[1] == pytest.approx(2 * losses[0])
+    assert losses[2] == pytest.approx(losses[0])  # these are the training's records' own
+
+
+def test_numbers_of_classes_name_them() -> None:
+    one, other = net_of(), net_of()
+    one.fit(X, Y, epochs=1, class_weight={2: 4.0}, quiet=True)
+    other.fit(X, Y, epochs=1, sample_weight=np.where(Y == 2, 4.0, 1.0), quiet=True)
+    assert weights(one) == weights(other)
+
+
+def test_a_solver_brings_what_it_has() -> None:
+    net, same = net_of(), net_of()
+    solver = Solver(SGD(), lr_policy=0.1, momentum_policy=0.9, callbacks=[TrainingSummary(every_n_iter=2)])
+    training = net.fit(X, Y, epochs=2, batch_size=10, solver=solver, quiet=True)
+    assert training.history["train"]["iteration"].tolist() == [2, 4, 6, 8, 10, 12]
+    same.fit(X, Y, epochs=2, batch_size=10, solver="SGD", lr=0.1, quiet=True)
+    assert weights(net) != weights(same)
+
+
+def test_it_talks_unless_it_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    net_of().fit(X, Y, epochs=2, validation=0.2)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in lines[:-1]] == ["epoch 1 of 2"] * 2 + ["epoch 2 of 2"] * 2
+    net_of().fit(X, Y, epochs=2, quiet=True)
+    assert capsys.readouterr().out == ""
+
+
+def test_callbacks_run(tmp_path: Any) -> None:
+    from nacre_solvers import JSONLog
+
+    net_of().fit(X, Y, epochs=2, callbacks=[JSONLog(path=tmp_path / "log.jsonl")], quiet=True)
+    assert (tmp_path / "log.jsonl").read_text().count('"summary"') == 2
+
+
+def test_the_net_itself_is_ready_for_more() -> None:
+    net = net_of(freeze=["hidden"])
+    frozen = net.parameters["hidden/weight"].value.copy()
+    net.fit(X, Y, epochs=1, quiet=True)
+    assert (net.parameters["hidden/weight"].value == frozen).all()
+    net.unfreeze("hidden")
+    net.fit(X, Y, epochs=1, quiet=True)
+    assert (net.parameters["hidden/weight"].value != frozen).any()
+    net.write("x", X[:1])
+    net.write("label", Y[:1])
+    assert net.forward() > 0
+    before = weights(net)
+    with pytest.raises(DataError, match="'x': record 0 has a number that is not finite"):
+        net.fit(np.where(X > 1, np.nan, X), Y, epochs=1, quiet=True)
+    assert weights(net) == before
+
+
+def test_whole_numbers_that_are_none() -> None:
+    with pytest.raises(DataError, match=r"'label' must hold whole numbers \(int64\)"):
+        net_of().fit(X, Y + 0.5)
+
+
+def test_reports_see_the_epochs() -> None:
+    reports = Reports()
+    net = net_of()
+    with Net("n", [MemoryDataLayer(tops=["x", "label"], data=[X, Y], batch_size=20), *net.layers[2:]]) as trained:
+        Solver("SGD", max_epoch=2).solve(trained, reports=[reports])
+    assert [one["epoch"] for one in reports["summary"]] == [1, 2]
+
+
+def test_pictures_may_lack_their_channel() -> None:
+    x, label = Input((1, 4, 4), name="x"), Input(name="label", dtype="int64")
+    score = L.InnerProduct(output_dim=3, name="score")(L.Convolution(n_filter=2, kernel=3)(x))
+    net = Net("net", [L.SoftmaxLoss()(score, label)], backend="numpy")
+    pictures = np.random.default_rng(0).integers(0, 256, (20, 4, 4)).astype(np.uint8)
+    net.fit(pictures, Y[:20], epochs=1, lr=1e-4, quiet=True)
+    assert net.predict(pictures).shape == (20, 3)
+    assert net.evaluate(pictures, Y[:20]) == net.evaluate(pictures[:, None], Y[:20, None])
+
+
+def test_what_no_loss_needs_is_absent_in_training_only() -> None:
+    x, label = Input(4, name="x"), Input(dtype="int64", name="label")
+    score = L.InnerProduct(output_dim=3, name="score")(x)
+    prob = L.Softmax(name="prob")(score)
+    sure = L.Power(power=2.0, name="sure")(prob)
+    outputs = [L.SoftmaxLoss()(score, label), L.Accuracy(name="right")(prob, label), sure]
+    net = Net("n", outputs, backend="numpy")
+    random = np.random.default_rng(0)
+    training = net.fit(random.normal(size=(20, 4)), np.arange(20) % 3, epochs=2, validation=0.5, quiet=True)
+    assert "right/accuracy" not in training.history["train"]
+    assert np.isfinite(training.history["validation"]["right/accuracy"]).all()
+    np.testing.assert_allclose(net.predict(np.ones((2, 4)), "prob").sum(axis=1), 1, rtol=1e-6)
+
+
+def test_parameters_that_would_never_learn_are_told() -> None:
+    x, y = Input(4, name="x"), Input(1, name="y")
+    outputs = [L.SquareLoss()(L.InnerProduct(output_dim=1)(x), y), L.InnerProduct(output_dim=2, name="lost")(x)]
+    with pytest.raises(TopologyError, match="blob 'lost' of layer 'lost' needs a gradient but reaches no loss"):
+        Net("n", outputs, backend="numpy").fit(np.ones((4, 4)), np.ones(4), epochs=1, quiet=True)
+
+
+def test_weights_that_nobody_would_read_are_refused() -> None:
+    x, label, w = Input(4, name="x"), Input(dtype="int64", name="label"), Input(name="w")
+    score = L.InnerProduct(output_dim=3)(x)
+    block = {"name": "block", "bottoms": ["x", "label"], "tops": ["score"]}
+    parts = [
+        {"type": "InnerProduct", "bottoms": ["x"], "tops": ["score"], "output_dim": 3},
+        {"type": "SoftmaxLoss", "bottoms": ["score", "label"]},
+    ]
+    inputs = [InputLayer(name="x", tops="x", shape=4), InputLayer(name="label", tops="label", dtype="int64")]
+    inside = Net("n", [*inputs, L.Sequential(**block, layer=parts)], backend="numpy")
+    own = Net("n", [L.SoftmaxLoss(name="loss")(score, label, w)], backend="numpy")
+    arrays = {"x": np.ones((6, 4)), "label": np.arange(6) % 3}
+    for given in ({"class_weight": "balanced"}, {"sample_weight": np.ones(6)}):
+        with pytest.raises(
+            ConfigError, match=r"'block/.*' stands in a container, so that its records cannot be weighed"
+        ):
+            inside.fit(arrays, epochs=1, quiet=True, **given)
+        with pytest.raises(ConfigError, match=r"loss 'loss' \(SoftmaxLoss\) cannot weigh records"):
+            own.fit({**arrays, "w": np.ones(6)}, epochs=1, quiet=True, **given)
+
+
+def test_sizes_have_no_classes_to_balance() -> None:
+    x, y = Input(4, name="x"), Input(1, name="y")
+    net = Net("n", [L.SquareLoss()(L.InnerProduct(output_dim=1)(x), y)], backend="numpy")
+    with pytest.raises(ConfigError, match="reads no class of each record"):
+        net.fit(np.ones((6, 4)), np.arange(6), class_weight="balanced", quiet=True)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    x, label = Input(4, name="x"), Input(dtype="int64", name="label")
+    net = Net("n", [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(x), label)], backend="numpy")
+    weights = {0: np.float32(2), 1: np.int64(1)}
+    net.fit(np.ones((6, 4)), np.arange(6) % 3, epochs=1, lr=np.float32(0.1), class_weight=weights, quiet=True)
+    assert net.step == 1
+
+
+def test_names_are_kept_where_a_training_breaks_off() -> None:
+    x, label = Input(1, name="x"), Input(dtype="int64", name="label")
+    net = Net("n", [L.SoftmaxLoss()(L.InnerProduct(output_dim=2)(x), label)], backend="numpy")
+    with pytest.raises(NotFiniteError):
+        net.fit(np.array([[1.0], [2.0]]), ["cat", "dog"], epochs=9, lr=1e38, quiet=True)
+    net.reset()
+    net.fit(np.ones((2, 1)), ["cat", "dog"], epochs=1, quiet=True)
+    assert set(net.predict(np.ones((2, 1)), classes=True)) <= {"cat", "dog"}
+
+
+def test_layers_of_a_net_may_have_the_names_of_what_fit_adds() -> None:
+    x, label = Input(4, name="fitted"), Input(dtype="int64", name="loss-weight")
+    score = L.InnerProduct(output_dim=3, name="evaluated")(x)
+    net = Net("n", [L.SoftmaxLoss(name="loss")(L.Power(name="validated")(score), label)], backend="numpy")
+    images, labels = np.ones((6, 4)), np.arange(6) % 3
+    net.fit(images, labels, epochs=1, validation=0.5, class_weight="balanced", quiet=True)
+    assert np.isfinite(net.evaluate(images, labels)["loss"])
