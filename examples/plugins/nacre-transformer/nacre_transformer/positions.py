@@ -1,0 +1,58 @@
+"""Positions: a learned vector for every position of a sequence."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nacre import Array, ConfigError, Initializer, Layer, LayerState, Names, Parameter, exactly, positive
+from nacre_layers import Gaussian
+
+
+class PositionsLayer(Layer, has_param=True, can_do_bp=True):
+    """y[n, t] = x[n, t] + weight[t], for a bottom (images, positions, features).
+
+    `weight` is (most, features), so that one net can be used for sequences of several lengths.
+
+    Example:
+        [[layer]]
+        type = "Positions"
+        bottoms = ["words"]  # (8, 20, 64)
+        tops = ["x"]  # (8, 20, 64)
+        most = 128
+    """
+
+    bottoms: Annotated[Names, exactly(1), "the sequences"]
+    tops: Annotated[Names, exactly(1), "the sequences, of which each number knows its place"]
+    most: Annotated[int, positive, "how many positions there may be"]
+    param_key: Annotated[str, "layers with the same key share their parameters"] = ""
+    weight_init: Annotated[Initializer, "first values of the weight"] = Gaussian(std=0.02)
+
+
+class PositionsState(LayerState, of=PositionsLayer, reads=""):
+    """`PositionsLayer` on any backend."""
+
+    def __init__(self, layer: PositionsLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        shape = tuple(inputs[0].shape)
+        if len(shape) != 3 or shape[1] > layer.most:
+            raise ConfigError(
+                f"{layer.name}: bottom '{layer.bottoms[0]}' has the shape {shape}, but must be (images, positions, "
+                f"features) with at most {layer.most} positions"
+            )
+        self.weight = Parameter("weight", (layer.most, shape[2]), init=layer.weight_init)
+        self.parameters = [self.weight]
+        self.blobs = [backend.blob(shape)]
+
+    def forward(self, inputs: list[Array]) -> None:
+        """Add."""
+        count = inputs[0].shape[1]
+        self.backend.xp.add(inputs[0], self.weight.blob[:count], out=self.blobs[0])
+
+    def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
+        """Sum over the images."""
+        xp, dy = self.backend.xp, self.blobs_diff[0]
+        if (gradient := self.weight.gradient) is not None:
+            gradient[dy.shape[1] :] = 0
+            xp.sum(dy, axis=0, out=gradient[: dy.shape[1]])
+        if diffs[0] is not None:
+            xp.copyto(diffs[0], dy)
