@@ -21,18 +21,19 @@ test long wheels older oldest newest: export OMP_NUM_THREADS := $(or $(OMP_NUM_T
 long: export NACRE_TRIALS := $(or $(NACRE_TRIALS),1000)
 test long wheels older oldest newest: export OPENBLAS_NUM_THREADS := $(or $(OPENBLAS_NUM_THREADS),1)
 
-.PHONY: help demo test long wheels older oldest newest bench lint format clean dev torch python
+.PHONY: help demo test long wheels older oldest newest bench docs lint format clean dev torch python
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    train a convolutional net on handwritten digits'
 	@echo 'make test    run the tests           (make test ARGS="-k pooling" runs some of them)'
-	@echo 'make long    run the tests that are too slow for every commit, after these two:'
+	@echo 'make long    run the tests that are too slow for every commit, after these:'
 	@echo 'make wheels  run those of them that build nacre's wheel and try it in an environment of its own'
 	@echo 'make oldest  run the tests with the oldest dependencies that pyproject.toml admits'
 	@echo 'make newest  run them with the newest'
 	@echo 'make older   run the tests of the onednn backend as on processors without AVX-512'
 	@echo 'make bench   compare with PyTorch on the CPU'
+	@echo 'make docs    build the site, build/docs/index.html'
 	@echo 'make lint    ruff, pyright and mypy'
 	@echo 'make format  let ruff put the code in order'
 	@echo 'make clean   remove everything that these made'
@@ -43,7 +44,7 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(TEST) $(ARGS)
 
-long: $(VENV)/dev.stamp oldest newest
+long: $(VENV)/long.stamp older oldest newest
 	$(BIN)/python -m pytest $(TEST) -m long $(ARGS)
 
 # Wheels, nacre's own and those of the example plugins, in an environment of their own.
@@ -69,6 +70,11 @@ oldest newest: | python
 
 bench: $(VENV)/dev.stamp $(VENV)/torch.stamp
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The site. Warnings are errors, such as a link inside that leads nowhere.
+docs: $(VENV)/dev.stamp
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs $(ARGS)
+	@echo 'the site is build/docs/index.html'
 
 # The example plugins are other people's code, with their own settings: mypy reads a layer as its author's editor would.
 AUTHORS := $(wildcard examples/plugins/*/*/*.py)
@@ -103,6 +109,12 @@ $(VENV)/dev.stamp: $(BUILT) | $(VENV)/made.stamp
 	@echo "installing nacre and its development tools into $(VENV) ..."
 	@$(call install,--editable '.[dev]')
 	@touch $@ $(VENV)/demo.stamp
+
+# An imitation of S3, large.
+$(VENV)/long.stamp: $(VENV)/dev.stamp
+	@echo "installing what only the long tests need into $(VENV) ..."
+	@$(call install,'moto[s3,server]>=5')
+	@touch $@
 
 # What tests and benchmarks compare with, in one exact version. By itself, since it is large: nothing fails without it.
 $(VENV)/torch.stamp: | $(VENV)/made.stamp

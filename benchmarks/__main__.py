@@ -49,20 +49,17 @@ class Side:
 class Worker:
     """A side at work in a process of its own; to be used in a `with` statement."""
 
-    def __init__(self, side: Side, net: str, folder: Path, arguments: argparse.Namespace, *flags: str) -> None:
+    def __init__(self, side: Side, folder: Path, threads: int, *arguments: str) -> None:
         self.side = side
         self.log = folder / f"{side}.log"
-        command = [sys.executable, "-m", "benchmarks.worker", side.name, net, str(folder), *flags]
-        command += ["--threads", str(arguments.threads)]
-        command += [f"--{flag}" for flag in ("bf16", "predict") if getattr(arguments, flag)]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", *arguments, "--threads", str(threads)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=_environment(side, folder, arguments.threads),
+                env=_environment(side, folder, threads),
             )
 
     def ask(self, command: str = "") -> Any:
@@ -183,7 +180,9 @@ class Table:
         yield from self._table(peaks)
 
     def _worker(self, side: Side, *flags: str) -> Worker:
-        return Worker(side, self.name, self.folder, self.arguments, *flags)
+        which = [side.name, self.name, str(self.folder), *flags]
+        which += [f"--{flag}" for flag in ("bf16", "predict") if getattr(self.arguments, flag)]
+        return Worker(side, self.folder, self.arguments.threads, "benchmarks.worker", *which)
 
     # Checking that all compute the same
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import random
 import statistics
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +41,9 @@ from nacre_data import (
     Mirror,
     PrefetchLayer,
     Record,
+    Shard,
     SubMean,
+    Tar,
 )
 
 from . import loaders
@@ -96,7 +100,7 @@ def main() -> None:
     print(machine(2))
     print("\n| data | nacre, records/s | peer | its records/s | nacre / peer | goal |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for made in (stores, sources, databases, trainings, prefetched, pictures):
+        for made in (stores, archives, sources, databases, trainings, prefetched, pictures):
             for case in made(Path(folder)):
                 if arguments.case in case.name:
                     check(case) if not case.apart else None
@@ -324,6 +328,54 @@ def databases(folder: Path, batches: int = BATCHES) -> Iterator[Case]:
     yield Case("LMDB through a process, in order", [fed(layer)], [by_hand], images.__getitem__)
 
 
+def archives(folder: Path, batches: int = BATCHES) -> Iterator[Case]:
+    """Yield cases in which the stores of shards and of tar archives, and reading and decoding by hand, read a file."""
+    records = BATCH * batches
+    images, labels = images_of((3, 32, 32), records), np.arange(records)
+    fields = {"data": Field(images.shape[1:], "uint8"), "label": Field((), "int64")}
+    write(Shard(), folder / "images.shard", fields, data=images, label=labels)
+    write(Tar(), folder / "images.tar", fields, data=images, label=labels)
+    for name, store, file, how, by_hand in [
+        ("shard", Shard(), "images.shard", "read() and the codec", by_shard),
+        ("tar archive", Tar(), "images.tar", "read() and np.load", by_tar),
+    ]:
+        ours = Side("store", partial(by_store, store, folder / file, records=records, shuffled=False))
+        peer = Side(how, partial(by_hand, folder / file), "by hand", 0.8)
+        yield Case(f"{name}, in order", [ours], [peer], images.__getitem__)
+
+
+def by_shard(path: Path, stack: ExitStack) -> Batches:
+    """Yield the records of a shard that nacre wrote; its first value describes the others."""
+    codec, file = Record(), stack.enter_context((path / "shard.dat" if path.is_dir() else path).open("rb"))
+
+    def values() -> Iterator[bytes]:
+        while length := file.read(8):
+            file.seek(int.from_bytes(length, "little"), 1)  # the key
+            yield file.read(int.from_bytes(file.read(8), "little"))
+
+    while True:
+        file.seek(0)
+        yield from by_codec(islice(values(), 1, None), codec)
+
+
+def by_tar(path: Path, stack: ExitStack) -> Batches:
+    """Yield the records of an archive that nacre wrote: a .npy and a .cls file for each."""
+    with tarfile.open(path) as archive:
+        places = [(one.name, one.offset_data, one.size) for one in archive.getmembers()]
+    file = stack.enter_context(path.open("rb"))
+    parts = {ending: [one[1:] for one in places if one[0].endswith(ending)] for ending in ("npy", "cls")}
+
+    def read(place: tuple[int, int]) -> bytes:
+        file.seek(place[0])
+        return file.read(place[1])
+
+    while True:
+        for first in range(0, len(parts["npy"]), BATCH):
+            some = {ending: [read(one) for one in found[first : first + BATCH]] for ending, found in parts.items()}
+            data = np.stack([np.load(io.BytesIO(one)) for one in some["npy"]])
+            yield data, np.array([*map(int, some["cls"])])
+
+
 def by_lmdb(path: Path, stack: ExitStack) -> Batches:
     """Yield the records of a database that nacre wrote; its first value describes the others."""
     import lmdb
@@ -331,10 +383,14 @@ def by_lmdb(path: Path, stack: ExitStack) -> Batches:
     codec = Record()
     transaction = stack.enter_context(stack.enter_context(lmdb.open(str(path), readonly=True, lock=False)).begin())
     while True:
-        values = islice(transaction.cursor().iternext(keys=False), 1, None)
-        while some := list(islice(values, BATCH)):
-            rows = [codec.decode(value, {}) for value in some]
-            yield np.stack([row["data"] for row in rows]), np.stack([row["label"] for row in rows])
+        yield from by_codec(islice(transaction.cursor().iternext(keys=False), 1, None), codec)
+
+
+def by_codec(values: Iterator[bytes], codec: Record) -> Batches:
+    """Yield batches of records in nacre's format."""
+    while some := list(islice(values, BATCH)):
+        rows = [codec.decode(value, {}) for value in some]
+        yield np.stack([row["data"] for row in rows]), np.stack([row["label"] for row in rows])
 
 
 def fed(layer: Any, phase: Any = "train") -> Side:

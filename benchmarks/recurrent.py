@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .__main__ import MALLOC, PAUSE, SECONDS, Side, machine
+from .__main__ import PAUSE, SECONDS, Side, Worker, machine
 from .nets import read, save
 from .worker import sample_of
 
@@ -117,7 +116,7 @@ def lines(case: Case, ours: list[Side], peers: list[Side], arguments: argparse.N
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         describe(case, folder)
-        workers = {side: stack.enter_context(Worker(side, case, folder, arguments.threads)) for side in times}
+        workers = {side: stack.enter_context(started(side, case, folder, arguments.threads)) for side in times}
         for worker in workers.values():
             worker.ask("check")
         compare(case, folder, list(times))
@@ -157,39 +156,12 @@ def compare(case: Case, folder: Path, sides: list[Side]) -> None:
                 raise SystemExit(f"{case}: {name} of {first} and {side} differ by {error:.1e} of their norm")
 
 
-class Worker:
-    """A side at work in a process of its own; to be used in a `with` statement."""
-
-    def __init__(self, side: Side, case: Case, folder: Path, threads: int) -> None:
-        self.side, self.log = side, folder / f"{side}.log"
-        (folder / str(side)).mkdir()
-        command = [sys.executable, "-m", "benchmarks.recurrent", "--worker", str(side), str(folder)]
-        command += ["--cell", case.cell, "--size", str(SIZES.index(case.size)), "--threads", str(threads)]
-        command += [f"--{flag}" for flag in ("predict", "bf16") if getattr(case, flag)]
-        told = {name: str(threads) for name in ("NACRE_NUM_THREADS", "OMP_NUM_THREADS")}
-        told |= {"GOMP_SPINCOUNT": "4000", "NACRE_CACHE": str(folder / "plans")}  # as __main__ has it
-        environment = {**os.environ, **told, **(MALLOC if side.malloc else {})}
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
-            )
-
-    def ask(self, command: str) -> Any:
-        """Return the answer to a command."""
-        assert self.process.stdin and self.process.stdout
-        if self.process.poll() is None:
-            self.process.stdin.write(f"{command}\n")
-            self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise SystemExit(f"{self.side} ended by itself:\n{self.log.read_text()[-2000:]}")
-        return json.loads(answer)
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate()
+def started(side: Side, case: Case, folder: Path, threads: int) -> Worker:
+    """Return a side at work on a case."""
+    (folder / str(side)).mkdir()
+    which = ["--worker", str(side), str(folder), "--cell", case.cell, "--size", str(SIZES.index(case.size))]
+    which += [f"--{flag}" for flag in ("predict", "bf16") if getattr(case, flag)]
+    return Worker(side, folder, threads, "benchmarks.recurrent", *which)
 
 
 def work(name: str, folder: Path, case: Case, threads: int) -> None:
