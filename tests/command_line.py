@@ -106,6 +106,7 @@ every_n_iter = 30
 [[callback]]
 type = "Snapshot"
 every_n_iter = 20
+folder = "snapshots"
 """
 
 
@@ -179,6 +180,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_registry: NewReg
     for variable in ("NACRE_PLUGINS", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NO_COLOR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NACRE_BACKEND", "numpy")  # "auto" takes onednn where it is installed
+    monkeypatch.setenv("COLUMNS", "200")  # so that no table is wrapped
     new_registry()
     Path("small.toml").write_text(NET, encoding="utf-8")
     write_data(Path("train.h5"), 60, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ def new_registry(monkeypatch: pytest.MonkeyPatch) -> NewRegistry:
 
 
 LONGEST = (
+    "test_doc_pages.py",
     "test_packaging.py",
     "test_third_party.py",
     "test_growth.py",
@@ -67,13 +69,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage leave the tests themselves alone: it looked at all of them each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep copies of files at URLs in a folder of the test's, and let the locks on them end with it."""
-    held: dict[str, int | None] = {}
+    locks = remote.Locks()
     monkeypatch.setenv("NACRE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(remote, "_held", held)
+    monkeypatch.setattr(remote, "_locks", locks)
     yield
-    for lock in held.values():
-        if lock is not None:
-            os.close(lock)
+    locks.close()

@@ -71,6 +71,34 @@ def silu_slope(beta):
     return slope
 
 
+SELU_SCALE, SELU_ALPHA = L("1.0507009873554804934193349852946"), L("1.6732632423543772848170429916717")
+
+
+def selu(x):
+    return SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0)))
+
+
+def selu_slope(x):
+    return SELU_SCALE * np.where(x > 0, 1, SELU_ALPHA * np.exp(np.minimum(x, 0)))
+
+
+def mish_gate(x):
+    """tanh(log(1 + exp(x)))."""
+    t = np.exp(-np.abs(x))
+    return np.where(x < 0, t * (t + 2) / (t * t + 2 * t + 2), (1 + 2 * t) / (1 + 2 * t + 2 * t * t))
+
+
+def mish(x):
+    return np.where(x > 12000, x, near(x, 12000) * mish_gate(near(x, 12000)))
+
+
+def mish_slope(x):
+    x = near(x, 12000)
+    t = np.exp(-np.abs(x))
+    less = np.where(x < 0, 2 / (t * t + 2 * t + 2), 2 * t * t / (1 + 2 * t + 2 * t * t))  # 1 - gate
+    return mish_gate(x) + x * less * (1 + mish_gate(x)) * logistic(x)
+
+
 def softplus(beta):
     return lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x * beta))) / beta
 

@@ -18,7 +18,7 @@ from nacre.config import netfile as config
 from nacre.protocols.layer import PHASES
 
 OBJECTS = {"net": nacre.Net, "layer": nacre.Layer, "solver": nacre.Solver, "training": nacre.Training}
-KINDS = sorted(set(nacre.registry().kinds()) - {"backend", "kernel", "command", "snapshot_store"})
+KINDS = sorted(set(nacre.registry().kinds()) - {"backend", "kernel", "command", "snapshot_store", "default_of"})
 
 
 def rows(page: Path) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -95,7 +95,8 @@ def is_ours(text: str) -> bool:
         cls = OBJECTS.get(found[1])
         return bool(cls) and (hasattr(cls, found[2]) or f"self.{found[2]}" in inspect.getsource(cls))
     if found := re.match(r"(\w+)=", text):
-        return found[1] in {*inspect.signature(nacre.Net).parameters, *inspect.signature(nacre.Net.load).parameters}
+        takers = (nacre.Net, nacre.Net.load, nacre.Net.fit)
+        return any(found[1] in inspect.signature(taker).parameters for taker in takers)
     if text.partition(" = ")[0] in config._TOP or text in (*PHASES, "type", "[[layer]]", "[solver]", "[[callback]]"):
         return True
     name = text.partition("(")[0]

@@ -13,7 +13,10 @@ import pytest
 from nacre import NacreError
 
 Message = tuple[Callable[[], object], str]
-"""What provokes an error, and its text with its remedy; HERE stands for the folder, PROCESS for this process."""
+"""What provokes an error, and its text with its remedy.
+
+HERE stands for the folder, PROCESS for this process, and LINE for a line in a test.
+"""
 
 
 def check_message(message: Message, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,5 +27,6 @@ def check_message(message: Message, folder: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(NacreError) as caught:
         provoke()
     read = str(caught.value).replace(str(Path.cwd()), "HERE")
+    read = re.sub(rf"{Path(__file__).parent}/[\w/]+\.py:\d+", "LINE", read)
     read = read.replace(f"process {os.getpid()} on {platform.node()}", "PROCESS")
     assert re.sub(r"(installed|known endings): [^\n]*", r"\1: ...", read) == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,8 @@ def data(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_all_sides_read_the_same_records(data: Any, tmp_path: Path) -> None:
-    for case in (*data.stores(tmp_path, 3), *data.sources(tmp_path, 3), *data.databases(tmp_path, 3)):
+    made = (data.stores, data.archives, data.sources, data.databases)
+    for case in chain.from_iterable(cases(tmp_path, 3) for cases in made):
         assert case.ours and case.peers, case.name
         data.check(case)
 
@@ -115,6 +117,7 @@ def test_a_net_trains_from_a_source_as_slow_as_a_step(data: Any, tmp_path: Path)
             next(side.start(stack))
 
 
+@pytest.mark.long
 def test_pictures_are_within_2_of_scaling_and_then_cutting(data: Any, tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image")
     for case in data.pictures(tmp_path, 3 * data.PICTURES_BATCH, "test"):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nacre import InputLayer, Net
+from nacre import InputLayer, Net, open_records
 from nacre.config import NetFile, load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,6 +79,27 @@ def test_without_matplotlib_the_auto_encoder_says_so_first_and_how_good_it_is(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     main()
     assert capsys.readouterr().out == "negative ELBO 0.00\n"
+
+
+def test_cifar_trains_on_the_files_where_they_are_and_else_on_pictures_that_it_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = runpy.run_path(str(EXAMPLES / "cifar/cifar.py"))
+    write, run = example["write_pictures"], example["run"]
+    monkeypatch.setitem(run.__globals__, "write_pictures", lambda folder: write(folder, 100))
+    monkeypatch.chdir(tmp_path)
+    made = run(iterations=2)
+    assert capsys.readouterr().out.startswith("there is no folder cifar-10-batches-bin: learning from pictures")
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    write(folder, 100)
+    with open_records([folder / "test_batch.bin"]) as reader:
+        rows = list(reader.rows())
+        assert reader.fields["label"].classes[:2] == ("warm disc", "cold disc")
+    assert [int(count) for count in np.bincount([row["label"] for row in rows])] == [10] * 10
+    assert len({row["data"].tobytes() for row in rows}) == 100
+    assert run(iterations=2) == made  # the same files
+    assert capsys.readouterr().out.startswith("CIFAR-10 of cifar-10-batches-bin\n")
 
 
 @pytest.mark.parametrize("name", NETS)

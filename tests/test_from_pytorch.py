@@ -196,7 +196,14 @@ LAYERS: Mapping[str, list[Case]] = {
             pooling={"type": "Mean", "divide_by": "image"},
         ),
     ],
-    "AdaptiveAvgPool2d(1)": [one(nn.AdaptiveAvgPool2d(1), "Pooling", 2, 3, 4, 5, whole=True, pooling="Mean")],
+    "AdaptiveAvgPool2d(1)": [
+        one(nn.AdaptiveAvgPool2d(1), "GlobalPooling", 2, 3, 4, 5),
+        one(nn.AdaptiveAvgPool2d(1), "Pooling", 2, 3, 4, 5, whole=True, pooling="Mean"),
+    ],
+    "AdaptiveAvgPool2d": [
+        one(nn.AdaptiveAvgPool2d((3, 2)), "AdaptivePooling", 2, 3, 7, 5, size=[3, 2]),
+        one(nn.AdaptiveMaxPool1d(3), "AdaptivePooling", 2, 3, 7, size=3, pooling="Max"),
+    ],
     "Unfold": [
         (
             lambda x: functional.unfold(x, (2, 3), stride=2, padding=1).reshape(2, 18, 3, 3),
@@ -205,26 +212,17 @@ LAYERS: Mapping[str, list[Case]] = {
         )
     ],
     "Upsample": [
-        (
-            lambda x: nn.Upsample(scale_factor=2, mode="bilinear")(x)[:, :, 1:-1, 1:-1],
-            [
-                layer(
-                    "Deconvolution",
-                    tops="all",
-                    n_filter=2,
-                    n_group=2,
-                    kernel=4,
-                    stride=2,
-                    pad=1,
-                    bias=False,
-                    weight_init="Bilinear",
-                ),
-                layer("Slice", "all", ["top", "rows", "bottom"], axis=2, points=[1, 9]),
-                layer("Slice", "rows", ["left", "y", "right"], axis=3, points=[1, 7]),
-                layer("Identity", "y", "z"),
-            ],
-            [numbers(1, 2, 5, 4)],
-        )
+        one(nn.Upsample(scale_factor=2), "Resize", 1, 2, 5, 4, factor=2),
+        one(nn.Upsample(scale_factor=2, mode="bilinear"), "Resize", 1, 2, 5, 4, factor=2, mode="bilinear"),
+        one(nn.Upsample((3, 7), mode="bilinear"), "Resize", 1, 2, 5, 4, size=[3, 7], mode="bilinear"),
+        one(nn.Upsample(9, mode="linear"), "Resize", 1, 2, 5, size=9, mode="bilinear"),
+        one(nn.Upsample(scale_factor=1.5, mode="trilinear"), "Resize", 1, 2, 2, 3, 5, factor=1.5, mode="bilinear"),
+    ],
+    "ZeroPad2d": [
+        one(nn.ZeroPad2d(2), "Pad", 2, 3, 4, 5, pad=2),
+        one(nn.ConstantPad2d((1, 2, 3, 0), 0.5), "Pad", 2, 3, 4, 5, pad=[3, 1], end=[0, 2], value=0.5),
+        one(nn.ReplicationPad2d((2, 2, 1, 1)), "Pad", 2, 3, 4, 5, pad=[1, 2], mode="edge"),
+        one(nn.ReflectionPad2d(3), "Pad", 2, 3, 4, 5, pad=3, mode="reflect"),
     ],
     "BatchNorm1d": [
         one(nn.BatchNorm2d(3), "BatchNorm", 4, 3, 2, 5),
@@ -249,6 +247,10 @@ LAYERS: Mapping[str, list[Case]] = {
     "LayerNorm": [
         one(nn.LayerNorm(4), "LayerNorm", 2, 3, 4, axis=-1),
         one(nn.LayerNorm((3, 4)), "LayerNorm", 2, 3, 4),
+    ],
+    "RMSNorm": [
+        one(nn.RMSNorm(4, eps=1e-5), "RMSNorm", 2, 3, 4, axis=-1),
+        one(nn.RMSNorm((3, 4), eps=0.1, elementwise_affine=False), "RMSNorm", 2, 3, 4, epsilon=0.1, scale=False),
     ],
     "LocalResponseNorm": [
         one(
@@ -291,12 +293,21 @@ LAYERS: Mapping[str, list[Case]] = {
     "ReLU": [
         *(
             one(getattr(nn, name)(), name, 3, 5)
-            for name in ("ReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softplus")
+            for name in (
+                *("ReLU", "ELU", "SELU", "GELU", "SiLU", "Mish", "Hardswish"),
+                *("Sigmoid", "Tanh", "Softplus"),
+            )
         ),
         one(nn.ELU(0.3), "ELU", 3, 5, alpha=0.3),
         one(nn.GELU(approximate="tanh"), "GELU", 3, 5, approximate="tanh"),
     ],
     "LeakyReLU": [one(nn.LeakyReLU(), "LReLU", 3, 5), one(nn.LeakyReLU(0.2), "LReLU", 3, 5, slope=0.2)],
+    "GLU": [
+        one(nn.GLU(1), "GLU", 3, 6, 2),
+        one(nn.GLU(), "GLU", 3, 5, 4, axis=-1),
+        one(lambda x: x[:, :3] * functional.silu(x[:, 3:]), "GLU", 3, 6, gate="SiLU"),
+        one(lambda x: x[:, :3] * functional.gelu(x[:, 3:]), "GLU", 3, 6, gate="GELU"),
+    ],
     "PReLU": [one(nn.PReLU(), "PReLU", 3, 5, shared=True), one(nn.PReLU(5), "PReLU", 3, 5, 2)],
     "ReLU6": [
         one(nn.ReLU6(), "Clip", 3, 5, low=0, high=6),
@@ -316,6 +327,11 @@ LOSSES: Mapping[str, list[Case]] = {
             functional.cross_entropy,
             [loss("SoftmaxLoss", ["x0", "x1"])],
             [numbers(2, 3, 2, 2), wholes(2, 2, 2, below=3)],
+        ),
+        (
+            lambda x, label: functional.cross_entropy(x, label, label_smoothing=0.1),
+            [loss("SoftmaxLoss", ["x0", "x1"], label_smoothing=0.1)],
+            [SCORES, CLASSES],
         ),
         (
             lambda x, label: functional.cross_entropy(x, label, ignore_index=3),
@@ -369,6 +385,25 @@ LOSSES: Mapping[str, list[Case]] = {
             [SHARES, SHARES[::-1].copy()],
         )
     ],
+    "KLDivLoss": [
+        (
+            lambda p, t: functional.kl_div(p.log(), t, reduction="batchmean"),
+            [loss("KLDivergenceLoss", ["x0", "x1"])],
+            [SHARES, SHARES[::-1].copy()],
+        )
+    ],
+    "HuberLoss": [
+        (
+            lambda x, t: functional.huber_loss(x, t, delta=0.5),
+            [loss("HuberLoss", ["x0", "x1"], delta=0.5, weight=1 / 4)],
+            [SCORES, SHARES],
+        ),
+        (
+            lambda x, t: functional.smooth_l1_loss(x, t, beta=0.5),
+            [loss("HuberLoss", ["x0", "x1"], delta=0.5, weight=1 / 4 / 0.5)],
+            [SCORES, SHARES],
+        ),
+    ],
     "MSELoss": [(functional.mse_loss, [loss("SquareLoss", ["x0", "x1"], weight=2 / 4)], [SCORES, SHARES])],
     "L1Loss": [
         (
@@ -397,6 +432,22 @@ FUNCTIONS: Mapping[str, list[Case]] = {
     "broadcasting": [
         (lambda x, s: x * s[..., None], [layer("Scale", ["x0", "x1"])], [numbers(3, 4, 2), numbers(3, 4)]),
         (lambda x, b: x + b[..., None, None], [layer("Bias", ["x0", "x1"])], [numbers(3, 4, 2), numbers(3)]),
+    ],
+    "matmul": [
+        (torch.bmm, [layer("MatMul", ["x0", "x1"])], [numbers(2, 3, 4), numbers(2, 4, 5)]),
+        (
+            lambda a, b: a @ b.mT,
+            [layer("MatMul", ["x0", "x1"], transpose_b=True)],
+            [numbers(2, 3, 4, 2), numbers(2, 3, 5, 2)],
+        ),
+    ],
+    "permute": [
+        one(lambda x: x.permute(0, 2, 3, 1), "Transpose", 2, 3, 4, 5, axes=[2, 3, 1]),
+        one(lambda x: x.transpose(1, 2), "Transpose", 2, 3, 4, axes=[2, 1]),
+    ],
+    "F.interpolate": [
+        one(lambda x: functional.interpolate(x, (6, 3)), "Resize", 2, 3, 4, 5, size=[6, 3]),
+        one(lambda x: functional.pad(x, (1, 2), "reflect"), "Pad", 2, 3, 4, pad=1, end=2, mode="reflect"),
     ],
     "cat": [
         two(lambda a, b: torch.cat([a, b], 1), "Concat"),
@@ -461,7 +512,14 @@ def test_every_module_with_parameters_is_among_the_names() -> None:
     }
     assert compared <= set(PARAMETERS)
     for name, names in PARAMETERS.items():  # and those that the page names are PyTorch's
-        sizes = {"GroupNorm": (2, 2), "Embedding": (2, 2), "Linear": (2, 2), "LayerNorm": (2,), "PReLU": ()}
+        sizes = {
+            "GroupNorm": (2, 2),
+            "Embedding": (2, 2),
+            "Linear": (2, 2),
+            "LayerNorm": (2,),
+            "RMSNorm": (2,),
+            "PReLU": (),
+        }
         usual = (2, 2, 1) if name.startswith("Conv") else (2,)
         usual = (2, 2) if name in ("RNN", "GRU", "LSTM") else usual
         made = getattr(nn, name)(

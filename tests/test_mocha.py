@@ -50,8 +50,8 @@ def test_the_loss_has_no_penalty_in_it() -> None:
 def test_lenets_rate() -> None:
     """Mocha's tutorial says gamma = 0.001, its script 0.0001."""
     with load(LENET).solver().start(load(LENET).net(backend="numpy")) as training:
-        assert training.lr.rate(0) == 0.01
-        assert training.lr.rate(1000) == pytest.approx(0.01 * 1.1**-0.75)
+        assert training.rate.rate(0) == 0.01
+        assert training.rate.rate(1000) == pytest.approx(0.01 * 1.1**-0.75)
 
 
 @pytest.mark.parametrize("first", ["validation", "train"])

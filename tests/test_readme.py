@@ -78,7 +78,7 @@ def test_the_python_example_learns_the_digits(tmp_path: Path) -> None:
     for name in ("train.h5", "test.h5"):
         shutil.copy(ROOT / "examples/digits" / name, tmp_path / "nacre-demo" / name)
     assert code_lines(PYTHON[0]) <= 20
-    printed = ast.literal_eval(run("-c", PYTHON[0], folder=tmp_path))
+    printed = ast.literal_eval(run("-c", PYTHON[0], folder=tmp_path).splitlines()[-1])
     assert printed["records"] == 360
     assert printed["accuracy"] > 0.9
 

@@ -21,6 +21,7 @@ STRANGERS = {
     "nacre-swirl-fast": "0.3.0",
     "nacre-forward-twice": "0.1.0",
     "nacre-parquet": "0.1.0",
+    "nacre-serve": "0.1.0",
 }
 KERNEL = "nacre_swirl_fast.kernel:SwirlKernel"
 BROKEN = {
@@ -48,8 +49,8 @@ def lay_out(folder: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the wheels of nacre, of the example plugins, and of one that cannot be imported."""
-    sources = {"nacre": ROOT, **{name: PLUGINS / name for name in STRANGERS}}
+    """Return the wheels of nacre, of all example plugins, and of one that cannot be imported."""
+    sources = {"nacre": ROOT, **{file.parent.name: file.parent for file in sorted(PLUGINS.glob("*/pyproject.toml"))}}
     sources["nacre-broken"] = lay_out(tmp_path_factory.mktemp("broken"), BROKEN)
     folders = [tmp_path_factory.mktemp(name) for name in sources]
     with ThreadPoolExecutor(2) as pool:
@@ -59,7 +60,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def fresh(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     environment = Environment(tmp_path_factory.mktemp("environment"))
-    environment.install(*wheels.values())
+    environment.install(*(wheels[name] for name in ("nacre", *STRANGERS, "nacre-broken")))
     return environment
 
 
@@ -192,6 +193,16 @@ def test_another_algorithm_trains(fresh: Environment, folder: Path) -> None:
     assert twice["loss"] == trained(fresh, folder)["loss"]
 
 
+def test_locked_plugins_train_and_others_stay_out(fresh: Environment, folder: Path) -> None:
+    done = fresh.run("nacre", "plugins", "lock", folder=folder, NACRE_DISABLE_PLUGINS="nacre-broken,nacre-parquet")
+    assert done.returncode == 0, done.stderr
+    found = fresh.json("plugins", "--locked", folder=folder)
+    status = {one["distribution"]: one["status"] for one in found}
+    assert {name for name, what in status.items() if what != "active"} == {"nacre-broken", "nacre-parquet"}
+    done = fresh.run("nacre", "train", "swirl.toml", "--set", "solver.max_iter=2", "--locked", folder=folder)
+    assert done.returncode == 0, done.stderr
+
+
 def test_uninstalling_a_kernel_brings_the_layers_own_state_back(
     fresh: Environment, wheels: dict[str, Path], folder: Path
 ) -> None:
@@ -214,7 +225,7 @@ def test_a_net_says_what_to_install(fresh: Environment, wheels: dict[str, Path],
 def test_a_snapshot_says_which_version_to_install(fresh: Environment, wheels: dict[str, Path], folder: Path) -> None:
     net = folder / "swirl.toml"
     text = net.read_text(encoding="utf-8").partition("[plugins]")[0]
-    net.write_text(f'{text}[[callback]]\ntype = "Snapshot"\n', encoding="utf-8")
+    net.write_text(f'{text}[[callback]]\ntype = "Snapshot"\nfolder = "snapshots"\n', encoding="utf-8")
     trained(fresh, folder)
     with without(fresh, wheels, "nacre-swirl"):
         for command in (("train", "swirl.toml", "--resume", "auto"), ("test", "swirl.toml", "snapshots")):

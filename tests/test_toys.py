@@ -50,6 +50,11 @@ def test_a_fine_tuned_net_hits_97_of_100_digits_over_five_seeds() -> None:
     assert sum(found) / len(found) >= 0.97, found
 
 
+def test_cifars_net_knows_the_pictures_that_it_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert script("cifar/cifar.py")() >= 0.94
+
+
 @pytest.mark.parametrize("model", ["gru", "lstm"])
 def test_a_model_of_characters_knows_half_a_bit_more_than_a_bigram_model(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
