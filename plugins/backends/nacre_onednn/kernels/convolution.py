@@ -83,6 +83,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     """Convolution in groups or without, with stride, padding and dilation; applies ReLU itself.
 
     The weights stay plain, and are copied into the layouts of the primitives in every pass: they are small.
+
+    In bf16, processors multiply channels by pairs. With an odd number of them oneDNN pairs the last with a number of
+    the next pixel, times 0, so that a NaN there spreads: such a forward pass is computed in float32.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "data")}
@@ -110,7 +113,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         self.geometry = declare(self, layer, backend, inputs, self.GEOMETRY)
         self.relu = is_relu(layer.neuron)
+        self.forward_type = "float32" if inputs[0].shape[1] // layer.n_group % 2 else backend.compute
         self.forms = self.FORMS(self.geometry, layer.n_group, layer.bias, backend.compute)
+        self.forward_forms = self.FORMS(self.geometry, layer.n_group, layer.bias, self.forward_type)
         if self.relu:
             self.reads = "inputs blobs"
         self.ours: dict[str, DirectConvolution] = {}
@@ -132,6 +137,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         if stage == "gate":
             return ("",)
+        if stage == "forward" and self.forward_type != self.backend.compute:
+            return (ANY,)
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
         ours = [way for way, one in self.ours.items() if one.has(stage)]
         return (AS_IT_IS, *(way for way, blob in ends if layouts(blob) == PLAIN), ANY, *ours)
@@ -150,9 +157,11 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return gate(y, "gated")
         if way in self.ours:
             return self._of_ours(self.ours[way], stage, x, y)
-        make = self.forms.forward if stage == "forward" else lambda x, y: self.forms.backward(stage, x, y)
+        forward = stage == "forward"
+        make = self.forward_forms.forward if forward else lambda x, y: self.forms.backward(stage, x, y)
         if way == ANY:
-            primitive = make(*(free(*blob.shape, dtype=blob.dtype) for blob in (bottom, top)))
+            dtype = self.forward_type if forward else self.backend.compute
+            primitive = make(*(free(*blob.shape, dtype=dtype) for blob in (bottom, top)))
         elif way == AS_THE_TOP:
             primitive = make(describe(bottom.shape, layouts(top), bottom.dtype), y)
         elif way == AS_THE_BOTTOM:
@@ -160,7 +169,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         else:
             primitive = make(x, y)
         calls = getattr(self, f"_{stage}")(primitive, x, y)
-        return [*calls, *rectify(y)] if stage == "forward" and self.relu else calls
+        return [*calls, *rectify(y)] if forward and self.relu else calls
 
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None
