@@ -35,6 +35,7 @@ def test_a_dataset_that_leads_out_of_its_file_is_refused(tmp_path: Path) -> None
 def test_an_ending_that_nacre_reads_is_anothers_only_by_a_pin(tmp_path: Path, new_registry: NewRegistry) -> None:
     class Other(nacre.Store):
         endings = (".h5",)
+        open = nacre.Store.create
 
     new_registry().register(Other, "HDF5", distribution="acme")
     path = tmp_path / "x.h5"
@@ -46,6 +47,7 @@ def test_an_ending_that_nacre_reads_is_anothers_only_by_a_pin(tmp_path: Path, ne
 def test_two_strangers_that_read_a_file_are_told(tmp_path: Path, new_registry: NewRegistry) -> None:
     class Other(nacre.Store):
         endings = (".xyz",)
+        open = nacre.Store.create
 
     registry = new_registry()
     registry.register(Other, "Xyz", distribution="acme")

@@ -38,7 +38,7 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
     """
     if wanted:
         return wanted if isinstance(wanted, Store) else make_component(Store, wanted)
-    broken: list[PluginError] = []
+    broken: list[tuple[Offer, PluginError]] = []
     offers = registry().offers("store")
     first = [offer for offer in offers if offer.distribution == (pins or {}).get(f"store:{offer.name}", FIRST_PARTY)]
     for some in (first, [offer for offer in offers if offer not in first]):
@@ -48,12 +48,17 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
             raise DataError(f"{path}: several stores read such files: {' and '.join(sorted(fitting))}", remedy)
         if fitting:
             return next(iter(fitting.values()))()
+        for offer, error in broken:  # nothing stands in for what is pinned
+            if offer.distribution == (pins or {}).get(f"store:{offer.name}"):
+                raise error
     if broken:
-        raise broken[0]
+        raise broken[0][1]
     raise _unknown(path)
 
 
-def _fitting(path: Path, offers: Iterable[Offer], broken: list[PluginError]) -> Iterator[tuple[str, type[Store]]]:
+def _fitting(
+    path: Path, offers: Iterable[Offer], broken: list[tuple[Offer, PluginError]]
+) -> Iterator[tuple[str, type[Store]]]:
     """Yield the stores that a file fits, and their names; what is wrong with one goes to `broken`."""
     for offer in offers:
         name = f"{offer.distribution}:{offer.name}"
@@ -61,9 +66,9 @@ def _fitting(path: Path, offers: Iterable[Offer], broken: list[PluginError]) -> 
             found = cast("type[Store]", _checked(registry().open_offer(offer), offer.name))
             fits = found.fits(path)
         except PluginError as error:
-            broken.append(error)
+            broken.append((offer, error))
         except Exception as error:  # whatever a plugin raises
-            broken.append(PluginError(f"store {name} cannot say whether it reads {path}: {error!r}"))
+            broken.append((offer, PluginError(f"store {name} cannot say whether it reads {path}: {error!r}")))
         else:
             if fits:
                 yield name, found

@@ -215,7 +215,7 @@ class Store(Component, kind="store"):
         """Return whether a file or folder looks like this format, by its name or by what a folder contains."""
         return path.name.lower().endswith(cls.endings) if cls.endings else False
 
-    @required()
+    @required("create")
     def open(self, path: Path, fields: Sequence[str] = ()) -> Reader:
         """Open a file for reading. `fields` are those that are wanted; by default all.
 
@@ -223,7 +223,7 @@ class Store(Component, kind="store"):
             DataError: the file cannot be read, is not in this format, or lacks a field; the message begins with its
                 path. No more memory is used than the size of the file justifies.
         """
-        raise NotImplementedError
+        raise DataError(f"{path}: files of this format are only written", "convert it to another format, such as .h5")
 
     def create(self, path: Path, fields: Mapping[str, Field], *, append: bool = False) -> Writer:
         """Begin a file with these fields; with `append`, continue one that this store has written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -381,7 +382,10 @@ class SourceTests(Suite):
     def test_shutdown(self, example: Example, tmp_path: Path) -> None:
         """`shutdown` closes all files, threads and processes that the source has opened; it may be called twice."""
         layer = self.make_in(tmp_path, example)
+        fed = None
         for batches in (1, 0, 2):  # the first time libraries open files of their own
+            del fed  # what the one before has left open is closed now, not while this one is looked at
+            gc.collect()
             before = Things.open()
             fed = Feeding(layer, backend=self.home())
             for _ in range(batches):

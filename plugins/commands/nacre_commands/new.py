@@ -63,7 +63,7 @@ class Named(NamedTuple):
 @click.option("--from", "file", metavar="FILE", type=click.Path(path_type=Path), help="Take the code of this file.")
 @common
 def command(kind: str, name: str, file: Path | None) -> None:
-    """Begin a package: write a folder with code that works, its tests and all else that a package needs.
+    """Begin a package of your own: code that works, and its tests.
 
     NAME is that of the layer, the solver and so on, such as Swirl; the package is nacre-swirl.
     """

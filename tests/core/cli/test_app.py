@@ -19,7 +19,7 @@ from nacre.cli.app import COMMANDS
 from nacre.cli.screen import command_line
 from registries import NewRegistry, install_plugin
 
-OFFERED = ("data", "demo", "gradcheck", "graph", "plot", "sample", "summary", "time")
+OFFERED = ("data", "demo", "gradcheck", "graph", "new", "plot", "sample", "summary", "time")
 """Commands of nacre's own plugins."""
 LIGHT = """
 import sys
