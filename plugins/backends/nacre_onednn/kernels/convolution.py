@@ -84,8 +84,8 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
 
     The weights stay plain, and are copied into the layouts of the primitives in every pass: they are small.
 
-    In bf16, processors multiply channels by pairs. With an odd number of them oneDNN pairs the last with a number of
-    the next pixel, times 0, so that a NaN there spreads: such a forward pass is computed in float32.
+    In bf16, processors add up channels by pairs. With an odd number of them oneDNN pairs the last with a number of the
+    next pixel, times 0, so that a NaN there spreads: such sums are computed in float32.
     """
 
     PASSES: ClassVar = {"forward": ("forward",), "backward": ("gate", "weights", "data")}
@@ -113,15 +113,26 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         super().__init__(layer, backend, inputs, diffs)
         self.geometry = declare(self, layer, backend, inputs, self.GEOMETRY)
         self.relu = is_relu(layer.neuron)
-        self.forward_type = "float32" if inputs[0].shape[1] // layer.n_group % 2 else backend.compute
-        self.forms = self.FORMS(self.geometry, layer.n_group, layer.bias, backend.compute)
-        self.forward_forms = self.FORMS(self.geometry, layer.n_group, layer.bias, self.forward_type)
+        summed = {"forward": inputs[0].shape[1], "data": layer.n_filter}
+        self.in_pairs = {stage: count // layer.n_group % 2 == 0 for stage, count in summed.items()}
+        self.forms, self.exact = self.make_forms(bias=layer.bias)
         if self.relu:
             self.reads = "inputs blobs"
         self.ours: dict[str, DirectConvolution] = {}
         if type(self.geometry) is Geometry and backend.compute == "float32":
             for way, kind in ((DIRECTLY, DirectConvolution), (BY_WINOGRAD, WinogradConvolution)):
                 self.ours[way] = kind(self.geometry, relu=self.relu, keeps=self.keeps)
+
+    def make_forms(self, *, bias: bool) -> tuple[Forms, Forms]:
+        """Return the forms in the type that the net computes in, and those in float32."""
+        narrow, exact = (
+            self.FORMS(self.geometry, self.layer.n_group, bias, dtype) for dtype in (self.backend.compute, "float32")
+        )
+        return narrow, exact
+
+    def is_exact(self, stage: str) -> bool:
+        """Return whether a stage is computed in float32, whatever the net computes in."""
+        return self.backend.compute != "float32" and not self.in_pairs.get(stage, True)
 
     def stages(self) -> list[str]:
         if self.blobs_diff[0] is None:
@@ -137,7 +148,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
     def ways_of(self, stage: str, layouts: Layouts) -> tuple[str, ...]:
         if stage == "gate":
             return ("",)
-        if stage == "forward" and self.forward_type != self.backend.compute:
+        if self.is_exact(stage):
             return (ANY,)
         ends = ((AS_THE_TOP, self.inputs[0]), (AS_THE_BOTTOM, self.blobs[0]))
         ours = [way for way, one in self.ours.items() if one.has(stage)]
@@ -157,10 +168,9 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
             return gate(y, "gated")
         if way in self.ours:
             return self._of_ours(self.ours[way], stage, x, y)
-        forward = stage == "forward"
-        make = self.forward_forms.forward if forward else lambda x, y: self.forms.backward(stage, x, y)
+        forms, dtype = (self.exact, "float32") if self.is_exact(stage) else (self.forms, self.backend.compute)
+        make = forms.forward if stage == "forward" else lambda x, y: forms.backward(stage, x, y)
         if way == ANY:
-            dtype = self.forward_type if forward else self.backend.compute
             primitive = make(*(free(*blob.shape, dtype=dtype) for blob in (bottom, top)))
         elif way == AS_THE_TOP:
             primitive = make(describe(bottom.shape, layouts(top), bottom.dtype), y)
@@ -169,7 +179,7 @@ class ConvolutionKernel(OnednnKernel, reads="inputs"):
         else:
             primitive = make(x, y)
         calls = getattr(self, f"_{stage}")(primitive, x, y)
-        return [*calls, *rectify(y)] if forward and self.relu else calls
+        return [*calls, *rectify(y)] if stage == "forward" and self.relu else calls
 
     def _of_ours(self, ours: DirectConvolution, stage: str, x: Desc, y: Desc) -> list[Call]:
         biased = self.forms.bias is not None

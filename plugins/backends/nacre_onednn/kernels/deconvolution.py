@@ -72,11 +72,8 @@ class DeconvolutionKernel(convolution.ConvolutionKernel, reads="inputs"):
 
     def __init__(self, layer: DeconvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.whole = self.forward_forms
-        self.forms, self.forward_forms = (
-            Forms(self.geometry, layer.n_group, bias=False, dtype=dtype)
-            for dtype in (backend.compute, self.forward_type)
-        )
+        self.whole = self.exact if self.is_exact("forward") else self.forms
+        self.forms, self.exact = self.make_forms(bias=False)
 
     def ready(self) -> None:
         images, _, *image = self.blobs[0].shape
