@@ -26,10 +26,13 @@ from nacre import (
 
 from .files import listed, named
 from .reading import ReadingLayer, SourceReader, read_with
-from .records import ArrayRecords, Records, column_of, entries_of
+from .records import ArrayRecords, Records, column_of, entries_of, in_a_row
 from .sequential import SequentialState
 from .source import CacheBytes, RecordSourceState
 from .stores.pictures import Pictures
+
+AT_ONCE = 1 << 20
+"""Bytes of records that are read at once: a call of HDF5 takes as long as reading tens of thousands."""
 
 
 class FileDataLayer(ReadingLayer, is_source=True):
@@ -107,7 +110,8 @@ def open_source(
     try:
         if reader.count is None:
             return SequentialState(layer, backend, reader, opened)
-        return RecordSourceState(layer, backend, StoreRecords(layer.name, layer.tops, reader, layer.cache_bytes))
+        limits = layer.cache_bytes, 0 if layer.processes else AT_ONCE
+        return RecordSourceState(layer, backend, StoreRecords(layer.name, layer.tops, reader, *limits))
     except BaseException:
         reader.close()
         raise
@@ -131,9 +135,14 @@ def files_of(given: str | Path) -> list[Path]:
 
 
 class StoreRecords(Records):
-    """The records of a reader, all kept in memory if they are small."""
+    """The records of a reader: all kept in memory if they have up to `cache_bytes`, else read when they are needed.
 
-    def __init__(self, where: str, tops: Sequence[str], reader: SourceReader, cache_bytes: int) -> None:
+    Batches that follow each other are read `at_once` bytes at a time; with 0, each by itself.
+    """
+
+    def __init__(
+        self, where: str, tops: Sequence[str], reader: SourceReader, cache_bytes: int, at_once: int = AT_ONCE
+    ) -> None:
         self.where = where
         self.tops = tops
         self.reader = reader
@@ -144,8 +153,11 @@ class StoreRecords(Records):
             raise DataError(f"{where}: there are no records in the data")
         size = sum(prod(shape) * kind.itemsize for shape, kind in zip(self.shapes, self.dtypes, strict=True))
         self.cached = self.count * size <= cache_bytes
+        self.at_once = at_once // size
         self.whole: ArrayRecords | None = None
         self.window: ArrayRecords | None = None
+        self.held = range(0)  # the numbers of the records in the window, if they follow each other
+        self.next = -1  # the number that would follow those read last
 
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         if self.cached:
@@ -154,11 +166,20 @@ class StoreRecords(Records):
                 records = self.reader.instead(records)
             self.whole.read(records, arrays)
             return
-        if self.window is None or len(self.window.arrays[0]) != len(records):
-            self.window = ArrayRecords(self.where, self.tops, self.empty(len(records)))
-        with named(self.where):
-            self.reader.read(records, self._places(self.window.arrays))
-        self.window.read(np.arange(len(records)), arrays)
+        if self.window is None or self.window.count < len(records):
+            self.window = ArrayRecords(self.where, self.tops, self.empty(max(len(records), self.at_once)))
+        first, last = int(records[0]), int(records[-1])
+        following = self.at_once > 0 and in_a_row(records)
+        if not (following and first in self.held and last in self.held):
+            ahead = following and first == self.next
+            records = np.arange(first, min(first + self.window.count, self.count)) if ahead else records
+            self.held = range(0)
+            with named(self.where):
+                self.reader.read(records, self._places([array[: len(records)] for array in self.window.arrays]))
+            self.held = range(first, first + len(records)) if following else range(0)
+        start = first - self.held.start if following else 0
+        self.next = last + 1
+        self.window.read(np.arange(start, start + len(arrays[0])), arrays)
 
     def column(self, name: str) -> np.ndarray:
         return column_of(self.reader, self.where, name)

@@ -122,7 +122,9 @@ class IterableDataLayer(RecordSourceLayer, is_source=True):
         if is_numbered(self.data):
             with named(self.name):
                 reader = SourceReader(NumberedItems(self.data, self.tops, columns), skips=False)
-            return RecordSourceState(self, backend, StoreRecords(self.name, self.tops, reader, cache_bytes=0))
+            return RecordSourceState(
+                self, backend, StoreRecords(self.name, self.tops, reader, cache_bytes=0, at_once=0)
+            )
 
         def opened() -> SourceReader:
             with named(self.name):
