@@ -20,6 +20,7 @@ from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import ReLU, Tanh
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
@@ -190,6 +191,29 @@ def test_what_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # as on an older processor
     with pytest.raises(ConfigError, match="bf16 needs a processor with avx512_bf16 or AMX"):
         Net("net", layers, backend=OnednnBackend(), compute="bf16")
+
+
+@needs_bf16
+@pytest.mark.parametrize("features", [8, 33])
+def test_inner_products_of_steps_are_near_float32(features: int) -> None:
+    found: list[Any] = []
+    for compute in ("bf16", None):
+        steps: list[Layer] = [
+            InputLayer(name="in", tops="data", shape=(5, features), batch_size=3),
+            InputLayer(name="labels", tops="label", shape=(5, 4), batch_size=3),
+            InnerProductLayer(name="ip1", bottoms="data", tops="ip1", output_dim=24, axis=-1, neuron=ReLU()),
+            InnerProductLayer(name="ip2", bottoms="ip1", tops="ip2", output_dim=4, axis=2),
+            SquareLossLayer(name="loss", bottoms=["ip2", "label"]),
+        ]
+        with Net("steps", steps, backend="onednn", compute=compute, input_gradients=["data"], seed=1) as net:
+            assert all(op.kernel for op in net.ops[2:4])
+            mixed_nets.fill(net)
+            net.forward()
+            net.backward()
+            found.append([net.gradient("data"), *(handle.gradient for handle in net.parameters.values())])
+        net.backend.parameters.clear()
+    for narrow, wide in zip(*found, strict=True):
+        assert distance(narrow, wide) < 0.03
 
 
 @needs_bf16

@@ -100,7 +100,13 @@ class TestInnerProductKernel(KernelTests):
         yield Example({"output_dim": 4, "neuron": "Tanh"}, [(3, 2, 3, 2)], label="plain images")
         yield Example({"output_dim": 300, "bias": False}, [(16, 200)], label="no bias")
         yield Example({"output_dim": 4}, [(3, 2), (3, 2)], label="two bottoms: declined")
-        yield Example({"output_dim": 4, "axis": -1}, [(3, 5, 2)], label="an axis more: declined")
+        yield Example({"output_dim": 4, "axis": -1}, [(3, 5, 2)], label="steps")
+        yield Example({"output_dim": 20, "axis": 2, "neuron": ReLU()}, [(3, 17, 2, 3, 2)], label="steps, applies ReLU")
+        yield Example({"output_dim": 4, "axis": 1}, [(5,)], label="no features")
+        yield Example({"output_dim": 4, "axis": -1}, [(3, 5, 2, 3)], label="images' last axis: declined")
+        yield Example({"output_dim": 4, "axis": -1}, [(3, 5, 2, 3, 2)], label="a blob of five axes")
+        yield Example({"output_dim": 4, "axis": 3}, [(3, 5, 2, 3, 2)], label="a top of four axes: declined")
+        yield Example({"output_dim": 4, "axis": 0}, [(3, 5)], label="a batch in one row: declined")
         yield Example({"output_dim": 4, "transpose": True}, [(3, 2)], label="transposed: declined")
 
     def strategy(self):

@@ -1,4 +1,4 @@
-"""Inner products of flattened bottoms, with bias and ReLU in one."""
+"""Inner products of rows of features, with bias and ReLU in one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from nacre import Array
 from nacre_layers.linear.inner_product import InnerProductLayer, InnerProductState
-from nacre_layers.linear.product import not_plain
 from nacre_layers.neurons import is_relu
 
 from ..dnnl import arguments as arg
@@ -47,17 +46,37 @@ NARROW = "narrow weight"
 """The weights in bf16, for both passes: written by the update, or before a pass if something else changed them."""
 
 
+def first_axis(layer: InnerProductLayer, shape: tuple[int, ...]) -> int:
+    """Return the first axis of the features, counted from the front."""
+    return layer.axis if layer.axis >= 0 else len(shape) + layer.axis
+
+
+def not_rows(layer: InnerProductLayer, shape: tuple[int, ...]) -> str | None:
+    """Return why a layer is not a product of (rows, features) and (output_dim, features), or None."""
+    axis = first_axis(layer, shape)
+    if layer.transpose:
+        return "serves only weights of (output_dim, features)"
+    if axis < 1:
+        return "serves no batch that is one row of features: axis=0"
+    if len(shape) == 4 and axis > 1:
+        return "serves bottoms of four axes with axis=1 only: they may lie with their channels last"
+    return "serves no tops of four axes, which may lie with their channels last" if axis == 3 else None
+
+
 class InnerProductKernel(OnednnKernel, reads="inputs"):
-    """y = x Wᵀ + b with plain weights; applies ReLU itself. A bottom of four axes is copied to be flat."""
+    """y = x Wᵀ + b with plain weights; applies ReLU itself.
+
+    Bottom and top are read as (rows, features) and (rows, outputs). A bottom of images is copied to be flat.
+    """
 
     PASSES: ClassVar = {"forward": ("flatten", "forward"), "backward": ("gate", "weights", "data", "unflatten")}
 
     @classmethod
     def supports(cls, layer: InnerProductLayer, inputs: list[Any]) -> str | None:
-        if reason := unfit(inputs) or not_plain(layer, inputs):
+        if reason := unfit(inputs) or not_rows(layer, inputs[0].shape):
             return reason
-        images, *features = inputs[0].shape
-        return too_large((layer.output_dim, prod(features)), (images, layer.output_dim))
+        shape, axis = inputs[0].shape, first_axis(layer, inputs[0].shape)
+        return too_large((layer.output_dim, prod(shape[axis:])), (prod(shape[:axis]), layer.output_dim))
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -66,16 +85,17 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         self.relu = is_relu(layer.neuron)
         if self.relu:
             self.reads = "inputs blobs"
-        images, outputs = self.blobs[0].shape
+        *before, outputs = self.blobs[0].shape
+        self.rows = rows = prod(before)
         self.dtype = backend.compute
-        self.x, self.y = plain(images, self.features, dtype=self.dtype), plain(images, outputs, dtype=self.dtype)
+        self.x, self.y = plain(rows, self.features, dtype=self.dtype), plain(rows, outputs, dtype=self.dtype)
         self.weight, self.bias = plain(outputs, self.features), plain(outputs) if layer.bias else None
         self.narrow = plain(outputs, self.features, dtype=self.dtype)
         self.row = plain(1, outputs)
-        self.ours = SmallBatchProduct(images, outputs, self.features, self.dtype, relu=self.relu)
+        self.ours = SmallBatchProduct(rows, outputs, self.features, self.dtype, relu=self.relu)
 
     def ready(self) -> None:
-        self.ones = make_ones(self.backend, self.blobs[0].shape[0], self.dtype)
+        self.ones = make_ones(self.backend, self.rows, self.dtype)
         self.copy = recorder(self.backend).narrow(self.parameters[0].storage) if self.shares else None
         super().ready()
 
@@ -135,7 +155,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         """Describe the bottom as it lies, and flattened."""
         x = self.inputs[0]
         if x.layout == PLAIN:  # of any number of axes
-            return plain(x.shape[0], self.features, dtype=x.dtype), self.x
+            return plain(self.rows, self.features, dtype=x.dtype), self.x
         return describe_blob(x, layouts), plain(*x.shape, dtype=self.dtype)
 
     # As products of matrices
@@ -164,8 +184,8 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return self.packed("weight", self.weight, inner)
 
     def _weights_product(self) -> list[Call]:
-        images, outputs = self.blobs[0].shape
-        turned = strided((outputs, images), (1, outputs), self.dtype)
+        outputs = self.parameters[0].shape[0]
+        turned = strided((outputs, self.rows), (1, outputs), self.dtype)
         primitive = Primitive("matmul", library().engine, turned, self.x, None, self.weight, attributes())
         calls = [
             call(
@@ -174,7 +194,7 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
             )
         ]
         if self.bias is not None:
-            ones = plain(1, images, dtype=self.dtype)
+            ones = plain(1, self.rows, dtype=self.dtype)
             primitive = Primitive("matmul", library().engine, ones, self.y, None, self.row, attributes())
             calls.append(
                 call(primitive, {arg.SRC: ("ones", ones), arg.WEIGHT: (self.top, self.y), arg.DST: ("dbias", self.row)})
@@ -194,9 +214,9 @@ class InnerProductKernel(OnednnKernel, reads="inputs"):
         return [*narrowing, *self.ours.forward(self.source, weight, "" if self.bias is None else "bias", "y")]
 
     def _weights_of_few(self) -> list[Call]:
-        images, outputs = self.blobs[0].shape
-        widening, (source, _) = into(self.source, self.x, plain(images, self.features), "wide x")
-        also, (top, _) = into(self.top, self.y, plain(images, outputs), "wide dy")
+        rows, outputs = self.rows, self.parameters[0].shape[0]
+        widening, (source, _) = into(self.source, self.x, plain(rows, self.features), "wide x")
+        also, (top, _) = into(self.top, self.y, plain(rows, outputs), "wide dy")
         return [*widening, *also, *self.ours.weights(source, top, "dweight", "" if self.bias is None else "dbias")]
 
     def _data_of_few(self) -> list[Call]:
