@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import itertools
 import json
 import os
-import pkgutil
 import subprocess
 import sys
 import threading
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import nacre_onednn
+from helper_calls import without_helper
 from mixed_nets import EXAMPLES, from_file, mixed_net, trained
 from nacre import DataError, InputLayer, Layer, NacreError, Net, NotFiniteError, Own, Solver, open_backend
 from nacre.config import load
@@ -342,17 +340,6 @@ def test_training_resumes_bit_for_bit_with_its_plan() -> None:
 @pytest.fixture
 def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     without_helper(monkeypatch)
-
-
-def without_helper(patch: pytest.MonkeyPatch) -> None:
-    """Let nobody find the helper."""
-    names = [found.name for found in pkgutil.walk_packages(nacre_onednn.__path__, "nacre_onednn.")]
-    # all first: what is imported between two patches would keep the first one's answer for ever
-    modules = [importlib.import_module(name) for name in names if not name.endswith("._helper")]
-    for module in modules:
-        for name, answer in {"helper": None, "has_avx512": False}.items():
-            if callable(getattr(module, name, None)):
-                patch.setattr(module, name, lambda answer=answer: answer)
 
 
 @needs_onednn

@@ -32,7 +32,8 @@ class LayerState:
     * `reads`: what `backward` reads, of "inputs" and "blobs"; by default "inputs blobs".
     * `elementwise`: the code does the same with every element, in any order and shape.
     * `host_only`: the code needs NumPy arrays; on a device the net moves them there and back.
-    * `capturable`: the calls of this state may be recorded and replayed without Python.
+    * `capturable`: the calls of this state may be recorded and replayed without Python. A kernel for onednn that says
+      so only adds to the record; one that does not is called in every pass.
     * `dtypes`, `fuses` (kernels): the types that it computes in, and the neurons that it applies itself, by the names
       under which they are offered: "nacre:ReLU", or "ReLU" for that of the kernel's own distribution, else nacre's.
     * `on_plain` (kernels): the code works on plain arrays, even if the backend has own blobs of these shapes.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +27,13 @@ class _Here(threading.local):
     """The record of the run that a thread is recording, or None."""
 
     recording: Record | None = None
+
+
+def _is_captured(step: Step) -> bool:
+    """Return whether a step only adds to the record: those of this package, and of kernels that say so."""
+    worker = step.worker
+    ours = worker is None or type(worker).__module__.partition(".")[0] == __package__
+    return ours or getattr(worker, "capturable", False)
 
 
 class OnednnBackend(HostMemory):
@@ -138,7 +147,30 @@ class OnednnBackend(HostMemory):
         if self._here.recording is None:
             self.wrap(record.replay(self.threads))()
 
+    def share(self, function: Any, arguments: ctypes.Structure, size: int, *, unit: int = 1, keep: Any = None) -> None:
+        """Add a function in C to the run that is being recorded; its work is shared out over the backend's threads.
+
+        A thread calls `void function(const void *arguments, int64_t start, int64_t stop, int64_t worker)` for the
+        pieces from `start` to `stop` of `size`; a share begins at a multiple of `unit`, and `worker` counts the threads
+        from 0 to `threads` - 1. Every replay reads `arguments` again. They and what is in `keep` live as long as the
+        run. For the kernels of other packages, which must say `capturable=True`.
+        """
+        self.record.add_shared(function, arguments, size, unit, keep)
+
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
+        calls: list[Callable[[], None]] = []
+        for captured, run_of_steps in itertools.groupby(steps, key=_is_captured):
+            some = list(run_of_steps)
+            calls += [self._recorded(some)] if captured else [step.call for step in some]
+
+        def run() -> None:
+            for call in calls:
+                call()
+
+        return run
+
+    def _recorded(self, steps: Sequence[Step]) -> Callable[[], None]:
+        """Return a function that records steps when it is first called, and replays them from then on."""
         record: Record | None = None
         replay: Callable[[], None] | None = None
 

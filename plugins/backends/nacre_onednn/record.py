@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from .dnnl.primitives import Call
 from .helper.native import CONSTANTS, PRIMITIVE, Operation, helper, machine, operation
 
 ALIGNMENT = CONSTANTS["ALIGNMENT"]
+SHARED = CONSTANTS["SHARED"]
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 MOST_SCALARS = 64
 
 
@@ -53,6 +56,13 @@ class Record:
         self.names.append(f"helper: {kind}")
         self.alive += arrays.values()
 
+    def add_shared(self, function: Any, arguments: ctypes.Structure, size: int, unit: int, keep: Any) -> None:
+        """Add a function of another package, which works on pieces: see `OnednnBackend.share`."""
+        addresses = {"function": ctypes.cast(function, ctypes.c_void_p).value, "arguments": ctypes.addressof(arguments)}
+        self.operations.append(operation("shared", {**addresses, "size": size, "unit": unit}))
+        self.names.append(f"shared: {getattr(function, '__name__', function)}")
+        self.alive += [function, arguments, keep]
+
     def read(self, scalars: Scalars) -> Array:
         """Return a copy of a net's scalars, which every replay renews."""
         if id(scalars) not in self.scalars:
@@ -89,15 +99,11 @@ class Record:
                     self._refuse(failed - 1)
 
             return run
-        assert all(one.kind == PRIMITIVE for one in self.operations), "the helper's operations need the helper"
-        here = library()
-        execute, stream = here.execute, here.stream
-        primitives = [one.operands.primitive for one in self.operations]
-        calls = [(one.primitive, stream, one.count, one.arguments) for one in primitives]
+        calls = [_call_of(one) for one in self.operations]
 
         def run_each() -> None:
-            for index, one in enumerate(calls):
-                if execute(*one):
+            for index, call in enumerate(calls):
+                if call():
                     self._refuse(index)
 
         return run_each
@@ -111,6 +117,16 @@ class Record:
         """Copy the scalars to where the operations read them."""
         for scalars, copy in self.scalars.values():
             copy[: len(scalars.values)] = scalars.values
+
+
+def _call_of(one: Operation) -> Callable[[], Any]:
+    """Return the function that runs an operation without the helper; it returns what is false where all went well."""
+    assert one.kind in (PRIMITIVE, SHARED), "the helper's operations need the helper"
+    if one.kind == SHARED:
+        shared = one.operands.shared
+        return partial(FUNCTION(shared.function), shared.arguments, 0, shared.size, 0)
+    here, primitive = library(), one.operands.primitive
+    return partial(here.execute, primitive.primitive, here.stream, primitive.count, primitive.arguments)
 
 
 class Copies:

@@ -14,6 +14,7 @@ struct operation {
     int64_t workers; /* threads that there is scratch memory for, or 0 if it needs none of its own for each */
     union {          /* the operands of the kind, which native.py puts here */
         struct primitive primitive;
+        struct shared shared;
         struct update update;
         struct decay decay;
         struct loss loss;
@@ -50,6 +51,9 @@ void share_out(const struct machine *machine, const struct operation *op, work_t
 
 /* The same for elements: few are done at once, and pieces begin at whole blocks of random numbers. */
 void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size);
+
+/* Calls the function of a `shared`. */
+void run_shared(const struct machine *machine, const struct operation *op);
 
 #define INLINE static inline __attribute__((always_inline))
 

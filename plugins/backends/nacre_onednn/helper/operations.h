@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 12 };
+enum { HELPER_VERSION = 13 };
 
 enum kind {
     PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
@@ -22,7 +22,7 @@ enum kind {
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT,
     PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
-    RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
+    SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
 
 /* Instructions that may be used: those of oneDNN, so that one variable of the environment sets both. */
@@ -49,6 +49,14 @@ struct machine {
 struct primitive {
     const void *primitive, *arguments;
     int64_t count; /* of the arguments */
+};
+
+/* A function of another package, whose pieces are shared out over the threads. */
+typedef void function_t(const void *arguments, int64_t start, int64_t stop, int64_t worker);
+struct shared {
+    function_t *function;
+    const void *arguments;
+    int64_t size, unit;
 };
 
 /* w, and its gradient g and velocity v. `scalars` are the net's: `rate` and `momentum` are indices into them. */

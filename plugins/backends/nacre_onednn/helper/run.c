@@ -14,6 +14,7 @@ static int run(const struct machine *machine, const struct operation *op) {
         const struct primitive *p = &op->primitive;
         return machine->execute(p->primitive, machine->stream, (int)p->count, p->arguments);
     }
+    case SHARED: run_shared(machine, op); return 0;
     case LOSS: return run_loss(op);
     case LOSS_GRADIENT: run_loss_gradient(op); return 0;
     case UPDATE: run_update(machine, op); return 0;

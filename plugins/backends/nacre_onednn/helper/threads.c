@@ -29,3 +29,11 @@ void share_out(const struct machine *machine, const struct operation *op, work_t
 void share_elements(const struct machine *machine, const struct operation *op, work_t work, int64_t size) {
     share_out(machine, op, work, size, size > ALONE ? LANES : size);
 }
+
+static void call_shared(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
+    op->shared.function(op->shared.arguments, start, stop, worker);
+}
+
+void run_shared(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, call_shared, op->shared.size, op->shared.unit);
+}
