@@ -9,15 +9,19 @@ from nacre import hookimpl, lazy
 if TYPE_CHECKING:
     from .attention import AttentionLayer as AttentionLayer
     from .block import TransformerBlockLayer as TransformerBlockLayer
+    from .dot_product import DotProductAttentionLayer as DotProductAttentionLayer
+    from .kernel import FlashKernel as FlashKernel
     from .positions import PositionsLayer as PositionsLayer
 
 nacre_api = "1"
 
 LAYERS = {
     "Attention": "nacre_transformer.attention:AttentionLayer",
+    "DotProductAttention": "nacre_transformer.dot_product:DotProductAttentionLayer",
     "Positions": "nacre_transformer.positions:PositionsLayer",
     "TransformerBlock": "nacre_transformer.block:TransformerBlockLayer",
 }
+KERNELS = {("nacre-transformer:DotProductAttention", "onednn"): "nacre_transformer.kernel:FlashKernel"}
 
 
 @hookimpl
@@ -26,4 +30,10 @@ def offer_layers() -> dict[str, str]:
     return LAYERS
 
 
-__getattr__ = lazy(__name__, LAYERS)
+@hookimpl
+def offer_kernels() -> dict[tuple[str, str], str]:
+    """Offer the kernels."""
+    return KERNELS
+
+
+__getattr__ = lazy(__name__, LAYERS, KERNELS)

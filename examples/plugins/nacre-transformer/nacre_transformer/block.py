@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from nacre import Layer, Names, Neuron, at_least, default, exactly, fraction, positive
+from nacre import Layer, Names, Neuron, at_least, default, exactly, fraction, non_negative, positive
 
 from .attention import AttentionLayer
 
@@ -37,6 +37,7 @@ class TransformerBlockLayer(Layer):
     causal: Annotated[bool, "no position looks at later ones"] = False
     masked: Annotated[bool, "the last bottom is a mask"] = False
     rotary: Annotated[bool, "turn queries and keys by their positions"] = False
+    carry: Annotated[int, non_negative, "positions of earlier batches that are looked at in phase predict"] = 0
     neuron: Annotated[Neuron, "activation function of the hidden layer"] = default("GELU")
     norm: Annotated[Literal["LayerNorm", "RMSNorm"], "how the parts' inputs are normalised"] = "LayerNorm"
     ratio: Annotated[float, fraction, "probability of a number to be dropped behind each part"] = 0.0
@@ -47,7 +48,8 @@ class TransformerBlockLayer(Layer):
 
         norm: Any = {"LayerNorm": LayerNormLayer, "RMSNorm": RMSNormLayer}[self.norm]
         x, *mask = self.bottoms
-        options: Any = {"heads": self.heads, "causal": self.causal, "masked": self.masked, "rotary": self.rotary}
+        names = ("features", "heads", "causal", "masked", "rotary", "carry")
+        options: Any = {name: getattr(self, name) for name in names}
         layers: list[Layer] = [
             norm(name="norm1", bottoms=x, tops="normal1", axis=-1),
             AttentionLayer(name="attention", bottoms=["normal1", *mask], tops="seen", **options),

@@ -13,9 +13,20 @@ class Rotation:
     """Turns features i and i + d/2 of position t by the angle t / 10000^(2i/d). Su et al., "RoFormer", 2021."""
 
     def __init__(self, backend: Any, positions: int, size: int) -> None:
-        angles = np.arange(positions)[:, None] / 10000.0 ** (np.arange(size // 2) * 2 / size)
-        self.backend, self.half = backend, size // 2
-        self.cos, self.sin = backend.constant(np.cos(angles)), backend.constant(np.sin(angles))
+        self.backend, self.positions, self.half = backend, positions, size // 2
+        self.cos, self.sin = (backend.empty((positions, self.half)) for _ in range(2))
+        self.first = -1
+        self.begin_at(0)
+
+    def begin_at(self, first: int) -> None:
+        """Count positions from a number on."""
+        if first == self.first:
+            return
+        self.first = first
+        places = np.arange(first, first + self.positions)
+        angles = places[:, None] / 10000.0 ** (np.arange(self.half) / self.half)
+        for function, array in ((np.cos, self.cos), (np.sin, self.sin)):
+            self.backend.from_host(function(angles).astype(self.backend.dtype), array)
 
     def turn(self, x: Array, *, back: bool = False) -> None:
         """Turn (..., positions, features) in place, or turn it back."""

@@ -7,26 +7,43 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nacre_transformer import AttentionLayer, PositionsLayer, TransformerBlockLayer
+from hypothesis import strategies as st
+from nacre_transformer import (
+    AttentionLayer,
+    DotProductAttentionLayer,
+    FlashKernel,
+    PositionsLayer,
+    TransformerBlockLayer,
+)
+from nacre_transformer.kernel import library
 
-from nacre import ConfigError, InputLayer, Layer, Net
-from nacre.testing import Example, LayerTests
+from nacre import ConfigError, DataError, InputLayer, Layer, NacreError, Net, open_backend
+from nacre.testing import Example, KernelTests, LayerTests
+
+
+def reason() -> str:
+    """Return why the kernel cannot be tested here, or ""."""
+    try:
+        open_backend("onednn")
+    except NacreError as error:
+        return str(error)
+    return "" if library() else "the kernel was not compiled"
+
+
+needs_onednn = pytest.mark.skipif(bool(reason()), reason=reason())
+ONE = {"name": "a", "bottoms": "x", "tops": "y"}
 
 MASK = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], np.int64)
 PAIRS = np.random.default_rng(3).integers(0, 2, (2, 3, 4))
 PAIRS[0, 1] = 0  # a query that may look at nothing
 
 
-def attention(layer: Any, inputs: list[Any], parameters: dict[str, Any], prefix: str = "") -> Any:
-    """Compute attention naively, one query of one head of one image after the other."""
+def looked(layer: Any, inputs: list[Any]) -> Any:
+    """Compute the means of the values naively, one query of one head of one image after the other."""
     mask = inputs[-1] if layer.masked else None
     blobs = inputs[: len(inputs) - layer.masked]
-    sources = [blobs[0], blobs[min(1, len(blobs) - 1)], blobs[-1]]
-    size = sources[0].shape[2]
-    weights = parameters[f"{prefix}weight"].reshape(3, size, size)
-    q, k, v = (x @ w.T for x, w in zip(sources, weights, strict=True))
-    if layer.bias:
-        q, k, v = (x + b for x, b in zip((q, k, v), parameters[f"{prefix}bias"].reshape(3, size), strict=True))
+    size = blobs[0].shape[2] // {1: 3, 2: 1, 3: 1}[len(blobs)]
+    q, k, v = (x for blob in blobs for x in np.split(blob, blob.shape[2] // size, axis=2))
     d = size // layer.heads
     seen = np.zeros_like(q)
     for image, head, i in np.ndindex(len(q), layer.heads, q.shape[1]):
@@ -40,8 +57,20 @@ def attention(layer: Any, inputs: list[Any], parameters: dict[str, Any], prefix:
                 scores[j] = np.exp(query @ key / np.sqrt(d))
         for j, score in scores.items():
             seen[image, i, part] += score / sum(scores.values()) * v[image, j, part]
-    y = seen @ parameters[f"{prefix}out_weight"].T
-    return y + parameters[f"{prefix}out_bias"] if layer.bias else y
+    return seen
+
+
+def attention(layer: Any, inputs: list[Any], parameters: dict[str, Any], prefix: str = "") -> Any:
+    """Compute attention naively."""
+
+    def product(x: Any, name: str) -> Any:
+        y = x @ parameters[f"{prefix}{name}/weight"].T
+        return y + parameters[f"{prefix}{name}/bias"] if layer.bias else y
+
+    count = len(inputs) - layer.masked
+    names = {1: ["qkv"], 2: ["q", "kv"], 3: ["q", "k", "v"]}[count]
+    products = [product(x, name) for name, x in zip(names, inputs[:count], strict=True)]
+    return product(looked(layer, [*products, *inputs[count:]]), "out")
 
 
 def turned(x: Any, position: int) -> Any:
@@ -52,19 +81,91 @@ def turned(x: Any, position: int) -> Any:
     return np.concatenate([found.real, found.imag])
 
 
+LONG = np.random.default_rng(4).integers(0, 2, (2, 70, 130))
+LONG[1, 65] = 0
+
+
+class Looking:
+    """Examples of DotProductAttention."""
+
+    layer = DotProductAttentionLayer
+
+    def examples(self) -> Iterator[Example]:
+        q, k = (2, 3, 8), (2, 4, 8)
+        yield Example(fields={"heads": 2}, inputs=[(2, 3, 24)], tops=1, label="one blob")
+        yield Example(fields={"heads": 4, "causal": True}, inputs=[(2, 4, 24)], tops=1, label="causal")
+        yield Example(fields={"heads": 2, "rotary": True}, inputs=[q, (2, 4, 16)], tops=1, label="two, rotary")
+        yield Example(fields={"heads": 2, "rotary": True, "causal": True}, inputs=[q, k, k], tops=1, label="three")
+        yield Example(fields={"heads": 2, "masked": True}, inputs=[(2, 4, 24), MASK], tops=1, label="mask of keys")
+        pairs = {"heads": 2, "masked": True, "causal": True}
+        yield Example(fields=pairs, inputs=[q, k, k, PAIRS], tops=1, label="mask of pairs")
+
+
+class TestDotProductAttention(Looking, LayerTests):
+    """Of one blob, of two and of three, with masks of both kinds."""
+
+    def reference(self, layer: Any, inputs: list[Any], parameters: dict[str, Any]) -> list[Any]:
+        return [looked(layer, inputs)]
+
+
+@needs_onednn
+class TestFlashKernel(Looking, KernelTests):
+    """Also of several blocks, and of heads of any size."""
+
+    kernel = FlashKernel
+
+    def examples(self) -> Iterator[Example]:
+        yield from super().examples()
+        for causal in (False, True):
+            fields = {"heads": 2, "causal": causal}
+            yield Example(fields=fields, inputs=[(2, 130, 3 * 40)], tops=1, label=f"blocks, causal={causal}")
+            yield Example(fields={**fields, "rotary": True}, inputs=[(1, 70, 32), (1, 130, 64)], tops=1)
+            yield Example(fields={**fields, "heads": 3}, inputs=[(1, 128, 3 * 3 * 64)], tops=1, label="whole blocks")
+        fields = {"heads": 1, "masked": True}
+        yield Example(fields=fields, inputs=[(2, 70, 5), (2, 130, 10), LONG], tops=1, label="blocks and a mask")
+
+    def strategy(self) -> Any:
+        """Draw lengths around the blocks' ends, and sizes around those of registers."""
+        return st.builds(
+            lambda heads, size, rows, keys, causal: Example(
+                fields={"heads": heads, "causal": causal},
+                inputs=[(2, rows, heads * size), (2, keys, heads * size), (2, keys, heads * size)],
+                tops=1,
+            ),
+            *(st.integers(1, 3), st.integers(1, 70), st.integers(1, 70), st.integers(1, 140), st.booleans()),
+        )
+
+
+@needs_onednn
+def test_a_nan_stays_where_it_is_looked_at() -> None:
+    """And numbers that are not finite do not get into what does not look at them."""
+    shape = (70, 3 * 4)
+    layers = [InputLayer(name="x", tops="x", shape=shape), DotProductAttentionLayer(**ONE, heads=1, causal=True)]
+    x = np.random.default_rng(0).normal(size=(1, *shape))
+    x[0, 66, :8] = np.nan  # a query and a key
+    with Net("nan", layers, backend="onednn", phase="predict") as net:
+        net.write("x", x)
+        net.forward()
+        assert isinstance(net.ops[1].state, FlashKernel)
+        assert np.isnan(net.blob("y")[0, 66:]).all()
+        assert np.isfinite(net.blob("y")[0, :66]).all()
+
+
 class TestAttention(LayerTests):
     """Of a sequence with itself and with others, with masks of both kinds."""
 
     layer = AttentionLayer
 
     def examples(self) -> Iterator[Example]:
-        x, memory = (2, 3, 8), (2, 4, 8)
-        yield Example(fields={"heads": 2}, inputs=[x], tops=1, label="self")
-        yield Example(fields={"heads": 4, "causal": True, "bias": False}, inputs=[memory], tops=1, label="causal")
-        yield Example(fields={"heads": 2, "rotary": True}, inputs=[x, memory], tops=1, label="two bottoms, rotary")
-        yield Example(fields={"heads": 1}, inputs=[x, memory, memory], tops=1, label="three bottoms")
-        yield Example(fields={"heads": 2, "masked": True}, inputs=[memory, MASK], tops=1, label="mask of keys")
-        yield Example(fields={"heads": 2, "masked": True}, inputs=[x, memory, PAIRS], tops=1, label="mask of pairs")
+        x, memory, eight = (2, 3, 8), (2, 4, 8), {"features": 8, "heads": 2}
+        yield Example(fields={**eight, "causal": True, "bias": False}, inputs=[memory], tops=1, label="causal")
+        yield Example(fields={**eight, "rotary": True}, inputs=[x, memory], tops=1, label="two bottoms, rotary")
+        three = {
+            **eight,
+            "bias": False,
+        }  # the gradient of a bias of the keys alone is 0
+        yield Example(fields=three, inputs=[x, memory, memory], tops=1, label="three bottoms")
+        yield Example(fields={**eight, "masked": True}, inputs=[x, memory, PAIRS], tops=1, label="mask of pairs")
 
     def reference(self, layer: AttentionLayer, inputs: list[Any], parameters: dict[str, Any]) -> list[Any]:
         return [attention(layer, inputs, parameters)]
@@ -133,7 +234,8 @@ def net_of(layer: Layer) -> Net:
 
 
 ATTENTION = {
-    "weight": "in_proj_weight", "bias": "in_proj_bias", "out_weight": "out_proj.weight", "out_bias": "out_proj.bias"
+    "qkv/weight": "in_proj_weight", "qkv/bias": "in_proj_bias",
+    "out/weight": "out_proj.weight", "out/bias": "out_proj.bias",
 }  # fmt: skip
 
 
@@ -144,7 +246,7 @@ def test_attention_is_pytorchs(causal: bool) -> None:
     torch.manual_seed(0)
     theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
     x = np.random.default_rng(0).normal(size=(3, 6, 8))
-    with net_of(AttentionLayer(name="a", bottoms="x", tops="y", heads=2, causal=causal)) as net:
+    with net_of(AttentionLayer(name="a", bottoms="x", tops="y", features=8, heads=2, causal=causal)) as net:
         put(net, "a", theirs, ATTENTION)
         found = gradients(net, x)
         given = torch.tensor(x, requires_grad=True)
@@ -182,13 +284,16 @@ def test_a_block_is_pytorchs() -> None:
 @pytest.mark.parametrize(
     ("fields", "shapes", "what"),
     [
-        ({"heads": 3}, [(6, 8)], "heads=3, but 8 features cannot be divided by it"),
-        ({"heads": 1}, [(8,)], "must be .images, positions, features."),
-        ({"heads": 1}, [(6, 8), (5, 7)], "with images and features as 'in0'"),
+        ({"heads": 3}, [(6, 24)], "heads=3, but 8 features cannot be divided by it"),
+        ({"heads": 1}, [(24,)], "must be .images, positions, 3 . features."),
+        ({"heads": 1}, [(6, 8), (5, 15)], "must be .images, positions, 2 . features., beside .1, 6, 8. of 'in0'"),
         ({"heads": 1}, [(6, 8), (5, 8), (4, 8)], "there are 5 keys, but 4 values"),
-        ({"heads": 1, "masked": True}, [(6, 8), (5,)], "the mask 'in1' has the shape"),
+        ({"heads": 1, "masked": True}, [(6, 24), (5,)], "the mask 'in1' has the shape"),
         ({"heads": 1, "masked": True}, [(6, 8)], "there must be 2 or more"),
-        ({"heads": 8, "rotary": True}, [(6, 8)], "a head has 1 features, not pairs"),
+        ({"heads": 8, "rotary": True}, [(6, 24)], "a head has 1 features, not pairs"),
+        ({"heads": 1, "carry": 4}, [(6, 24)], "causal=False lets positions look at later ones"),
+        ({"heads": 1, "carry": 4, "causal": True, "masked": True}, [(6, 24), (6,)], "a mask says nothing of earlier"),
+        ({"heads": 1, "carry": 4, "causal": True}, [(6, 8), (5, 16)], "queries and keys are of different positions"),
     ],
 )
 def test_mistakes_are_told(fields: Any, shapes: Any, what: str) -> None:
@@ -196,5 +301,95 @@ def test_mistakes_are_told(fields: Any, shapes: Any, what: str) -> None:
     names = [f"in{place}" for place in range(len(shapes))]
     blobs = [InputLayer(name=name, tops=name, shape=shape) for name, shape in zip(names, shapes, strict=True)]
     with pytest.raises(ConfigError, match=what) as error:
-        Net("one", [*blobs, AttentionLayer(name="a", bottoms=names, tops="y", **fields)])
+        Net("one", [*blobs, DotProductAttentionLayer(name="a", bottoms=names, tops="y", **fields)])
     assert str(error.value).startswith("a: ")
+
+
+def model(steps: int, most: int = 40, **fields: Any) -> list[Layer]:
+    """Return a small model of letters; `fields` are those of its blocks."""
+    from nacre_layers import EmbeddingLayer
+
+    sizes = {"features": 16, "heads": 2, "hidden": 24, "causal": True}
+    middle: list[Layer] = [PositionsLayer(name="positions", bottoms="h0", tops="h1", most=most, carry=True)]
+    if fields.get("rotary"):
+        middle = []
+    return [
+        InputLayer(name="x", tops="x", shape=steps, dtype="int64", batch_size=2),
+        EmbeddingLayer(name="letters", bottoms="x", tops="h0", input_dim=7, output_dim=16),
+        *middle,
+        TransformerBlockLayer(name="b1", bottoms=f"h{len(middle)}", tops="h2", **sizes, **fields),
+        TransformerBlockLayer(name="b2", bottoms="h2", tops="y", **sizes, **fields),
+    ]
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("onednn", marks=needs_onednn)])
+def test_batches_go_on_from_each_other(backend: str, rotary: bool) -> None:
+    """Some positions at a time give what all give at once; a second forward begins where the first one began."""
+    text = np.random.default_rng(0).integers(0, 7, (2, 24))
+    options = {"backend": backend, "phase": "predict", "seed": 3}
+    with Net("whole", model(24, rotary=rotary), **options) as whole:
+        whole.write("x", text)
+        whole.forward()
+        expected = whole.blob("y")
+        assert whole.carries != rotary  # positions are counted
+    for steps in (1, 4):
+        with Net("parts", model(steps, carry=24, rotary=rotary), **options) as net:
+            assert net.carries
+            for again in range(2):
+                for start in range(0, 24, steps):
+                    net.write("x", text[:, start : start + steps])
+                    net.forward()
+                    net.forward()
+                    found = net.blob("y")
+                    assert np.abs(found - expected[:, start : start + steps]).max() < 1e-5, (again, start)
+                    net.advance()
+                net.rewind()
+
+
+def test_what_is_too_old_is_forgotten() -> None:
+    """Each position sees `carry` ones before it, and no others."""
+    text = np.random.default_rng(0).integers(0, 7, (2, 30))
+    with Net("parts", model(1, carry=5, rotary=True)[:3], phase="predict", backend="numpy", seed=3) as net:
+        for start in range(30):
+            net.write("x", text[:, start : start + 1])
+            net.forward()
+            net.advance()
+        found = net.blob("h2")
+        net.rewind()
+        for start in range(24, 30):
+            net.write("x", text[:, start : start + 1])
+            net.forward()
+            net.advance()
+        assert np.abs(net.blob("h2") - found).max() < 1e-5
+
+
+def test_kept_keys_are_remembered() -> None:
+    """By another net, which goes on; one of other images says that it begins anew."""
+    text = np.random.default_rng(0).integers(0, 7, (2, 9))
+    options: Any = {"phase": "predict", "backend": "numpy", "seed": 3}
+    layers = model(3, carry=8, rotary=True)
+    with Net("one", layers, **options) as net, Net("other", layers, **options) as other:
+        for start in (0, 3):
+            net.write("x", text[:, start : start + 3])
+            net.forward()
+            net.advance()
+        for one, another in zip(net.ops, other.ops, strict=True):
+            assert another.state.remember(one.state.memory()) is None
+        for each in (net, other):
+            each.write("x", text[:, 6:])
+            each.forward()
+        assert np.array_equal(net.blob("y"), other.blob("y"))
+        look = next(op.state for op in net.ops if type(op.state).__name__ == "DotProductAttentionState")
+        memory = look.memory()
+        assert "do not fit here" in look.remember({**memory, "k": memory["k"][:1]})
+
+
+def test_positions_end() -> None:
+    """And say what to do."""
+    with Net("n", model(4, most=6, carry=8), phase="predict", backend="numpy") as net:
+        net.write("x", np.zeros((2, 4)))
+        net.forward()
+        net.advance()
+        with pytest.raises(DataError, match="positions: most=6, but this is position 8"):
+            net.forward()
