@@ -20,9 +20,12 @@ from nacre_layers.elementwise.element_wise import ElementWiseLayer
 from nacre_layers.elementwise.softmax import SoftmaxLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
+from nacre_layers.losses.square_loss import SquareLossLayer
 from nacre_layers.neurons import GELU, ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.layer_norm import LayerNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
+from nacre_layers.normalisation.rms_norm import RMSNormLayer
 from nacre_layers.pooling.functions import Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.concat import ConcatLayer
@@ -34,6 +37,7 @@ from nacre_onednn.kernels.concat import ConcatKernel
 from nacre_onednn.kernels.element_wise import AddKernel, SplitKernel
 from nacre_onednn.kernels.lrn import LRNKernel
 from nacre_onednn.kernels.neurons import NeuronKernel
+from nacre_onednn.kernels.norm import LayerNormKernel, RMSNormKernel
 from nacre_onednn.kernels.softmax import SoftmaxKernel
 
 if reason := OnednnBackend.unusable():
@@ -64,6 +68,79 @@ class TestBatchNormKernel(KernelTests):
         images = st.tuples(st.integers(3, 5), CHANNELS, st.integers(2, 9), st.integers(2, 9))
         fields = st.fixed_dictionaries({**booleans, **numbers, **neuron})
         return st.builds(lambda one, shape: Example(one, [shape]), fields, images)
+
+
+class RowsNormalised(KernelTests):
+    """Rows of numbers of any length, around those of registers."""
+
+    backend_name = "onednn"
+
+    def examples(self) -> Any:
+        yield Example({"axis": -1}, [(3, 7, 40)], label="steps")
+        yield Example({}, [(5, 7)], label="two axes")
+        yield Example({"axis": 2, "scale": False}, [(3, 2, 5, 4, 2)], label="several axes, no scale")
+        yield Example({"axis": -1, "neuron": "Tanh", "epsilon": 0.1}, [(300, 2, 16)], label="many rows, a neuron")
+        yield Example({"axis": -1}, [(2, 3, 4, 5)], label="images: declined")
+
+    def strategy(self) -> Any:
+        fields = st.fixed_dictionaries({"scale": st.booleans()})
+        shapes = st.tuples(st.integers(1, 40), st.integers(1, 3), st.integers(2, 70))
+        return st.builds(lambda one, shape: Example({**one, "axis": -1}, [shape]), fields, shapes)
+
+
+class TestLayerNormKernel(RowsNormalised):
+    layer = LayerNormLayer
+    kernel = LayerNormKernel
+
+    def examples(self) -> Any:
+        yield from super().examples()
+        yield Example({"bias": False}, [(5, 7)], label="no bias")
+        yield Example({"scale": False, "bias": False}, [(5, 7)], label="no parameters")
+
+
+class TestRMSNormKernel(RowsNormalised):
+    layer = RMSNormLayer
+    kernel = RMSNormKernel
+
+
+@pytest.mark.parametrize("layer", [LayerNormLayer, RMSNormLayer])
+def test_rows_far_from_zero_are_exact(layer: Any) -> None:
+    """As the layer's own code in float64."""
+    x = np.random.default_rng(0).normal(size=(6, 300)).astype(np.float32) + np.float32(1e4)
+    found: list[Any] = []
+    for options in ({"backend": "onednn"}, {"backend": "numpy", "dtype": "float64"}):
+        layers: list[Layer] = [
+            InputLayer(name="in", tops="x", shape=300, batch_size=6),
+            layer(name="norm", bottoms="x", tops="y"),
+        ]
+        with Net("far", layers, phase="predict", **options) as net:
+            net.write("x", x)
+            net.forward()
+            found.append(net.blob("y"))
+    assert np.abs(found[0] - found[1]).max() < 1e-5
+
+
+@pytest.mark.skipif(not open_backend("onednn").computes, reason="the processor has no bf16")
+@pytest.mark.parametrize("layer", [LayerNormLayer, RMSNormLayer])
+def test_rows_in_bf16_are_near_float32(layer: Any) -> None:
+    found: list[list[Any]] = []
+    for compute in ("bf16", None):
+        layers: list[Layer] = [
+            InputLayer(name="in", tops="x", shape=(5, 24), batch_size=3),
+            InputLayer(name="other", tops="z", shape=(5, 24), batch_size=3),
+            layer(name="norm", bottoms="x", tops="n", axis=-1),
+            InnerProductLayer(name="ip", bottoms="n", tops="y", output_dim=24, axis=-1),
+            SquareLossLayer(name="loss", bottoms=["y", "z"]),
+        ]
+        with Net("n", layers, backend="onednn", compute=compute, input_gradients=["x"], keep="n", seed=2) as net:
+            net.write("x", np.random.default_rng(0).normal(size=(3, 5, 24)))
+            net.write("z", np.random.default_rng(1).normal(size=(3, 5, 24)))
+            net.forward()
+            net.backward()
+            found.append([net.blob("n"), net.gradient("x"), *(one.gradient for one in net.parameters.values())])
+        net.backend.parameters.clear()
+    for narrow, wide in zip(*found, strict=True):
+        assert np.linalg.norm(narrow - wide) < 0.03 * np.linalg.norm(wide)
 
 
 class TestLRNKernel(KernelTests):

@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 13 };
+enum { HELPER_VERSION = 14 };
 
 enum kind {
     PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT,
-    PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
+    NORM, NORM_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
@@ -180,6 +180,18 @@ struct batch_norm {
     int64_t images, parts, pixels, width, groups;
     int64_t relu, follows, narrow; /* follows: mean and variance are those of the batch */
     double epsilon, decay;
+};
+
+/* Rows of numbers; `centred`: the mean is subtracted. For each worker `scratch` has 4 rows, and `sums` 2. */
+struct norm {
+    const void *x, *dy;
+    void *y, *dx;
+    const float *scale, *bias;
+    float *dscale, *dbias;
+    float *kept; /* from forward to backward: of each row the mean, the mean of what is left, and the slope */
+    float *scratch, *sums;
+    int64_t rows, size, centred, narrow;
+    double epsilon;
 };
 
 enum { MARK_NONE, MARK_FRESH, MARK_PAST }; /* of a step of a sequence: it is the first of one; behind the last one */
