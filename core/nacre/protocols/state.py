@@ -44,7 +44,7 @@ class LayerState:
     reads: str = "inputs blobs"
     elementwise: ClassVar[bool] = False
     host_only: ClassVar[bool] = False
-    capturable: ClassVar[bool] = False
+    capturable: bool = False
     dtypes: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = True
     on_plain: bool = False

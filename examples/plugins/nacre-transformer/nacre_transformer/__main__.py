@@ -163,7 +163,9 @@ def torch_step(arguments: argparse.Namespace) -> Callable[[], float]:
             self.up, self.down = nn.Linear(features, 4 * features), nn.Linear(4 * features, features)
 
         def forward(self, x: Any) -> Any:
-            q, k, v = (part.unflatten(-1, (heads, size)).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1))
+            q, k, v = (
+                part.unflatten(-1, (heads, size)).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1)
+            )
             seen = functional.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
             x = x + self.out(seen.transpose(1, 2).flatten(2))
             return x + self.down(functional.gelu(self.up(self.norm2(x))))

@@ -93,7 +93,7 @@ class FlashKernel(DotProductAttentionState, reads="inputs blobs", dtypes=("float
         arrays, parts, code = [one.memory for one in inputs], self.parts, library()
         padded = -(-self.head // 16) * 16
         room = code.nacre_transformer_room(*map(ctypes.c_int64, (self.rows, self.keys, padded)))
-        backend = self.backend.backend
+        backend: Any = self.backend.backend
         scratch = self.backend.scratch((backend.threads, room))
         pointers = {
             **{name: address(part, arrays) for name, part in (("q", parts.q), ("k", parts.k), ("v", parts.v))},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ def reason() -> str:
 
 
 needs_onednn = pytest.mark.skipif(bool(reason()), reason=reason())
+SCRIPT = Path(__file__).resolve().parents[1] / "text/text.py"
 ONE = {"name": "a", "bottoms": "x", "tops": "y"}
 
 MASK = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], np.int64)
@@ -393,3 +396,35 @@ def test_positions_end() -> None:
         net.advance()
         with pytest.raises(DataError, match="positions: most=6, but this is position 8"):
             net.forward()
+
+
+def test_the_text_model_learns_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few iterations on a small text."""
+    if not SCRIPT.exists():
+        pytest.skip("the example is not beside the tests")
+    example = runpy.run_path(str(SCRIPT))
+    monkeypatch.chdir(tmp_path)
+    files = [tmp_path / f"{number:02}.py" for number in range(12)]
+    for number, file in enumerate(files):
+        file.write_text(f"def f{number}(x):\n    return x + {number}\n" * 60, encoding="utf-8")
+    found = example["run"](30, files, 40)
+    assert 0 < found.net < 5
+    assert found.text.startswith("def ")
+    assert len(found.text) == 44
+
+
+def test_the_trigram_model_counts() -> None:
+    """As one does by hand."""
+    if not SCRIPT.exists():
+        pytest.skip("the example is not beside the tests")
+    train, text = "abracadabra abba cab", "a dab abrac"
+    names = sorted({*train})
+    codes = [np.array([names.index(one) for one in part]) for part in (train, text)]
+
+    def share(history: str, letter: str) -> float:
+        behind = [train[i + len(history)] for i in range(len(train) - len(history)) if train[i:].startswith(history)]
+        rest = share(history[1:], letter) if history else 1 / len(names)
+        return (behind.count(letter) + len({*behind}) * rest) / (len(behind) + len({*behind})) if behind else rest
+
+    expected = np.mean([-np.log2(share(text[max(0, i - 2) : i], text[i])) for i in range(1, len(text))])
+    assert abs(runpy.run_path(str(SCRIPT))["trigram"](*codes, len(names)) - expected) < 1e-9
