@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from nacre_transformer.kernel import library
 
 from nacre import ConfigError, DataError, InputLayer, Layer, NacreError, Net, open_backend
 from nacre.testing import Example, KernelTests, LayerTests
+from nacre_layers import EmbeddingLayer, SquareLossLayer
 
 
 def reason() -> str:
@@ -140,6 +142,42 @@ class TestFlashKernel(Looking, KernelTests):
 
 
 @needs_onednn
+@pytest.mark.parametrize("fields", [{}, {"causal": True, "rotary": True}])
+@pytest.mark.parametrize("size", [7, 16, 40, 64])
+def test_all_instructions_compute_the_same(size: int, fields: dict[str, Any]) -> None:
+    """And one thread has the bits of two."""
+    size += size % 2
+    layers = [
+        InputLayer(name="x", tops="x", shape=(131, 6 * size), batch_size=2),
+        InputLayer(name="zero", tops="zero", shape=(131, 2 * size), batch_size=2),
+        DotProductAttentionLayer(**ONE, heads=2, **fields),
+        SquareLossLayer(name="loss", bottoms=["y", "zero"]),
+    ]
+    x = np.random.default_rng(0).normal(size=(2, 131, 6 * size))
+    found: dict[tuple[int, int], list[Any]] = {}
+    backend: Any = open_backend("onednn")
+    threads = backend.threads
+    try:
+        for most in (0, 1, 2):
+            for count in (1, 2):
+                backend.threads = count
+                if library().nacre_transformer_use(ctypes.c_int64(most)) != most:
+                    continue
+                with Net("n", layers, backend=backend, keep="y", input_gradients=["x"]) as net:
+                    net.write("x", x)
+                    net.forward()
+                    net.backward()
+                    found[most, count] = [net.blob("y"), net.gradient("x")]
+    finally:
+        backend.threads = threads
+        library().nacre_transformer_use(ctypes.c_int64(2))
+    for (most, _), arrays in found.items():
+        for one, first, plain in zip(arrays, found[most, 1], found[0, 1], strict=True):
+            assert np.array_equal(one, first)
+            assert np.linalg.norm(one - plain) < 1e-6 * np.linalg.norm(plain)
+
+
+@needs_onednn
 def test_a_nan_stays_where_it_is_looked_at() -> None:
     """And numbers that are not finite do not get into what does not look at them."""
     shape = (70, 3 * 4)
@@ -229,8 +267,6 @@ def gradients(net: Net, x: Any) -> dict[str, Any]:
 
 def net_of(layer: Layer) -> Net:
     """Return a net in float64 with a loss of y."""
-    from nacre_layers import SquareLossLayer
-
     blobs = [InputLayer(name=name, tops=name, shape=(6, 8), batch_size=3) for name in ("x", "zero")]
     loss = SquareLossLayer(name="loss", bottoms=["y", "zero"])
     return Net("one", [*blobs, layer, loss], dtype="float64", keep="y", input_gradients=["x"], insert_splits=True)
@@ -310,8 +346,6 @@ def test_mistakes_are_told(fields: Any, shapes: Any, what: str) -> None:
 
 def model(steps: int, most: int = 40, **fields: Any) -> list[Layer]:
     """Return a small model of letters; `fields` are those of its blocks."""
-    from nacre_layers import EmbeddingLayer
-
     sizes = {"features": 16, "heads": 2, "hidden": 24, "causal": True}
     middle: list[Layer] = [PositionsLayer(name="positions", bottoms="h0", tops="h1", most=most, carry=True)]
     if fields.get("rotary"):

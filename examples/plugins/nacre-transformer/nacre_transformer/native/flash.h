@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 enum { BLOCK = 64 }; /* queries, and keys, that are worked on at a time */
+enum instructions { ANY, AVX2, AVX512 };
 enum { MASK_UINT8, MASK_INT32, MASK_INT64, MASK_FLOAT32 };
 
 /* Queries are (images, rows, heads x size), keys and values (images, keys, heads x size), y is like the queries; rows
