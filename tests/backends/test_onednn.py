@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from helper_calls import without_helper
 from mixed_nets import EXAMPLES, from_file, mixed_net, trained
@@ -23,6 +24,7 @@ from nacre.testing.kernels import KernelTests
 from nacre.testing.trial import Example
 from nacre_layers.convolution.convolution import ConvolutionLayer
 from nacre_layers.elementwise.dropout import DropoutLayer
+from nacre_layers.linear.embedding import EmbeddingLayer
 from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.softmax_loss import SoftmaxLossLayer
 from nacre_layers.losses.square_loss import SquareLossLayer
@@ -30,8 +32,10 @@ from nacre_onednn.backend import OnednnBackend
 from nacre_onednn.dnnl import library
 from nacre_onednn.helper import native
 from nacre_onednn.kernels.dropout import DropoutKernel
+from nacre_onednn.kernels.embedding import EmbeddingKernel
 from nacre_onednn.kernels.loss import SoftmaxLossKernel
-from nacre_solvers import SGD, Step
+from nacre_onednn.kernels.update import AdamKernel
+from nacre_solvers import SGD, Adam, AdamW, Step
 
 REASON = OnednnBackend.unusable()
 needs_onednn = pytest.mark.skipif(REASON is not None, reason=f"oneDNN cannot be used here: {REASON}")
@@ -360,6 +364,39 @@ def test_updates_and_masks_have_the_same_bits_with_and_without_the_helper(monkey
         np.testing.assert_array_equal(value, without[name], err_msg=name)
 
 
+@needs_helper
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("place", ["outside", "uncorrected", "inside"])
+@pytest.mark.parametrize("method", [Adam, AdamW])
+def test_adam_has_the_bits_of_numpy(method: Any, place: Any, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_backend("onednn"), "threads", threads)
+    found: list[dict[str, Any]] = []
+    for backend in ("onednn", "numpy"):
+        layers: list[Layer] = [
+            InputLayer(name="in", tops="data", shape=40013, batch_size=1),
+            InputLayer(name="labels", tops="label", shape=1, batch_size=1),
+            InnerProductLayer(name="ip", bottoms="data", tops="ip", output_dim=1, bias=False, weight_init="Constant"),
+            SquareLossLayer(name="loss", bottoms=["ip", "label"]),
+        ]
+        net = Net("adam", layers, backend=backend, seed=11)
+        net.write("label", [[1]])
+        solver = Solver(method(epsilon_place=place, beta1=0.7), lr_policy=0.01, regu_coef=0.5)
+        with solver.start(net) as training:
+            assert isinstance(training.method, AdamKernel) == (backend == "onednn")
+            for number in range(3):
+                data = np.random.default_rng(number).integers(-1, 2, 40013)
+                data[:] = 0 if number else data  # the gradients of later steps are 0, and those of the first exact
+                net.write("data", data.reshape(1, -1))
+                training.step()
+            memory = dict(training.method.memory())
+        found.append({**{name: handle.value for name, handle in net.parameters.items()}, **memory})
+        net.shutdown()
+        net.backend.parameters.clear()
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(value, found[1][name], err_msg=name)
+    assert np.unique(found[0]["ip/weight"]).size > 2
+
+
 def dropped(backend: str) -> dict[str, Any]:
     """Return masks and parameters after some steps in which no gradient depends on how a sum is rounded."""
     layers: list[Layer] = [
@@ -406,8 +443,52 @@ class TestSoftmaxLossKernel(KernelTests):
         )
         yield Example({}, [(4, 3, 2), np.zeros((4, 1, 2), np.int64)], label="pixels: declined")
         yield Example({"normalize": "batch"}, [(4, 3), labels], label="the same for one label a record")
-        for number, fields in enumerate(({"weights": [1, 2, 3]}, {"ignore_label": 2}, {"normalize": "none"})):
-            yield Example(fields, [(4, 3), labels], label=f"options {number}: declined")
+        yield Example({"axis": -1}, [(4, 3, 17), np.arange(12).reshape(4, 3)], label="steps")
+        steps = np.array([[0, 7, 7], [3, 7, 39], [7, 7, 7], [2, 1, 0]])
+        for normalize in ("valid", "full", "batch", "none"):
+            fields = {"axis": -1, "ignore_label": 7, "normalize": normalize, "weight": 0.3}
+            yield Example(fields, [(4, 3, 40), steps.reshape(4, 3, 1)], label=f"an ignored label, {normalize}")
+        yield Example({"ignore_label": -1}, [(3, 2), np.full(3, -1)], label="all are ignored")
+        yield Example({"weights": [1, 2, 3]}, [(4, 3), labels], label="weights: declined")
+        yield Example({"label_smoothing": 0.1}, [(4, 3), labels], label="smoothing: declined")
+
+    def strategy(self):
+        def example(images: int, steps: int, classes: int, seed: int) -> Example:
+            labels = np.random.default_rng(seed).integers(-1, classes, (images, steps))
+            return Example({"axis": -1, "ignore_label": -1}, [(images, steps, classes), labels])
+
+        return st.builds(example, st.integers(1, 5), st.integers(1, 4), st.integers(1, 70), st.integers(0, 99))
+
+
+@needs_helper
+class TestEmbeddingKernel(KernelTests):
+    layer = EmbeddingLayer
+    kernel = EmbeddingKernel
+    backend_name = "onednn"
+
+    def examples(self):
+        fields = {"input_dim": 5, "output_dim": 3}
+        yield Example(fields, [np.array([[0, 4, 4], [1, 0, 4]])], label="rows twice")
+        yield Example({**fields, "bias": False}, [np.array([3.0, 0, 2], np.float32)], label="no bias, one axis")
+        yield Example({**fields, "output_dim": 40}, [np.zeros((2, 3, 2), np.uint8)], label="several registers")
+        yield Example(fields, [np.zeros((2, 3), np.int32)] * 2, label="two bottoms: declined")
+        yield Example(fields, [np.zeros((2, 3), np.int8)], label="numbers of int8: declined")
+
+
+@needs_helper
+def test_numbers_beyond_an_embedding_are_told() -> None:
+    layers: list[Layer] = [
+        InputLayer(name="in", tops="x", shape=3, dtype="int64", batch_size=2),
+        EmbeddingLayer(name="words", bottoms="x", tops="y", input_dim=5, output_dim=4),
+    ]
+    with Net("n", layers, backend="onednn", phase="predict") as net:
+        assert isinstance(net.ops[1].state, EmbeddingKernel)
+        for wrong in (5, -1):
+            net.write("x", [[0, 1, 2], [0, wrong, 2]])
+            with pytest.raises(DataError, match=f"words: number {wrong} of record 1 of the batch"):
+                net.forward()
+        net.write("x", [[0, 1, 2], [0, 4, 2]])
+        net.forward()
 
 
 @needs_helper

@@ -20,7 +20,9 @@ from nacre_layers.linear.inner_product import InnerProductLayer
 from nacre_layers.losses.sum_loss import SumLossLayer
 from nacre_layers.neurons import ReLU
 from nacre_layers.normalisation.batch_norm import BatchNormLayer
+from nacre_layers.normalisation.layer_norm import LayerNormLayer
 from nacre_layers.normalisation.lrn import LRNLayer
+from nacre_layers.normalisation.rms_norm import RMSNormLayer
 from nacre_layers.pooling.functions import Max, Mean
 from nacre_layers.pooling.pooling import PoolingLayer
 from nacre_layers.shapes.split import SplitLayer
@@ -34,7 +36,7 @@ if reason := OnednnBackend.unusable():
 COMPUTES = ("float32", *open_backend("onednn").computes)
 ENDS = {"name": "it", "bottoms": "x", "tops": "y"}
 RELU = {**ENDS, "neuron": ReLU()}
-IMAGES, MATRIX = (3, 16, 8, 9), (3, 40)
+IMAGES, MATRIX, STEPS = (3, 16, 8, 9), (3, 40), (3, 5, 24)
 CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
     ("ReLU", IMAGES, [ActivationLayer(**RELU)]),
     ("convolution of 3 x 3", IMAGES, [ConvolutionLayer(n_filter=32, kernel=3, **RELU)]),
@@ -48,6 +50,7 @@ CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
     ("deconvolution to a channel", IMAGES, [DeconvolutionLayer(n_filter=1, kernel=3, stride=2, **ENDS)]),
     ("deconvolution", IMAGES, [DeconvolutionLayer(n_filter=16, kernel=3, stride=2, **RELU)]),
     ("inner product", MATRIX, [InnerProductLayer(output_dim=10, **RELU)]),
+    ("inner product of steps", STEPS, [InnerProductLayer(output_dim=10, axis=-1, **RELU)]),
     ("inner product of images", IMAGES, [InnerProductLayer(output_dim=10, **RELU)]),
     ("max pooling", IMAGES, [PoolingLayer(kernel=3, stride=2, pooling=Max(), **ENDS)]),
     ("max pooling with ReLU", IMAGES, [PoolingLayer(kernel=(2, 3), pad=1, pooling=Max(), **RELU)]),
@@ -59,7 +62,10 @@ CASES: list[tuple[str, tuple[int, ...], list[Layer]]] = [
     ("LRN within", IMAGES, [LRNLayer(kernel=3, mode="within", **ENDS)]),
     ("batch norm", IMAGES, [BatchNormLayer(**ENDS)]),
     ("batch norm with ReLU", IMAGES, [BatchNormLayer(**RELU)]),
+    ("layer norm", STEPS, [LayerNormLayer(axis=-1, **ENDS)]),
+    ("RMS norm", STEPS, [RMSNormLayer(axis=-1, **ENDS)]),
     ("softmax", MATRIX, [SoftmaxLayer(**ENDS)]),
+    ("softmax of steps", STEPS, [SoftmaxLayer(axis=-1, **ENDS)]),
     (
         "sum with ReLU",
         IMAGES,
@@ -77,7 +83,7 @@ def make_net(shape: tuple[int, ...], layers: list[Layer], **options: Any) -> Net
     if len(shape) == 4:
         first: Layer = ConvolutionLayer(name="first", bottoms="data", tops="x", n_filter=shape[1])
     else:
-        first = InnerProductLayer(name="first", bottoms="data", tops="x", output_dim=shape[1])
+        first = InnerProductLayer(name="first", bottoms="data", tops="x", output_dim=shape[-1], axis=-1)
     top = top_of(shape, layers)
     return Net(
         "net",

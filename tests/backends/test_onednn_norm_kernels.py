@@ -223,6 +223,9 @@ class TestSoftmaxKernel(KernelTests):
     def examples(self) -> Any:
         yield Example({}, [(5, 10)], label="scores")
         yield Example({"axis": -1}, [(3, 16)], label="the last axis")
+        yield Example({"axis": 2}, [(3, 5, 16)], label="steps")
+        yield Example({}, [(3, 5, 16)], label="the axis between: declined")
+        yield Example({"axis": -1}, [(3, 5, 2, 3)], label="images: declined")
 
     def strategy(self) -> Any:
         return st.builds(

@@ -18,6 +18,7 @@ KERNELS = {
     ("Convolution", "onednn"): "nacre_onednn.kernels.convolution:ConvolutionKernel",
     ("Deconvolution", "onednn"): "nacre_onednn.kernels.deconvolution:DeconvolutionKernel",
     ("ElementWise", "onednn"): "nacre_onednn.kernels.element_wise:AddKernel",
+    ("Embedding", "onednn"): "nacre_onednn.kernels.embedding:EmbeddingKernel",
     ("GRU", "onednn"): "nacre_onednn.kernels.recurrent:GRUKernel",
     ("GlobalPooling", "onednn"): "nacre_onednn.kernels.pooling:PoolingKernel",
     ("InnerProduct", "onednn"): "nacre_onednn.kernels.inner_product:InnerProductKernel",
@@ -40,6 +41,8 @@ KERNELS = {
     ("neuron/Softplus", "onednn"): "nacre_onednn.kernels.neurons:NeuronKernel",
     ("neuron/Tanh", "onednn"): "nacre_onednn.kernels.neurons:NeuronKernel",
     ("regularizer/L2", "onednn"): "nacre_onednn.kernels.update:L2Kernel",
+    ("solver/Adam", "onednn"): "nacre_onednn.kernels.update:AdamKernel",
+    ("solver/AdamW", "onednn"): "nacre_onednn.kernels.update:AdamKernel",
     ("solver/SGD", "onednn"): "nacre_onednn.kernels.update:SGDKernel",
 }
 

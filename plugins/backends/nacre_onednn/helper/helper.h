@@ -16,8 +16,10 @@ struct operation {
         struct primitive primitive;
         struct shared shared;
         struct update update;
+        struct adam adam;
         struct decay decay;
         struct loss loss;
+        struct embedding embedding;
         struct dropout dropout;
         struct rectify rectify;
         struct gate gate;
@@ -90,8 +92,11 @@ static inline int64_t larger(int64_t one, int64_t other) { return one > other ? 
 typedef void run_t(const struct machine *machine, const struct operation *op);
 
 run_t run_update, run_decay;                                      /* update.c */
-int run_loss(const struct operation *op);                         /* loss.c: 1 where a label is none, else 0 */
-void run_loss_gradient(const struct operation *op);               /* loss.c */
+run_t run_adam;                                                   /* adam.c */
+int run_loss(const struct machine *machine, const struct operation *op); /* loss.c: 1 where a label is none, else 0 */
+run_t run_loss_gradient;                                          /* loss.c */
+int run_embedding(const struct machine *machine, const struct operation *op); /* embedding.c: 1 where a number is wrong */
+run_t run_embedding_gradient;                                     /* embedding.c */
 run_t run_dropout, run_dropout_gradient;                          /* dropout.c */
 run_t run_rectify, run_gate, run_add;                             /* elementwise.c */
 run_t run_softmax, run_softmax_gradient;                          /* softmax.c */

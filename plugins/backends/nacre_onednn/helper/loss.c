@@ -1,61 +1,96 @@
-/* The loss of scores and labels, log softmax, and its gradient. Runs on every processor, on one thread. */
+/* The loss of scores and labels, log softmax, and its gradient. Runs on every processor, with the same bits: threads share
+ * out the rows, whose logarithms are added up in their order.
+ */
 
-#include <math.h>
+#include "functions.h"
 
-#include "helper.h"
+enum { IGNORED = -1, WRONG = -2 };
 
-/* A label as a whole number, or -1. */
-static int64_t label_of(const struct loss *l, int64_t image) {
+/* A label as a whole number, or IGNORED, or WRONG. */
+static int64_t label_of(const struct loss *l, int64_t row) {
     double label = 0;
     switch (l->label_type) {
-    case LABEL_FLOAT32: label = ((const float *)l->labels)[image]; break;
-    case LABEL_FLOAT64: label = ((const double *)l->labels)[image]; break;
-    case LABEL_INT32: label = ((const int32_t *)l->labels)[image]; break;
-    case LABEL_INT64: label = (double)((const int64_t *)l->labels)[image]; break;
-    default: label = ((const uint8_t *)l->labels)[image];
+    case LABEL_FLOAT32: label = ((const float *)l->labels)[row]; break;
+    case LABEL_FLOAT64: label = ((const double *)l->labels)[row]; break;
+    case LABEL_INT32: label = ((const int32_t *)l->labels)[row]; break;
+    case LABEL_INT64: label = (double)((const int64_t *)l->labels)[row]; break;
+    default: label = ((const uint8_t *)l->labels)[row];
     }
-    return label >= 0 && label < (double)l->classes && label == floor(label) ? (int64_t)label : -1;
+    if (l->ignores && label == (double)l->ignored) return IGNORED;
+    return label >= 0 && label < (double)l->classes && label == floor(label) ? (int64_t)label : WRONG;
 }
 
 /* How many of the images count. */
-static int64_t rows_of(const struct loss *l) {
-    double rows = l->scalars[l->rows];
-    return rows < (double)l->images ? (int64_t)rows : l->images;
+static int64_t images_of(const struct loss *l) {
+    double images = l->scalars[l->rows];
+    return images < (double)l->images ? (int64_t)images : l->images;
 }
 
-/* The mean over the rows of -log softmax(x)[label], times the weight. Returns 1 where a label is none, and writes no
- * probabilities then. */
-int run_loss(const struct operation *op) {
+INLINE float largest_of(const float *x, int64_t count) {
+    float most = x[0];
+    for (int64_t c = 1; c < count; c++) most = x[c] > most || x[c] != x[c] ? x[c] : most;
+    return most;
+}
+
+/* Probabilities of the rows, and the logarithms of those of the labels. */
+INLINE void loss_rows(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct loss *l = &op->loss;
-    int64_t images = l->images, classes = l->classes, rows = rows_of(l);
-    int64_t *chosen = l->chosen;
-    double total = 0;
-    for (int64_t i = 0; i < rows; i++)
-        if ((chosen[i] = label_of(l, i)) < 0) return 1;
-    for (int64_t i = 0; i < images; i++) {
-        const float *x = l->x + i * classes;
-        float *p = l->probabilities + i * classes;
-        float most = x[0];
-        double sum = 0;
-        for (int64_t c = 1; c < classes; c++) most = x[c] > most || x[c] != x[c] ? x[c] : most;
-        for (int64_t c = 0; c < classes; c++) sum += p[c] = expf(x[c] - most);
-        for (int64_t c = 0; c < classes; c++) p[c] = (float)(p[c] / sum);
-        if (i < rows) total += (double)x[chosen[i]] - most - log(sum); /* p itself may be 0 */
+    int64_t classes = l->classes;
+    (void)worker;
+    for (int64_t row = start; row < stop; row++) {
+        const float *x = l->x + row * classes;
+        float *p = l->probabilities + row * classes, most = largest_of(x, classes);
+        double sums[LANES] = {0}, sum = 0;
+        int64_t c = 0;
+        for (int64_t at = 0; at < classes; at++) p[at] = exponential(x[at] - most);
+        for (; c + LANES <= classes; c += LANES)
+            for (int lane = 0; lane < LANES; lane++) sums[lane] += p[c + lane];
+        for (; c < classes; c++) sum += p[c];
+        for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+        for (int64_t at = 0; at < classes; at++) p[at] = (float)(p[at] / sum);
+        int64_t chosen = l->chosen[row];
+        l->logs[row] = chosen < 0 ? 0 : (double)x[chosen] - most - log(sum); /* p itself may be 0 */
     }
-    *l->loss = -l->weight / (double)rows * total;
+}
+
+VERSIONS(loss_rows)
+
+/* The mean over what counts of -log softmax(x)[label], times the weight. Returns 1 where a label is none, and writes no
+ * probabilities then. */
+int run_loss(const struct machine *machine, const struct operation *op) {
+    const struct loss *l = &op->loss;
+    int64_t rows = l->images * l->steps, images = images_of(l), counted = images * l->steps, valid = 0;
+    double total = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        l->chosen[row] = row < counted ? label_of(l, row) : IGNORED;
+        if (l->chosen[row] == WRONG) return 1;
+        valid += l->chosen[row] >= 0;
+    }
+    share_out(machine, op, best_loss_rows(), rows, 1);
+    for (int64_t row = 0; row < counted; row++) total += l->logs[row];
+    int64_t divisors[] = {larger(valid, 1), counted, images, 1};
+    l->loss[1] = l->weight / (double)divisors[l->divisor];
+    l->loss[0] = -l->loss[1] * total;
     return 0;
 }
 
-/* dx = (softmax(x) - 1 at the label) weight / rows; rows that do not count get 0. */
-void run_loss_gradient(const struct operation *op) {
+/* dx = (softmax(x) - 1 at the label) times the factor of the loss; rows that do not count get 0. */
+INLINE void loss_back(const struct operation *op, int64_t start, int64_t stop, int64_t worker) {
     const struct loss *l = &op->loss;
-    int64_t images = l->images, classes = l->classes, rows = rows_of(l);
-    const int64_t *chosen = l->chosen;
-    float scale = (float)(l->weight / (double)rows);
-    for (int64_t i = 0; i < images; i++) {
-        float *dx = l->dx + i * classes;
-        const float *p = l->probabilities + i * classes;
-        for (int64_t c = 0; c < classes; c++) dx[c] = i < rows ? p[c] * scale : 0;
-        if (i < rows) dx[chosen[i]] = (p[chosen[i]] - 1) * scale;
+    int64_t classes = l->classes;
+    float scale = (float)l->loss[1];
+    (void)worker;
+    for (int64_t row = start; row < stop; row++) {
+        float *dx = l->dx + row * classes;
+        const float *p = l->probabilities + row * classes;
+        int64_t chosen = l->chosen[row];
+        for (int64_t c = 0; c < classes; c++) dx[c] = chosen < 0 ? 0 : p[c] * scale;
+        if (chosen >= 0) dx[chosen] = (p[chosen] - 1) * scale;
     }
+}
+
+VERSIONS(loss_back)
+
+void run_loss_gradient(const struct machine *machine, const struct operation *op) {
+    share_out(machine, op, best_loss_back(), op->loss.images * op->loss.steps, 1);
 }

@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 /* To be raised whenever this file changes, or what a kind does: a helper that was compiled before is not used then. */
-enum { HELPER_VERSION = 14 };
+enum { HELPER_VERSION = 15 };
 
 enum kind {
-    PRIMITIVE, UPDATE, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
+    PRIMITIVE, UPDATE, ADAM, DECAY, LOSS, LOSS_GRADIENT, DROPOUT, DROPOUT_GRADIENT,
     RECTIFY, GATE, ADD, FUNCTION, FUNCTION_GRADIENT, SOFTMAX, SOFTMAX_GRADIENT,
     POOLING, POOLING_GRADIENT, LRN, LRN_GRADIENT, BATCH_NORM, BATCH_NORM_GRADIENT,
-    NORM, NORM_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
+    NORM, NORM_GRADIENT, EMBEDDING, EMBEDDING_GRADIENT, PACK, DIRECT, DIRECT_WEIGHTS, DIRECT_FILTERS, WINOGRAD, WINOGRAD_WEIGHTS, WINOGRAD_FILTERS,
     SMALL_BATCH, SMALL_BATCH_DATA, SMALL_BATCH_WEIGHTS,
     SHARED, RECURRENT_MARKS, RECURRENT_CLEAR, RECURRENT_BIAS, RECURRENT_WEIGHTS, RECURRENT, RECURRENT_GRADIENT
 };
@@ -71,6 +71,17 @@ struct update {
     double factor; /* of the rate */
 };
 
+/* w, and its gradient g and the means m and v. `rate`, `correction` and `epsilon` are indices into the scalars. */
+struct adam {
+    float *w;
+    const float *g;
+    float *m, *v;
+    const double *scalars;
+    double *products; /* for each worker, the sum of its w g */
+    int64_t size, rate, correction, epsilon, inside; /* inside: epsilon is added below the root */
+    double factor, beta1, beta2; /* factor: of the rate */
+};
+
 /* Parameters from `start` to `stop` have a copy in bf16 at `to`, where there must be room for whole registers. */
 struct copied {
     int64_t start, stop;
@@ -86,16 +97,30 @@ struct decay {
 
 enum { LABEL_FLOAT32, LABEL_FLOAT64, LABEL_INT32, LABEL_INT64, LABEL_UINT8, LABEL_BF16 };
 
-/* `rows` is an index into the scalars: so many images count. */
+/* x is (images, steps, classes). `rows` is an index into the scalars: so many images count, and of their labels those that are
+ * not `ignored`, if there is such a number (`ignores`). */
+enum { DIVIDE_BY_VALID, DIVIDE_BY_FULL, DIVIDE_BY_BATCH, DIVIDE_BY_NONE };
 struct loss {
     const float *x;
     float *dx, *probabilities;
     const void *labels;
     int64_t *chosen; /* the labels as whole numbers, which LOSS writes and LOSS_GRADIENT reads */
     const double *scalars;
-    double *loss;
-    int64_t images, classes, label_type, rows;
+    double *logs; /* of each label's probability */
+    double *loss; /* and behind it the weight of a label */
+    int64_t images, steps, classes, label_type, rows, ignores, ignored, divisor;
     double weight;
+};
+
+/* y is (images, steps, size), the rows of w (count, size) whose numbers are x; as for `loss`, not all images may count. */
+struct embedding {
+    const void *x;
+    const float *w, *bias, *dy;
+    float *y, *dw, *dbias;
+    void *dx;         /* gets zeros, so many `bytes` */
+    int64_t *numbers; /* which EMBEDDING writes and EMBEDDING_GRADIENT reads */
+    const double *scalars;
+    int64_t images, steps, count, size, number_type, rows, bytes;
 };
 
 /* `step` is an index into the scalars. */

@@ -15,8 +15,11 @@ static int run(const struct machine *machine, const struct operation *op) {
         return machine->execute(p->primitive, machine->stream, (int)p->count, p->arguments);
     }
     case SHARED: run_shared(machine, op); return 0;
-    case LOSS: return run_loss(op);
-    case LOSS_GRADIENT: run_loss_gradient(op); return 0;
+    case LOSS: return run_loss(machine, op);
+    case LOSS_GRADIENT: run_loss_gradient(machine, op); return 0;
+    case EMBEDDING: return run_embedding(machine, op);
+    case EMBEDDING_GRADIENT: run_embedding_gradient(machine, op); return 0;
+    case ADAM: run_adam(machine, op); return 0;
     case UPDATE: run_update(machine, op); return 0;
     case DECAY: run_decay(machine, op); return 0;
     case DROPOUT: run_dropout(machine, op); return 0;

@@ -1,8 +1,9 @@
-"""SoftmaxLoss of plain scores, by the helper."""
+"""SoftmaxLoss of plain scores, by the helper: see loss.c."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,28 +17,30 @@ from .base import unserved
 
 LABELS = {name: CONSTANTS[f"LABEL_{name.upper()}"] for name in ("float32", "float64", "int32", "int64", "uint8")}
 """Types of labels, as operations.h counts them."""
+DIVISORS = {name: CONSTANTS[f"DIVIDE_BY_{name.upper()}"] for name in ("valid", "full", "batch", "none")}
 
 
 class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
-    """Loss and gradient over scores (images, classes)."""
+    """Loss and gradient over scores of any number of axes, of which the last one has the classes."""
 
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
         if reason := unserved(inputs, 2):
             return reason
-        if layer.weights or layer.ignore_label is not None or layer.normalize == "none" or layer.label_smoothing:
-            return "serves no weights, no ignored label, no normalize='none', and no label_smoothing"
+        if layer.weights or layer.label_smoothing:
+            return "serves no weights, and no label_smoothing"
         scores, labels = inputs
-        if len(scores.shape) != 2:
-            return "serves scores of two axes"
+        if layer.axis not in (-1, len(scores.shape) - 1):
+            return "serves classes along the last axis"
         return None if labels.dtype in LABELS else f"serves labels of {', '.join(LABELS)}, not {labels.dtype}"
 
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.images, self.classes = inputs[0].shape
+        self.images, *steps, self.classes = inputs[0].shape
+        self.steps = prod(steps)
         self.plain = SoftmaxLossState(layer, backend, inputs, diffs)  # checks the shapes, and tells what a label lacks
         self.type = LABELS[inputs[1].dtype]
-        self._loss = np.zeros(1)
+        self._loss = np.zeros(2)  # and the weight of a label
 
     @property
     def loss(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
@@ -45,8 +48,10 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         return float(self._loss[0])
 
     def ready(self) -> None:
-        self.probability = self.backend.empty((self.images, self.classes))
-        self.chosen = self.backend.empty((self.images,), "int64")
+        rows = self.images * self.steps
+        self.probability = self.backend.empty((rows, self.classes))
+        self.chosen = self.backend.empty((rows,), "int64")
+        self.logs = self.backend.empty((rows,), "float64")
 
     def forward(self, inputs: list[Own]) -> None:
         x, labels = (one.memory for one in inputs)
@@ -69,10 +74,16 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
             "scalars": record.read(scalars),
             "loss": self._loss,
             "chosen": self.chosen,
+            "logs": self.logs,
         }
+        ignored = self.layer.ignore_label
         numbers = {
             "images": self.images,
+            "steps": self.steps,
             "classes": self.classes,
+            "ignores": ignored is not None,
+            "ignored": ignored or 0,
+            "divisor": DIVISORS[self.layer.normalize],
             "label_type": self.type,
             "rows": scalars.place("rows"),
             "weight": self.layer.weight,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from nacre_layers.elementwise.softmax import SoftmaxLayer, SoftmaxState
@@ -17,8 +18,10 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
     def supports(cls, layer: SoftmaxLayer, inputs: list[Any]) -> str | None:
         if reason := unserved(inputs):
             return reason
-        served = len(inputs[0].shape) == 2 and layer.axis in (1, -1)
-        return None if served else "serves scores of two axes, along axis 1"
+        axes = len(inputs[0].shape)
+        if axes == 4:
+            return "serves no scores of four axes, which may lie with their channels last"
+        return None if layer.axis in (-1, axes - 1) else "serves scores along the last axis"
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
@@ -28,6 +31,6 @@ class SoftmaxKernel(OnednnKernel, reads="blobs"):
         y = self.blobs[0]
         size = describe(y.shape, layouts(y), y.dtype).bytes
         kind, names = ("softmax", ("x", "y")) if stage == "forward" else ("softmax_gradient", ("y", "dy", "dx"))
-        images, classes = y.shape
-        numbers = {"images": images, "classes": classes, "narrow": y.dtype == "bf16"}
+        *images, classes = y.shape
+        numbers = {"images": prod(images), "classes": classes, "narrow": y.dtype == "bf16"}
         return [HelperCall({name: (name, size) for name in names}, kind, numbers)]

@@ -49,6 +49,37 @@ class SGDKernel(MethodState):
         return float(self.products.sum())
 
 
+class AdamKernel(MethodState):
+    """Adam and AdamW, and the product of values and gradients."""
+
+    dtypes = ("float32",)
+
+    @classmethod
+    def supports(cls, method: Any, spans: Sequence[Span]) -> str | None:
+        return None if helper() is not None else MISSING
+
+    def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
+        super().__init__(method, backend, spans)
+        self.plain = method.setup(backend, spans)  # has the histories, and counts
+        self.histories = self.plain.histories
+        self.advance, self.memory, self.remember = self.plain.advance, self.plain.memory, self.plain.remember
+        self.products = np.zeros((len(spans), backend.backend.threads))
+
+    def update(self) -> None:
+        method, scalars, record = self.method, self.backend.scalars, recorder(self.backend).record
+        names = {"rate": "rate", "correction": "adam_factor", "epsilon": "adam_epsilon"}
+        numbers: dict[str, float] = {field: scalars.place(name) for field, name in names.items()}
+        numbers |= {"inside": method.epsilon_place == "inside", "beta1": method.beta1, "beta2": method.beta2}
+        histories = (self.histories[name] for name in ("mean", "square"))
+        for span, m, v, products in zip(self.spans, *histories, self.products, strict=True):
+            arrays = {"w": span.value, "g": span.gradient, "m": m, "v": v, "products": products}
+            sizes = {"size": span.value.size, "factor": span.rate}
+            record.add("adam", {**arrays, "scalars": record.read(scalars)}, {**numbers, **sizes})
+
+    def product(self) -> float:
+        return float(self.products.sum())
+
+
 class L2Kernel(ComponentKernel):
     """Adds a multiple of a parameter to its gradient."""
 
