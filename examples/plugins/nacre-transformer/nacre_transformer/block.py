@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from nacre import Layer, Names, Neuron, at_least, default, exactly, fraction, non_negative, positive
 
-from .attention import AttentionLayer
+from .attention import AttentionLayer, inner_names
 
 
 class TransformerBlockLayer(Layer):
@@ -50,18 +50,19 @@ class TransformerBlockLayer(Layer):
         x, *mask = self.bottoms
         names = ("features", "heads", "causal", "masked", "rotary", "carry")
         options: Any = {name: getattr(self, name) for name in names}
+        own = ("normal1", "seen", "h", "normal2", "hidden", "thought")
+        normal1, seen, h, normal2, hidden, thought = inner_names(self, *own)
+        up: Any = {"output_dim": self.hidden, "neuron": self.neuron}
         layers: list[Layer] = [
-            norm(name="norm1", bottoms=x, tops="normal1", axis=-1),
-            AttentionLayer(name="attention", bottoms=["normal1", *mask], tops="seen", **options),
-            ElementWiseLayer(name="add1", bottoms=[x, "seen"], tops="h", operation="Add"),
-            norm(name="norm2", bottoms="h", tops="normal2", axis=-1),
-            InnerProductLayer(
-                name="up", bottoms="normal2", tops="hidden", axis=-1, output_dim=self.hidden, neuron=self.neuron
-            ),
-            InnerProductLayer(name="down", bottoms="hidden", tops="thought", axis=-1, output_dim=self.features),
-            ElementWiseLayer(name="add2", bottoms=["h", "thought"], tops=self.tops, operation="Add"),
+            norm(name="norm1", bottoms=x, tops=normal1, axis=-1),
+            AttentionLayer(name="attention", bottoms=[normal1, *mask], tops=seen, **options),
+            ElementWiseLayer(name="add1", bottoms=[x, seen], tops=h, operation="Add"),
+            norm(name="norm2", bottoms=h, tops=normal2, axis=-1),
+            InnerProductLayer(name="up", bottoms=normal2, tops=hidden, axis=-1, **up),
+            InnerProductLayer(name="down", bottoms=hidden, tops=thought, axis=-1, output_dim=self.features),
+            ElementWiseLayer(name="add2", bottoms=[h, thought], tops=self.tops, operation="Add"),
         ]
         if self.ratio:
-            layers.insert(2, DropoutLayer(name="dropout1", bottoms="seen", ratio=self.ratio))
-            layers.insert(-1, DropoutLayer(name="dropout2", bottoms="thought", ratio=self.ratio))
+            layers.insert(2, DropoutLayer(name="dropout1", bottoms=seen, ratio=self.ratio))
+            layers.insert(-1, DropoutLayer(name="dropout2", bottoms=thought, ratio=self.ratio))
         return layers

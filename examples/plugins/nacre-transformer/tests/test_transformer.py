@@ -344,6 +344,21 @@ def test_mistakes_are_told(fields: Any, shapes: Any, what: str) -> None:
     assert str(error.value).startswith("a: ")
 
 
+@pytest.mark.parametrize(("bottom", "top"), [("h", "seen"), ("hidden", "qkv"), ("mean", "normal1")])
+def test_blobs_may_have_the_names_of_inner_ones(bottom: str, top: str) -> None:
+    """Of the block, and of the attention in it."""
+    sizes: Any = {"features": 8, "heads": 2, "hidden": 16, "ratio": 0.1}
+    layers = [
+        InputLayer(name="in", tops=bottom, shape=(6, 8)),
+        TransformerBlockLayer(name="one", bottoms=bottom, tops=top, **sizes),
+        AttentionLayer(name="two", bottoms=top, tops="q", features=8, heads=2),
+    ]
+    with Net("names", layers, phase="predict", backend="numpy") as net:
+        net.write(bottom, np.ones((1, 6, 8)))
+        net.forward()
+        assert net.blob("q").shape == (1, 6, 8)
+
+
 def model(steps: int, most: int = 40, **fields: Any) -> list[Layer]:
     """Return a small model of letters; `fields` are those of its blocks."""
     sizes = {"features": 16, "heads": 2, "hidden": 24, "causal": True}
