@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +33,33 @@ def test_a_dataset_that_leads_out_of_its_file_is_refused(tmp_path: Path) -> None
         read_records(path)
 
 
-def test_an_ending_that_nacre_reads_is_anothers_only_by_a_pin(tmp_path: Path, new_registry: NewRegistry) -> None:
-    class Other(nacre.Store):
+class Foreign(nacre.Store):
+    """A store of another package."""
+
+    def open(self, path: Path, fields: Sequence[str] = ()) -> nacre.Reader:
+        raise NotImplementedError
+
+
+def test_an_ending_that_nacre_reads_is_anothers_only_by_a_pin(
+    tmp_path: Path, new_registry: NewRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Other(Foreign):
         endings = (".h5",)
-        open = nacre.Store.create
 
     new_registry().register(Other, "HDF5", distribution="acme")
     path = tmp_path / "x.h5"
     assert type(store_of(path)).__module__.startswith("nacre_data")
     assert isinstance(store_of(path, pins={"store:HDF5": "acme"}), Other)
     assert isinstance(store_of(path, "acme:HDF5"), Other)
+    monkeypatch.chdir(tmp_path)
+    Path("nacre.toml").write_text('[plugins]\npin = { "store:HDF5" = "Acme" }\n', encoding="utf-8")
+    assert isinstance(store_of(path), Other)
+    assert not isinstance(store_of(path, pins={"store:HDF5": "nacre"}), Other)
 
 
 def test_two_strangers_that_read_a_file_are_told(tmp_path: Path, new_registry: NewRegistry) -> None:
-    class Other(nacre.Store):
+    class Other(Foreign):
         endings = (".xyz",)
-        open = nacre.Store.create
 
     registry = new_registry()
     registry.register(Other, "Xyz", distribution="acme")
@@ -55,6 +67,8 @@ def test_two_strangers_that_read_a_file_are_told(tmp_path: Path, new_registry: N
     registry.register(Other, "XYZ", distribution="zebra")
     with pytest.raises(DataError, match="several stores read such files: acme:Xyz and zebra:XYZ"):
         store_of(tmp_path / "a.xyz")
+    registry.pins["store:XYZ"] = "zebra"  # as those of a net file are while it is read
+    store_of(tmp_path / "a.xyz")
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ class Slot:
         return list(dict.fromkeys(use.name for use in self.uses if not use.parameter.tied))
 
     def former_names(self) -> list[str]:
-        """Return the names that it had before layers renamed it, as they stand in old snapshots."""
+        """Return the names that it had before layers renamed it, as they stand in old snapshots and old code."""
         found: list[str] = []
         for use in self.uses:
             own = use.parameter.name
@@ -249,7 +249,7 @@ def owners_of(names: Collection[str], slots: Iterable[Slot]) -> set[str]:
 
 
 def _tie(ops: Sequence[Op], slots: Sequence[Slot]) -> None:
-    by_name = names_of(slots)
+    by_name = {name: slot for slot in slots for name in slot.former_names()} | names_of(slots)
     for order, op in enumerate(ops):
         for parameter in op.state.parameters:
             if not parameter.tied:

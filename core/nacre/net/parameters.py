@@ -36,6 +36,8 @@ class NoParameterError(TopologyError, KeyError):
 class Parameters(Mapping[str, "ParameterHandle"]):
     """The parameters of a net by name, in its order; a shared one is found by its name in each of its layers.
 
+    One that its layer has renamed is found by the former name too.
+
     `net` is the net's name; `names` maps every name to the one in the first sharer; `read` and `write` copy arrays.
     """
 
@@ -44,10 +46,11 @@ class Parameters(Mapping[str, "ParameterHandle"]):
         self._handles = {slot.name: ParameterHandle(slot, read, write) for slot in slots}
         self.names = {name: slot.name for name, slot in names_of(slots).items()}
         self.former = {slot.name: slot.former_names() for slot in slots}
+        self._renamed = {old: name for name, former in self.former.items() for old in former}
         self.net = net
 
     def __getitem__(self, name: str) -> ParameterHandle:
-        found = self._handles.get(self.names.get(name, name))
+        found = self._handles.get(self.names.get(name) or self._renamed.get(name, name))
         if found is None:
             known = {*self.names, *self._handles}
             raise NoParameterError(

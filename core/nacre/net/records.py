@@ -29,8 +29,8 @@ OLD = "stores of snapshots have become the kind 'snapshot_store'; the kind 'stor
 def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None) -> Store:
     """Return the store for a file or folder: `wanted` (a store, its name, or a table), else the one that it fits.
 
-    nacre's own come first, so that no other package changes what reads a file; for a name that `pins` gives to another
-    distribution, that one's.
+    nacre's own come first, so that no other package changes what reads a file; for a name that a pin gives to another
+    distribution, that one's. `pins` come before those of the net file that is being read, and of `nacre.toml`.
 
     Raises:
         DataError: no store fits, or several of other packages do; the message says how to name one.
@@ -39,8 +39,9 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
     if wanted:
         return wanted if isinstance(wanted, Store) else make_component(Store, wanted)
     broken: list[tuple[Offer, PluginError]] = []
-    offers = registry().offers("store")
-    first = [offer for offer in offers if offer.distribution == (pins or {}).get(f"store:{offer.name}", FIRST_PARTY)]
+    here = registry()
+    offers = here.offers("store")
+    first = [one for one in offers if one.distribution == (here.pinned([f"store:{one.name}"], pins) or FIRST_PARTY)]
     for some in (first, [offer for offer in offers if offer not in first]):
         fitting = dict(_fitting(path, some, broken))
         if len(fitting) > 1:
@@ -49,7 +50,7 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
         if fitting:
             return next(iter(fitting.values()))()
         for offer, error in broken:  # nothing stands in for what is pinned
-            if offer.distribution == (pins or {}).get(f"store:{offer.name}"):
+            if offer.distribution == here.pinned([f"store:{offer.name}"], pins):
                 raise error
     if broken:
         raise broken[0][1]

@@ -148,6 +148,31 @@ def test_python_code_may_use_the_old_name() -> None:
     assert Bent(slope=0.3).below == 0.3
 
 
+class AgainLayer(Layer, has_param=True, can_do_bp=True):
+    """Grows by the weight of another layer, which it knows by its former name."""
+
+    bottoms: Annotated[Names, exactly(1), "x"]
+    tops: Annotated[Names, exactly(1), "y"]
+
+
+class AgainState(GrowState, of=AgainLayer):
+    def __init__(self, layer: Any, backend: Any, inputs: Any, diffs: Any) -> None:
+        LayerState.__init__(self, layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape)]
+        self.weight = self.seen = Parameter("weight", (1,), tied="grow/amount")
+        self.parameters = [self.weight]
+
+
+def test_a_parameter_is_found_by_its_former_name() -> None:
+    layers = [*load("net.toml").layers[:2], AgainLayer(name="again", bottoms=["y"], tops=["z"])]
+    with Net("net", layers, backend="numpy", phase="predict", keep="all") as net:
+        assert net.parameters["grow/amount"] is net.parameters["grow/weight"]
+        assert "grow/amount" in net.parameters and "grow/amount" not in list(net.parameters)
+        net.parameters["grow/amount"].value = [3.0]
+        net.forward()
+        np.testing.assert_array_equal(net.blob("z"), 3 * net.blob("y"))
+
+
 def test_both_names_are_told() -> None:
     with pytest.raises(ConfigError, match="'slope' and 'below' are given, but are one field") as told:
         Bent(slope=0.3, below=0.3)
