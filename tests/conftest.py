@@ -25,6 +25,8 @@ for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACR
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+collect_ignore = ["released"]  # packages with tests of their own, which test_released.py runs
+
 # A busy machine is no fault of what is tested, so no test of properties looks at the clock. This is the one place:
 # what a test sets besides (`max_examples`) it adds to this.
 settings.register_profile("nacre", deadline=None, suppress_health_check=[HealthCheck.too_slow])

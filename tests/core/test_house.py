@@ -23,6 +23,7 @@ UPWARD = {
     ("net.net", "training.fit"),
     ("net.net", "training.training"),
     ("__main__", "cli"),
+    ("schedule", "protocols.backend"),
 }
 """(file, file in a room above): calls of one line, imported inside the function that makes them, or in types only."""
 
