@@ -14,7 +14,7 @@ from fresh import Environment, build_wheel
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
 PLUGINS = ROOT / "examples/plugins"
-NAMES = ["nacre-numba", "nacre-sklearn", "nacre-torch", "nacre-transformer"]
+NAMES = ["nacre-numba", "nacre-parquet", "nacre-sklearn", "nacre-torch", "nacre-transformer"]
 BLOCK = re.compile(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", re.M | re.S)
 
 

@@ -166,11 +166,9 @@ def test_explain_tells_the_strangers_kernel(fresh: Environment, folder: Path) ->
     assert told["lost"] == told["declined"] == told["not_enabled"] == []
 
 
-@pytest.mark.parametrize("name", [name for name in STRANGERS if (PLUGINS / name / "tests").exists()])
+@pytest.mark.parametrize("name", ["nacre-serve", "nacre-swirl", "nacre-swirl-fast"])
 def test_they_pass_their_own_tests(fresh: Environment, tmp_path: Path, name: str) -> None:
-    """With nacre's kit, as their authors run them."""
-    if name == "nacre-parquet":
-        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    """With nacre's kit, as their authors run them; test_distributions.py has those that need other libraries."""
     shutil.copytree(PLUGINS / name / "tests", tmp_path / "tests")
     done = fresh.run("python", "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -103,7 +103,16 @@ def test_nothing_of_the_template_is_left(kind: str) -> None:
     texts += [path.read_text(encoding="utf-8") for path in folder.glob(".github/workflows/*")]
     assert len(texts) >= 6
     assert [text for text in texts if "new_" in text or "NewName" in text or "new-" in text or "newname" in text] == []
-    assert f"nacre>={__version__.rpartition('.')[0]}" in (folder / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_it_is_tested_with_the_oldest_nacre_that_it_admits_and_with_the_newest() -> None:
+    folder = begun("layer", NAMES["layer"])
+    oldest = __version__.rpartition(".")[0]
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"nacre>={oldest}" in project["dependencies"]
+    workflow = (folder / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    assert f'nacre: ["nacre=={oldest}", "nacre"]\n' in workflow
+    assert workflow.endswith("""      - run: pip install "${{ matrix.nacre }}" '.[test]'\n      - run: pytest\n""")
 
 
 def test_names_follow_from_the_one_that_is_given() -> None:

@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,28 @@ def test_listing_many_plugins_imports_their_light_modules_alone(
     assert found & HEAVY == set()
     assert {name for name in found if name.startswith("nacre")} <= OURS
     assert {name for name in found if name.startswith("acme")} == {f"acme{number}" for number in range(10)}
+
+
+def test_of_packages_that_are_no_plugins_one_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of plugins also name and version, and the light module, each once."""
+    monkeypatch.syspath_prepend(ROOT)
+    site = tmp_path / "site"
+    importlib.import_module("benchmarks.start").write_packages(site, plugins=10, others=60)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = """
+import atexit, sys
+opened = []
+sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
+atexit.register(lambda: print("opened:", *opened, sep="\\n"))
+from nacre.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code, "layers"], capture_output=True, text=True, check=True)
+    opened = [name for name in done.stdout.partition("opened:\n")[2].splitlines() if name.startswith(str(site))]
+    files = Counter(Path(name).name for name in opened if not name.endswith(".pyc"))
+    assert files == {"entry_points.txt": 70, "METADATA": 10, "direct_url.json": 10, "__init__.py": 10}
+    assert len(opened) == len({*opened})
 
 
 def test_importing_nacre_imports_no_library() -> None:
