@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,10 +181,10 @@ def offers(items: Iterable[Item]) -> Iterator[tuple[str, str, object]]:
         yield item.kind, item.name, value
 
 
-def outcome(folder: Path) -> dict[str, Any]:
+def outcome(folder: Path) -> dict[Any, Any]:
     """Return all that a net comes to: its bits, winners, names, files and errors."""
     file = load(folder / "net.toml")
-    found: dict[str, Any] = {"auto": _first_usable(), "numpy": nacre.registry().open("backend", "numpy")}
+    found: dict[Any, Any] = {}
     with file.net("train", backend="numpy") as net:
         net.write("label", [0, 1, 2, 0])
         with file.solver(callbacks=[]).start(net) as training:
@@ -207,12 +208,18 @@ def outcome(folder: Path) -> dict[str, Any]:
     store = open_snapshot_store("HDF5")
     (folder / "saved.h5").write_bytes(store.encode(snapshot))
     found["loaded"] = load_snapshot(folder / "saved.h5").iteration
+    return found | winners()
+
+
+def winners() -> dict[Any, Any]:
+    """Return what every name, ending and default of nacre's means."""
+    here = nacre.registry()
+    found: dict[Any, Any] = {"auto": _first_usable(), "numpy": here.open("backend", "numpy")}
     for ending in endings():
         found[ending] = type(store_of(Path(f"x{ending}")))
-    here = nacre.registry()
     found["opened"] = {(kind, name): here.open(kind, name) for kind, names in OWN.items() for name in names}
     found["commands"] = {name: app.get_command(app.make_context("nacre", ["layers"]), name) for name in COMMANDS}
-    found["drawings"] = {name: type(drawing_for(folder / f"x.{name}", {})) for name in OWN["drawing"]}
+    found["drawings"] = {name: type(drawing_for(Path(f"x.{name}"), {})) for name in OWN["drawing"]}
     found["defaults"] = {name: default_of(name) for name in OWN["default_of"]}
     found["component"] = type(make_component(Neuron, "ReLU")), type(make_component(nacre.Initializer, 0.5))
     found["usable"] = [one for one in backends() if one["distribution"] == "nacre"]
@@ -226,18 +233,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Alone(dict[Any, Any]):
+    """What the net comes to without strangers; hypothesis shows it with each failure, so that it is to be short."""
+
+    def __repr__(self) -> str:
+        return "Alone()"
+
+
 @pytest.fixture(scope="module")
-def alone(folder: Path) -> dict[str, Any]:
+def alone(folder: Path) -> dict[Any, Any]:
     """Return what the net comes to where there is nothing but nacre."""
     with pytest.MonkeyPatch.context() as patch:
         use_registry(patch, Registry())
-        return outcome(folder)
+        return Alone(outcome(folder))
 
 
 @settings(max_examples=15)
 @given(strangers=STRANGERS, order=st.randoms(use_true_random=False))
 def test_strangers_change_neither_bits_nor_winners(
-    strangers: dict[str, list[Item]], order: Any, folder: Path, alone: dict[str, Any]
+    strangers: dict[str, list[Item]], order: Any, folder: Path, alone: dict[Any, Any]
 ) -> None:
     registry = Registry()
     names = list(strangers)
@@ -247,6 +261,89 @@ def test_strangers_change_neither_bits_nor_winners(
     with pytest.MonkeyPatch.context() as patch:
         use_registry(patch, registry)
         assert outcome(folder) == alone
+
+
+LIGHT = """
+from nacre import hookimpl
+print("imported")
+class Harm:
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+@hookimpl
+def offer_layers():
+    return {layer!r}
+@hookimpl
+def offer_kernels():
+    return {kernel!r}
+@hookimpl
+def offer_backends():
+    return {backend!r}
+@hookimpl
+def offer_commands():
+    return {command!r}
+@hookimpl
+def offer_components():
+    return {components!r}
+{last}
+"""
+LAST = ["", "1 / 0", "raise SystemExit", "nacre_api = '99'", "nacre_api = 7", "offer_layers = None"]
+
+
+def write(site: Path, name: str, items: Iterable[Item], last: str) -> None:
+    """Write a stranger's package as pip leaves it; its module has the name of the folder."""
+    module = f"{site.name}_{name.replace('-', '_')}"
+    offered: dict[str, dict[Any, str]] = {}
+    for kind, thing, value in offers(items):
+        key = tuple(thing.rsplit("@", 1)) if kind == "kernel" else thing
+        offered.setdefault(kind, {})[key] = value if isinstance(value, str) else f"{module}:Harm"
+    plain = {kind: offered.pop(kind, {}) for kind in ("layer", "kernel", "backend", "command")}
+    info = site / name / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[nacre.plugins]\nnacre-layers = {module}\n", encoding="utf-8")
+    text = LIGHT.format(**plain, components=offered, last=last)
+    (site / name / f"{module}.py").write_text(text, encoding="utf-8")
+
+
+@settings(max_examples=25)
+@given(
+    strangers=st.dictionaries(
+        st.sampled_from(["aaa", "nacre-layers", "nacre-fast", "zzz"]),
+        st.tuples(st.lists(items(), max_size=12, unique=True), st.sampled_from(LAST)),
+        max_size=3,
+    ),
+    seed=st.integers(0, 999),
+)
+def test_packages_that_come_go_and_change_places_win_no_name(
+    strangers: dict[str, tuple[list[Item], str]],
+    seed: int,
+    alone: dict[Any, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """As they are found on `sys.path`, before or behind nacre's own."""
+    site, order = tmp_path_factory.mktemp("site"), Random(seed)
+    for name, (items, last) in strangers.items():
+        write(site, name, items, last)
+    modules, paths = {*sys.modules}, [*sys.path]
+    installed = [str(site / name) for name in strangers]
+    try:
+        while True:
+            order.shuffle(installed)
+            cut = order.randint(0, len(installed))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "path", [*installed[:cut], *paths, *installed[cut:]])
+                use_registry(patch, registry := Registry())
+                found = {plugin.provenance.distribution for plugin in registry.plugins()}
+                assert found == {"nacre", *(Path(place).name for place in installed)}
+                meant = winners()
+                assert meant == {key: alone[key] for key in meant}
+            if not installed:
+                break
+            installed.pop()
+    finally:
+        for name in {*sys.modules} - modules:
+            if name.startswith(site.name):
+                del sys.modules[name]
 
 
 @settings(max_examples=100)
