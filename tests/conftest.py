@@ -60,6 +60,7 @@ LONGEST = (
     "test_doc_pages.py",
     "test_packaging.py",
     "test_third_party.py",
+    "test_host_wheels.py",
     "test_growth.py",
     "test_foreign_memory.py",
     "test_snapshot_kill.py",

@@ -8,6 +8,11 @@ import os
 import subprocess
 import sys
 import sysconfig
+import textwrap
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,27 @@ def build_wheel(source: Path, folder: Path) -> Path:
     return made
 
 
+def small_wheel(
+    folder: Path, name: str, files: Mapping[str, str], *, version: str = "1.0", metadata: str = "", entry: str = ""
+) -> Path:
+    """Write a wheel with a plugin, whose light module is the package of its name, or `entry`."""
+    package = name.replace("-", "_")
+    info = f"{package}-{version}.dist-info"
+    whole = {
+        **{f"{package}/{path}": textwrap.dedent(text) for path, text in files.items()},
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[nacre.plugins]\n{entry or package} = {package}\n",
+    }
+    digests = {path: urlsafe_b64encode(sha256(text.encode()).digest()).decode() for path, text in whole.items()}
+    record = "".join(f"{path},sha256={digest.rstrip('=')},\n" for path, digest in digests.items())
+    made = folder / f"{package}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(made, "w") as archive:
+        for path, text in {**whole, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
+            archive.writestr(path, text)
+    return made
+
+
 class Environment:
     """A fresh virtual environment, with pytest and whatever nacre depends on from the outer one.
 
@@ -48,11 +74,13 @@ class Environment:
         outer = {str(Path(spec.origin).parents[1]) for spec in specs if spec is not None and spec.origin is not None}
         (Path(paths["purelib"]) / "zz_outer.pth").write_text("\n".join(sorted(outer)) + "\n", encoding="utf-8")
 
-    def run(self, program: str, *arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run one of the environment's programs in a folder."""
+    def run(
+        self, program: str, *arguments: str, folder: Path, within: Sequence[str] = (), **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of the environment's programs in a folder; `within` is a command that runs commands."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "NACRE_"))}
         environment = {**kept, "PYTHONNOUSERSITE": "1", "XDG_CONFIG_HOME": str(self.folder), **variables}
-        command = [str(self.scripts / program), *arguments]
+        command = [*within, str(self.scripts / program), *arguments]
         return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
     def pip(self, *arguments: str) -> None:
@@ -64,6 +92,10 @@ class Environment:
     def install(self, *wheels: Path) -> None:
         """Install wheels as they are."""
         self.pip("install", "--no-deps", "--no-index", *map(str, wheels))
+
+    def install_editable(self, source: Path) -> None:
+        """Install a package from its source, as its author does, with the outer environment's hatchling."""
+        self.pip("install", "--no-deps", "--no-index", "--no-build-isolation", "--editable", str(source))
 
     def json(self, *arguments: str, folder: Path, code: int = 0, **variables: str) -> Any:
         """Run `nacre ... --json`, and read the last thing that it prints."""

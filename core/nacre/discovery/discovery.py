@@ -63,8 +63,9 @@ def _installed(problems: list[Problem]) -> list[EntryPoint]:
             try:
                 found += distribution.entry_points.select(group=GROUP)
             except Exception as error:
-                reason = f"entry points cannot be read: {described(error)}"
-                problems.append(Problem(str(distribution.name), "", "find", reason, "", 0, "reinstall it"))
+                name, reason = str(distribution.name), f"entry points cannot be read: {described(error)}"
+                remedy = f"pip install --ignore-installed {name}"  # pip cannot read, nor uninstall, it either
+                problems.append(Problem(name, "", "find", reason, "", 0, remedy))
         return found
 
 
