@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,8 +42,7 @@ def find_plugins(entry_points: Iterable[EntryPoint] | None) -> tuple[list[Plugin
             plugin = Plugin(name, entry.name, Provenance(name, version, "", editable, entry.module))
             found.setdefault((name, entry.name), plugin)
         except Exception as error:  # in its metadata: none of its code has run
-            remedy = "reinstall the distribution that has this entry point"
-            problems.append(Problem(entry.name, "", "find", described(error), "", 0, remedy))
+            problems.append(_unreadable(entry.dist, entry.name, f"its metadata cannot be read: {described(error)}"))
     plugins = [found[key] for key in sorted(found)]
     names = [plugin.name for plugin in plugins]
     for plugin in plugins:
@@ -63,10 +63,16 @@ def _installed(problems: list[Problem]) -> list[EntryPoint]:
             try:
                 found += distribution.entry_points.select(group=GROUP)
             except Exception as error:
-                name, reason = str(distribution.name), f"entry points cannot be read: {described(error)}"
-                remedy = f"pip install --ignore-installed {name}"  # pip cannot read, nor uninstall, it either
-                problems.append(Problem(name, "", "find", reason, "", 0, remedy))
+                problems.append(_unreadable(distribution, "", f"entry points cannot be read: {described(error)}"))
         return found
+
+
+def _unreadable(distribution: Any, entry: str, reason: str) -> Problem:
+    """Return the problem of a distribution that cannot be read; its folder has its name."""
+    folder = str(getattr(distribution, "_path", ""))
+    name = normalised(Path(folder).name.partition("-")[0] or entry)
+    remedy = f"pip install --ignore-installed {name}"  # pip cannot read it either, so it cannot uninstall it
+    return Problem(name, "", "find", reason, folder, 0, remedy)
 
 
 def _identity(entry: EntryPoint) -> tuple[str, str, bool]:

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from command_line import NET, run
+from nacre import DataError
+from nacre.config import load
 from nacre.discovery.settings import settings
+from registries import NewRegistry
 
 HOOKS = "from nacre.hooks import hookimpl\nnacre_api = '1'\n"
 Install = Callable[..., Path]
@@ -96,6 +99,79 @@ def test_files_that_cannot_be_used_are_findings(file: str, text: str, words: str
     Path(file).write_text(text)
     found = run("plugins", "doctor", "--json", code=1).json
     assert any(words in one["problem"] for one in found)
+
+
+@pytest.mark.parametrize("text", [None, "", "Name: odd\n", "\xff"])
+def test_metadata_that_cannot_be_read_hurt_only_their_own(install: Install, text: str | None) -> None:
+    site = install("odd", offering("offer_layers", "{'Odd': 'odd_layers:X'}"))
+    install("calm", offering("offer_layers", "{'Calm': 'calm_layers:X'}"))
+    file = site / "odd-1.0.dist-info/METADATA"
+    file.unlink() if text is None else file.write_bytes(text.encode("latin-1"))
+    found = {one["distribution"]: one for one in run("plugins", "--json").json}
+    assert found["calm"]["status"] == "active"
+    assert found["odd"]["status"] == "failed"
+    assert found["odd"]["remedy"] == "pip install --ignore-installed odd"
+    assert any(one["about"] == "odd" for one in run("plugins", "doctor", "--json", code=1).json)
+    assert "odd" in run("layers", "Clam", code=2).err
+
+
+def test_prints_at_import_stay_out_of_json(install: Install) -> None:
+    site = install("loud", offering("offer_components", "{'neuron': {'Loud': 'loud_at:Loud'}}", "print('imported')"))
+    neuron = "from nacre import Neuron\nclass Loud(Neuron):\n    def forward(self, backend, x, y): ...\n"
+    (site / "loud_at.py").write_text(f"print('opened')\n{neuron}    def backward(self, *_): ...\n")
+    done = run("layers", "neuron/Loud", "--json")
+    assert done.json[0]["name"] == "Loud"
+    assert done.err == "imported\nopened\n"
+
+
+# Processes that read
+
+STORE = """
+import os
+import numpy as np
+from nacre import Field, Reader, Store
+
+class Numbers(Store):
+    endings = (".num",)
+
+    def open(self, path, fields=()):
+        return NumbersReader()
+
+class NumbersReader(Reader):
+    count = 4
+    fields = {"x": Field((), "float64")}
+
+    def read(self, numbers, out):
+        out["x"][:] = NUMBER
+"""
+
+
+def test_processes_that_read_follow_pins_and_switches(
+    install: Install, new_registry: NewRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("one", "two")):
+        offers = f"{{'store': {{'Numbers': '{name}_store:Numbers'}}}}"
+        site = install(name, offering("offer_components", offers))
+        (site / f"{name}_store.py").write_text(STORE.replace("NUMBER", f"{number}"))
+    Path("x.num").touch()
+    data = '[[layer]]\ntype = "Data"\nname = "data"\ntops = ["x"]\nsource = "x.num"\nbatch_size = 4\nprocesses = 1\n'
+    pin = '[plugins]\npin = { "store:Numbers" = "two" }\n'
+
+    def read(text: str) -> float:
+        Path("read.toml").write_text(text)
+        new_registry()
+        with load("read.toml").net("test", keep="all") as net:
+            net.forward()
+            return float(net.blob("x")[0])
+
+    with pytest.raises(DataError, match="several stores read such files: one:Numbers and two:Numbers"):
+        read(data)
+    assert read(data + pin) == 1
+    Path("nacre.toml").write_text(pin)
+    assert read(data) == 1
+    Path("nacre.toml").unlink()
+    monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "two")
+    assert read(data) == 0
 
 
 # For authors

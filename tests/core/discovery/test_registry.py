@@ -206,6 +206,8 @@ def test_an_unreadable_entry_point_file_hurts_only_its_own(install: Install) -> 
     registry = Registry()
     assert registry.names("layer") == ["Swirl"]
     assert problems(registry) == [("spoilt", "find")]
+    (root / "spoilt-1.0.dist-info" / "METADATA").unlink()  # now its folder alone has its name
+    assert problems(Registry()) == [("spoilt", "find")]
 
 
 # What a light module can do wrong
