@@ -254,6 +254,18 @@ def test_broken_ones_are_named_with_what_removes_them_and_everything_else_works(
     assert "acme-absent 1.0 (import): ModuleNotFoundError" in told
 
 
+def test_nothing_depends_on_the_order_of_sets(fresh: Environment, folder: Path) -> None:
+    """Nor on that of the packages' folders, which are in one place here."""
+    told = {
+        (
+            nacre(fresh, folder, "plugins", PYTHONHASHSEED=seed),
+            nacre(fresh, folder, "layers", "--all", PYTHONHASHSEED=seed),
+        )
+        for seed in ("0", "1", "2", "3")
+    }
+    assert len(told) == 1
+
+
 def test_what_removes_or_disables_a_broken_one_works_while_it_is_broken(
     fresh: Environment, wheels: dict[str, Path], folder: Path, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -166,7 +167,7 @@ class Registry:
         if offer not in self._opened:
             from .fitting import misfit  # listing names opens nothing
 
-            thing = offer.thing if offer.thing is not None else import_offer(offer)
+            thing = offer.thing if offer.thing is not None else self._imported(offer)
             try:
                 reason = guarded(misfit, offer, thing)
             except ForeignError as failure:
@@ -176,6 +177,14 @@ class Registry:
             self._opened[offer] = thing
             self._offers_of.clear()
         return self._opened[offer]
+
+    def _imported(self, offer: Offer) -> Any:
+        """Import what is offered; what its module registers is its distribution's, and enabled only if that is."""
+        before = _opening.set(offer.distribution)
+        try:
+            return import_offer(offer)
+        finally:
+            _opening.reset(before)
 
     def make(self, offer: Offer) -> Any:
         """Open an offer, and make an object of its class without arguments. Raises PluginError."""
@@ -264,7 +273,7 @@ class Registry:
         """Offer a class at once, as an installed plugin does, and return it.
 
         `name` is by default the class's without "Layer" or "Backend" at its end. A name registered again is replaced.
-        The offer belongs to the plugin whose light module is being imported, else to `local`, which is enabled.
+        The offer belongs to the plugin of which something is being imported, else to `local`, which is enabled.
         """
         try:
             return guarded(self._register, thing, name, kind, distribution)
@@ -287,6 +296,7 @@ class Registry:
             if self._loading is not None and not distribution:
                 self._loading.offers.append(make_offer(kind, name, thing, self._loading.provenance))
                 return thing
+            distribution = distribution or _opening.get()
             if not distribution:
                 self._by_hand.add("local")
             provenance = Provenance(normalised(distribution or "local"), "", file, True, module)
@@ -470,6 +480,8 @@ def _in_module(offer: Offer, called: str, module: ModuleType) -> Offer:
 
 
 _registry: Registry | None = None
+_opening: ContextVar[str] = ContextVar("_opening", default="")
+"""The distribution of what is being imported because it is used."""
 
 
 _making = threading.Lock()

@@ -720,6 +720,20 @@ def test_a_light_module_may_register_while_plugins_are_discovered(
     assert nacre.discovery.registry.registry() is process
 
 
+def test_what_a_module_registers_when_it_is_opened_is_its_plugins_and_not_enabled(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = CLASSES.format("Swirl") + "import nacre\nnacre.register_kernel(type('K', (), {}), 'Pool', 'cpu')\n"
+    install("acme", {"acme": layers(Swirl="acme_swirl:SwirlLayer"), "acme_swirl": opened})
+    install("own", {"own": layers(Pool="own_pool:PoolLayer"), "own_pool": CLASSES.format("Pool")})
+    install("cpu", {"cpu": offering(offer_backends="{'cpu': 'cpu_backend:Cpu'}")})
+    use_registry(monkeypatch, registry := Registry(environ={}))
+    registry.open("layer", "Swirl")
+    assert [offer.distribution for offer in registry.offers("kernel")] == ["acme"]
+    choice = registry.choose(registry.open("layer", "Pool"), "layer", ("cpu",))
+    assert (choice.kernel, [offer.distribution for offer, _ in choice.not_enabled]) == (None, ["acme"])
+
+
 def test_a_file_is_a_plugin_of_its_name(tmp_path: Path) -> None:
     file = tmp_path / "my_layers.py"
     file.write_text("class SwirlLayer:\n    nacre_kind = 'layer'\nclass _Base(SwirlLayer): pass\nclass State: pass\n")
