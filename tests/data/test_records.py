@@ -65,8 +65,9 @@ def test_two_strangers_that_read_a_file_are_told(tmp_path: Path, new_registry: N
     registry.register(Other, "Xyz", distribution="acme")
     assert isinstance(store_of(tmp_path / "a.xyz"), Other)
     registry.register(Other, "XYZ", distribution="zebra")
-    with pytest.raises(DataError, match="several stores read such files: acme:Xyz and zebra:XYZ"):
+    with pytest.raises(DataError, match="several stores read such files: acme:Xyz and zebra:XYZ") as caught:
         store_of(tmp_path / "a.xyz")
+    assert 'store = "acme:Xyz", or add a pin: pin = { "store:Xyz" = "acme" }' in caught.value.remedy
     registry.pins["store:XYZ"] = "zebra"  # as those of a net file are while it is read
     store_of(tmp_path / "a.xyz")
 

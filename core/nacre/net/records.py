@@ -14,6 +14,7 @@ import numpy as np
 
 from ..discovery.known import known_remedy
 from ..discovery.offers import FIRST_PARTY, Offer
+from ..discovery.pins import pin_line
 from ..discovery.registry import registry
 from ..errors import DataError, PluginError, nearest
 from ..fields.component import make_component
@@ -45,7 +46,8 @@ def store_of(path: Path, wanted: Any = "", pins: Mapping[str, str] | None = None
     for some in (first, [offer for offer in offers if offer not in first]):
         fitting = dict(_fitting(path, some, broken))
         if len(fitting) > 1:
-            remedy = 'name one of them (store = "..."), or pin its distribution'
+            distribution, _, name = min(fitting).partition(":")
+            remedy = f'write store = "{min(fitting)}", or add a pin: {pin_line(f"store:{name}", distribution)}'
             raise DataError(f"{path}: several stores read such files: {' and '.join(sorted(fitting))}", remedy)
         if fitting:
             return next(iter(fitting.values()))()

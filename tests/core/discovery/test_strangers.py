@@ -218,7 +218,8 @@ def winners() -> dict[Any, Any]:
     for ending in endings():
         found[ending] = type(store_of(Path(f"x{ending}")))
     found["opened"] = {(kind, name): here.open(kind, name) for kind, names in OWN.items() for name in names}
-    found["commands"] = {name: app.get_command(app.make_context("nacre", ["layers"]), name) for name in COMMANDS}
+    commands = [*COMMANDS, *OWN["command"]]
+    found["commands"] = {name: app.get_command(app.make_context("nacre", ["layers"]), name) for name in commands}
     found["drawings"] = {name: type(drawing_for(Path(f"x.{name}"), {})) for name in OWN["drawing"]}
     found["defaults"] = {name: default_of(name) for name in OWN["default_of"]}
     found["component"] = type(make_component(Neuron, "ReLU")), type(make_component(nacre.Initializer, 0.5))
