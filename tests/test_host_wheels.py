@@ -424,7 +424,7 @@ def test_what_is_not_as_it_was_locked_does_not_run(fresh: Environment, wheels: d
         for options, what in (((), "disabled"), (("--allow-editable",), "active")):
             found = fresh.json("plugins", "--locked", *options, folder=folder)
             (edited,) = [one for one in found if one["distribution"] == "acme-edited"]
-            assert edited["status"] == what
+            assert (edited["status"], edited["editable"]) == (what, True)
     finally:
         fresh.pip("uninstall", "--yes", "acme-edited")
 
