@@ -55,6 +55,13 @@ class Memory:
                     value.read_at(end)
                 if op.is_source or self.keep_all:
                     value.pin()
+            for value in op.intermediates:
+                value.group.spaces.add(op.plain)
+                value.write_at(time)
+                if op.backward:
+                    value.read_at(end)
+                if op.is_source or self.keep_all:
+                    value.pin()
         for value in self.final.values():
             if value.name in self.keep:
                 value.pin()
@@ -73,7 +80,7 @@ class Memory:
         for time, op in reversed([*enumerate(self.ops)]):
             if op.backward:
                 for index, value in enumerate(op.inputs):
-                    if value.gradient is not None:
+                    if value.gradient is not None and index not in op.node.without_gradient:
                         writers.setdefault(id(value), []).append((2 * count - time, op, index))
         self.sums: dict[int, list[tuple[Op, Value]]] = {}
         for time, op in enumerate(self.ops):
@@ -137,11 +144,12 @@ class Memory:
 
     def _groups(self) -> list[Group]:
         gradients = [value.gradient for value in self.values if value.gradient is not None]
-        values = [*self.values, *gradients, *self.extra]
+        intermediates = [value for op in self.ops for value in op.intermediates]
+        values = [*self.values, *gradients, *self.extra, *intermediates]
         return list({id(value.group): value.group for value in values}.values())
 
     def planned_bytes(self) -> dict[str, int]:
-        """Return the bytes of all blobs: without sharing, as planned, and the most that are in use at one time."""
+        """Return the bytes of all blobs and intermediates: without sharing, as planned, and the most at one time."""
         naive = planned = 0
         lives: list[tuple[Group | Own, int]] = []
         for group in self._groups():
@@ -218,6 +226,7 @@ class Memory:
             op.diff_arrays[:] = [None if value is None else self.memory(op, value) for value in op.input_diffs]
             state.blobs[:] = [self.memory(op, value) for value in op.outputs]
             state.blobs_diff[:] = [None if value is None else self.memory(op, value) for value in op.output_diffs]
+            state.intermediates[:] = [self.array(value, op.plain) for value in op.intermediates]
 
     def _arrange(self, plan: dict[str, Any]) -> None:
         """Let the backends choose the layouts of their own blobs, and allocate memory for these."""

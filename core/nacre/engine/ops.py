@@ -22,13 +22,14 @@ from ..protocols.graph import Node
 from ..protocols.layer import is_identity
 from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
+from ..protocols.view import bytes_made
 
 Space = tuple[str, str]
 Result = TypeVar("Result")
 
 
 HOST: Space = ("host", "")
-HELD = ("blobs", "blobs_diff", "parameters")
+HELD = ("blobs", "blobs_diff", "intermediates", "parameters")
 """The attributes of a state that hold the net's own objects."""
 
 
@@ -158,6 +159,9 @@ class Op:
         self.input_diffs: list[Value | None] = [None] * len(inputs)
         self.outputs: list[Value] = []
         self.output_diffs: list[Value | None] = []
+        self.intermediates: list[Value] = []
+        self.components: list[tuple[Any, Choice]] = []  # those for which the state has asked for kernels
+        self.made = 0  # bytes of the arrays that the state has made in `ready`
         self.aliases: list[tuple[int, Value]] = []  # (index of the input, the top that is its alias)
         self.in_place = self.is_source = self.backward = False
 
@@ -184,8 +188,10 @@ class Op:
     def ready(self) -> None:
         """Tell the state that its arrays have memory."""
         self.learned = [(one, one.blob, one.gradient) for one in self.state.parameters]
+        before = bytes_made(self.state.backend)
         with blaming(self.state):
             call_named(self.node, self.state.ready)
+        self.made = bytes_made(self.state.backend) - before
 
     @property
     def kernel(self) -> bool:
@@ -213,7 +219,12 @@ class Op:
             return ("own", backend.name)
         if self.on_elements and self.inputs and self.inputs[0].space == ("own", backend.name):
             return ("own", backend.name)
-        return plain_space(backend, host_only=type(self.state).host_only and not self.kernel)
+        return self.plain
+
+    @property
+    def plain(self) -> Space:
+        """The kind of memory of its plain arrays."""
+        return plain_space(self.backend, host_only=type(self.state).host_only and not self.kernel)
 
 
 def returned(thing: object, method: str, result: object, arrays: str) -> PluginError:
@@ -269,6 +280,11 @@ def working(ops: Iterable[Op]) -> dict[str, tuple[Any, Choice | None]]:
             found[f"neuron.{op.name.rpartition('/')[0]}"] = (op.neuron, op.choice)
             continue
         found[f"layer.{op.name}"] = (op.layer, op.choice)
+        for component, choice in op.components:
+            name, number = f"{component.nacre_kind}.{op.name}", 2
+            while name in found:
+                name, number = f"{component.nacre_kind}.{op.name}.{number}", number + 1
+            found[name] = component, choice
         layer = op.state.layer  # after a rewrite
         if op.kernel and layer.has_neuron and not is_identity(layer.neuron) and op.state.fuses_neuron(layer.neuron):
             found[f"neuron.{op.name}"] = (layer.neuron, op.choice)

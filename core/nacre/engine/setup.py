@@ -66,8 +66,14 @@ def _counted(node: Node, classes: Mapping[str, Sequence[str]]) -> Node:
 def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack) -> Op:
     layer = node.layer
     blobs: list[Any] = [value.declared() for value in inputs]
-    diffs: list[Any] = [None if value.gradient is None else Blob(value.shape, value.dtype) for value in inputs]
+    passed_on = [
+        value.gradient is not None and index not in node.without_gradient for index, value in enumerate(inputs)
+    ]
+    diffs: list[Any] = [
+        Blob(one.shape, one.dtype) if wanted else None for one, wanted in zip(inputs, passed_on, strict=True)
+    ]
     choice = target.choose_kernel(layer, blobs)
+    asked = len(target.components)
     if choice.kernel is not None:
         backend = open_backend(choice.ancestor)
         state = choice.kernel(layer, target.view(backend, node), blobs, diffs)
@@ -82,8 +88,9 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
         check_state(node, state)
         stack.callback(state.shutdown)
     op = Op(node, node.name, state, backend, choice, inputs, blobs, diffs)
-    op.in_place, op.is_source = layer.is_inplace, layer.is_source
+    op.in_place, op.is_source, op.components = layer.is_inplace, layer.is_source, target.components[asked:]
     op.outputs = [_declare(target, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
+    op.intermediates = _intermediates(op)
     return op
 
 
@@ -117,6 +124,14 @@ def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
     return value
 
 
+def _intermediates(op: Op) -> list[Value]:
+    """Return the values of what an op's state keeps from forward to backward."""
+    return [
+        Value(f"{op.name}: {number}", one.shape, one.dtype, op.plain)
+        for number, one in enumerate(op.state.intermediates)
+    ]
+
+
 def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStack) -> Op | None:
     """Return the op of a layer's neuron for one top, or None if there is no neuron or a kernel applies it."""
     if not node.layer.has_neuron:
@@ -142,6 +157,7 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
         check_state_alike(name, choice, state, NeuronState(neuron, target.view(), blobs, diffs))
     after = Op(node, name, state, backend, choice, [value], blobs, diffs)
     after.in_place, after.backward, after.neuron = True, wanted, neuron
+    after.intermediates = _intermediates(after)
     top = _declare(target, after, value.name, state.blobs[0])
     if wanted:
         top.gradient = Value(top.name, top.shape, top.dtype, top.space)
@@ -205,6 +221,10 @@ def _check_state(node: Node, state: Any) -> None:
         for method in ("dump_statistics", "reset_statistics"):
             if getattr(type(state), method) is getattr(LayerState, method):
                 raise ContractError(f"the class declares has_stats, but {kind} does not define {method}")
+    for one in state.intermediates:
+        if not isinstance(one, Blob) or one.of is not None:
+            found = "an alias" if isinstance(one, Blob) else with_article(type(one).__name__)
+            raise ContractError(f"{kind}.intermediates has {found}, but must have only what backend.blob() returns")
     for parameter in state.parameters:
         if not isinstance(parameter, Parameter):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = with_article(type(parameter).__name__)

@@ -11,7 +11,7 @@ from ..discovery.kernels import Choice
 from ..discovery.loading import unusable
 from ..discovery.offers import Offer
 from ..discovery.registry import registry
-from ..protocols.backend import Backend
+from ..protocols.backend import Backend, open_backend
 from ..protocols.graph import Node
 from ..protocols.view import Fitted, Scalars, View, named_view
 from .kernels import misfit
@@ -23,7 +23,7 @@ class Target:
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
     and of the settings together; `fitted` is what is known of the training data; `rank` is that of this process among
-    `ranks` of them.
+    `ranks` of them. `components` are those of layers for which states have asked (`View.kernel`), in order.
     """
 
     backend: Backend
@@ -39,6 +39,7 @@ class Target:
     ranks: int
     scalars: Scalars = field(default_factory=Scalars)
     views: dict[str, View] = field(default_factory=dict[str, View])
+    components: list[tuple[Any, Choice]] = field(default_factory=list[tuple[Any, Choice]])
 
     def view(self, backend: Backend | None = None, node: Node | None = None) -> View:
         """Return what states may know about their net and a backend; by default the net's own.
@@ -63,8 +64,17 @@ class Target:
                 fitted=self.fitted,
                 rank=self.rank,
                 ranks=self.ranks,
+                find_kernel=self.find_kernel,
             )
         return self.views[backend.name]
+
+    def find_kernel(self, component: Any, inputs: Sequence[Any]) -> Any:
+        """Return the kernel of a layer's component, or the component itself."""
+        choice = self.choose_kernel(component, inputs)
+        self.components.append((component, choice))
+        return (
+            component if choice.kernel is None else choice.kernel(component, self.view(open_backend(choice.ancestor)))
+        )
 
     def choose_kernel(self, thing: Any, inputs: Any) -> Choice:
         """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""

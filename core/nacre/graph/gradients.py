@@ -21,7 +21,7 @@ def wanted_gradients(wiring: Wiring, input_gradients: Sequence[str] = ()) -> lis
     asked = set(input_gradients)
     wanted = [one.name in asked and wiring.nodes[one.producer].layer.is_source for one in wiring.wires]
     for index, node in enumerate(wiring.nodes):
-        if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in wiring.inputs[index])):
+        if node.layer.can_do_bp and (node.layer.has_param or any(wanted[wire] for wire in _passed_on(wiring, index))):
             constant = node.tops_without_gradient()
             for number in wiring.outputs[index]:
                 wanted[number] = wiring.wires[number].name not in constant
@@ -43,9 +43,15 @@ def _reach_a_loss(wiring: Wiring, wanted: Sequence[bool]) -> list[bool]:
         layer = wiring.nodes[index].layer
         from_above = any(wanted[number] and reached[number] for number in wiring.outputs[index])
         if layer.can_do_bp and (layer.has_loss or from_above):
-            for number in wiring.inputs[index]:
+            for number in _passed_on(wiring, index):
                 reached[number] = True
     return reached
+
+
+def _passed_on(wiring: Wiring, index: int) -> list[int]:
+    """Return the wires of a node's bottoms, except of those that it has no gradient for."""
+    without = wiring.nodes[index].without_gradient
+    return [number for position, number in enumerate(wiring.inputs[index]) if position not in without]
 
 
 def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
@@ -53,7 +59,7 @@ def back_propagates(wiring: Wiring, wanted: Sequence[bool], index: int) -> bool:
     layer, tops = wiring.nodes[index].layer, wiring.outputs[index]
     if tops and not (layer.has_loss or any(wanted[number] for number in tops)):
         return False
-    return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in wiring.inputs[index]))
+    return layer.can_do_bp and (layer.has_param or any(wanted[number] for number in _passed_on(wiring, index)))
 
 
 def why_no_backward(
@@ -79,7 +85,11 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
         raise TopologyError("the net has no loss layer, so there is nothing to back-propagate")
     going_back = [back_propagates(wiring, wanted, index) for index in range(len(wiring.nodes))]
     for number, one in enumerate(wiring.wires):
-        users = [index for index, _ in one.consumers if going_back[index]]
+        users = [
+            index
+            for index, position in one.consumers
+            if going_back[index] and position not in wiring.nodes[index].without_gradient
+        ]
         if wanted[number] and len(users) > 1 and not insert_splits and not _in_one_container(wiring, users):
             names = ", ".join(f"'{wiring.nodes[index].name}'" for index in users)
             raise TopologyError(
@@ -95,12 +105,16 @@ def check_bp_topology(wiring: Wiring, wanted: Sequence[bool], *, insert_splits: 
         if not (node.layer.has_loss and node.layer.is_sink):
             for number in wiring.outputs[index]:
                 if wanted[number] and not reached[number]:
+                    wire = wiring.wires[number]
+                    readers = [
+                        wiring.nodes[one].name for one, at in wire.consumers if at in wiring.nodes[one].without_gradient
+                    ]
+                    because = f": layer '{readers[0]}', which reads it, has no gradient for it" if readers else ""
                     raise TopologyError(
-                        f"blob '{wiring.wires[number].name}' of layer '{node.name}' needs a gradient "
-                        "but reaches no loss",
+                        f"blob '{wire.name}' of layer '{node.name}' needs a gradient but reaches no loss{because}",
                         f"connect it to a loss, or exclude layer '{node.name}' from this phase (exclude = ['train'])",
                     )
-        for number in wiring.inputs[index]:
+        for number in _passed_on(wiring, index):
             reached[number] = True
 
 

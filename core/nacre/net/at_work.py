@@ -142,7 +142,8 @@ class AtWork:
         return arrays
 
     def _wanted(self) -> list[str]:
-        return [name for name, one in zip(bottoms_of(self.layer), self._inputs, strict=True) if one.dtype.kind == "f"]
+        pairs, without = zip(bottoms_of(self.layer), self._inputs, strict=True), self.layer.bottoms_without_gradient()
+        return [name for name, one in pairs if one.dtype.kind == "f" and name not in without]
 
     def _net(self, half: Half) -> Net:
         """Return the net that computes one half of the gradients, or both."""

@@ -33,7 +33,8 @@ class LayerSummary:
 
     `parameters` counts what it learns, and `buffers` the other numbers that it keeps; `frozen` is true if it learns
     none of its parameters. `multiplications` are those of forward for a batch, None if they are not known, and `bytes`
-    those of its tops, parameters and buffers, though blobs may share memory. `details` are fields such as its kernel.
+    those of its tops, intermediates, parameters and buffers, though blobs may share memory, and of what it has made
+    itself, once the net has memory. `details` are fields such as its kernel.
     """
 
     name: str
@@ -72,8 +73,9 @@ class BlobSummary:
 class NetSummary:
     """All facts about a net, for people and for programs; printed, it is a table.
 
-    `parameters`, `frozen` ones among them, and `buffers` count numbers, `bytes` is divided by purpose; `copied_for` has
-    the names of the layers whose own code makes copies between memories necessary.
+    `parameters`, `frozen` ones among them, and `buffers` count numbers, `bytes` is divided by purpose: "blobs" are
+    intermediates too, and "own" are the arrays that layers have made themselves, once the net has memory. `copied_for`
+    has the names of the layers whose own code makes copies between memories necessary.
     """
 
     HEAD: ClassVar[tuple[str, ...]] = ("layer", "type", "tops", "parameters", "buffers", "products", "memory")
@@ -186,7 +188,7 @@ class NetSummary:
         return [
             ", ".join(parts),
             f"{size(count['total'])}: parameters {size(count['parameters'])}, gradients {size(count['gradients'])}, "
-            f"blobs {size(count['blobs'])}",
+            f"blobs {size(count['blobs'])}" + (f", layers' own arrays {size(count['own'])}" if count["own"] else ""),
             f"(blobs: {size(count['blobs_unshared'])} without shared memory; "
             f"{size(count['blobs_peak'])} in use at the same time)",
         ]
@@ -269,10 +271,11 @@ def summarise(name: str, target: Target, wiring: Wiring, schedule: Schedule, *, 
         "parameters": (trainable + buffers) * item_size(target.dtype),
         "gradients": trainable * item_size(target.dtype) if trains else 0,
         "blobs": blobs["planned"],
+        "own": sum(op.made for op in schedule.ops),
         "blobs_unshared": blobs["blobs"],
         "blobs_peak": blobs["peak"],
     }
-    counted["total"] = counted["parameters"] + counted["gradients"] + counted["blobs"]
+    counted["total"] = sum(counted[one] for one in ("parameters", "gradients", "blobs", "own"))
     return NetSummary(
         name,
         target.phase,
@@ -325,7 +328,9 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
         counts[0] - counts[1],
         bool(trainable) and all(slot.frozen for slot in trainable),
         node.layer.multiplications(shapes[0], shapes[1], parameters),
-        sum(map(value_bytes, tops)) + sum(slot.storage.size * item_size(slot.storage.dtype) for slot in own),
+        sum(map(value_bytes, [*tops, *op.intermediates]))
+        + sum(slot.storage.size * item_size(slot.storage.dtype) for slot in own)
+        + op.made,
         _details(layer),
     )
 

@@ -80,6 +80,12 @@ class Node:
             return set()
         return {top for own, top in zip(tops_of(self.layer), self.tops, strict=True) if own in constant}
 
+    @property
+    def without_gradient(self) -> set[int]:
+        """The indices of the bottoms that have no gradient."""
+        constant = self.layer.bottoms_without_gradient()
+        return {index for index, own in enumerate(bottoms_of(self.layer)) if own in constant} if constant else set()
+
 
 @dataclass(frozen=True)
 class Graph:

@@ -305,6 +305,13 @@ class Layer(Configured):
         """
         return ()
 
+    def bottoms_without_gradient(self) -> tuple[str, ...]:
+        """Return the names of the bottoms that this layer has no gradient for, such as a mask or targets.
+
+        Their entries of `diffs` are always None. Another layer must give the gradient of such a blob if it needs one.
+        """
+        return ()
+
     def weighing(self, blob: str) -> Layer | None:
         """Return this loss as one that multiplies the loss of each record by its number in a blob; None if it cannot.
 

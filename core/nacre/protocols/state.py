@@ -26,6 +26,10 @@ class LayerState:
     then on `inputs`, `diffs`, `blobs` and `blobs_diff` hold arrays of the backend (for a kernel: the backend's own
     blobs), the same objects at every call. An entry of `diffs` or `blobs_diff` is None if nothing needs it.
 
+    What `forward` leaves for `backward`, and is no blob, is declared in `intermediates` (`backend.blob(shape)`), which
+    hold plain arrays from `ready` on: the net counts their memory, and shares it by lifetime. They last from `forward`
+    to the end of `backward`; in a net that only goes forward, to the end of `forward`.
+
     The class line declares what else the net must know:
 
     * `of`: the layer whose state this is, so that the layer needs no `setup`.
@@ -95,6 +99,7 @@ class LayerState:
         self.backend = backend
         self.blobs: list[Any] = []
         self.blobs_diff: list[Any] = []
+        self.intermediates: list[Any] = []
         self.parameters: list[Parameter] = []
 
     @classmethod

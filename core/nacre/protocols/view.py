@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,7 @@ class View:
         fitted: Fitted | None = None,
         rank: int = 0,
         ranks: int = 1,
+        find_kernel: Callable[[Any, Sequence[Any]], Any] | None = None,
     ) -> None:
         self.backend = backend  # for its own kernels
         self.name = backend.name
@@ -90,6 +91,8 @@ class View:
         self.ranks = ranks
         self._own_name = self._full_name = ""  # those of a layer in a container
         self._scratch: dict[tuple[Any, ...], Array] = {}
+        self._find_kernel = find_kernel
+        self._made = 0
 
     def full_name(self, name: str) -> str:
         """Return a name with the layer's full name in it: "block1/conv1" for the layer "conv1" of a container."""
@@ -106,9 +109,22 @@ class View:
         """How many rows of this batch are real; a layer of a smaller batch counts no more than it has."""
         return int(self.scalars["rows"])
 
-    def random(self, name: str) -> Random:
-        """Return the random numbers of a layer: a function of (seed, full name, step) and nothing else."""
-        return ViewRandom(self, self.full_name(name))
+    def random(self, name: str, iteration: Callable[[], int] | None = None) -> Random:
+        """Return the random numbers of a layer: a function of (seed, full name, step) and nothing else.
+
+        What `iteration` returns takes the place of the step, such as the pass for which a source shuffles its records:
+        `backend.random(layer.name, lambda: self.epoch).generator().permutation(count)`.
+        """
+        return ViewRandom(self, self.full_name(name), iteration)
+
+    def kernel(self, component: Any, inputs: Sequence[Any] = ()) -> Any:
+        """Return what computes a component of a layer: its kernel for this backend, or the component itself.
+
+        A kernel is offered for ("similarity/Gauss", backend), made as `Kernel(component, backend)`, and has the methods
+        of the component: a `ComponentKernel`, whose `supports` gets `inputs`. States call this in their constructor, so
+        that `nacre explain` shows the choice.
+        """
+        return component if self._find_kernel is None else self._find_kernel(component, inputs)
 
     def from_host(self, host: np.ndarray, array: Array) -> None:
         """Copy a NumPy array into a plain array of the backend, of the same shape."""
@@ -134,6 +150,9 @@ class View:
 
     def empty(self, shape: Sequence[int], dtype: str | None = None) -> Array:
         """Make a plain array of the backend, filled with zeros: scratch that a state keeps."""
+        import numpy as np
+
+        self._made += prod(shape) * np.dtype(dtype or self.dtype).itemsize
         return self.backend.empty(tuple(shape), dtype or self.dtype)
 
     def constant(self, host: np.ndarray, dtype: str | None = None) -> Array:
@@ -162,6 +181,11 @@ class View:
         return array
 
 
+def bytes_made(view: View) -> int:
+    """Return the bytes of all arrays that states have made by a view's `empty`."""
+    return view._made  # pyright: ignore[reportPrivateUsage]
+
+
 def named_view(view: View, own: str, full: str) -> View:
     """Return a view for a layer in a container: the same, but it knows the layer's full name."""
     named = copy(view)
@@ -172,8 +196,8 @@ def named_view(view: View, own: str, full: str) -> View:
 class ViewRandom(Random):
     """Random numbers that may also fill plain arrays of a net's backend."""
 
-    def __init__(self, view: View, name: str) -> None:
-        super().__init__(view.seed, name, lambda: int(view.scalars["step"]))
+    def __init__(self, view: View, name: str, iteration: Callable[[], int] | None = None) -> None:
+        super().__init__(view.seed, name, iteration or (lambda: int(view.scalars["step"])))
         self._backend = view.backend
         self._staging: dict[tuple[tuple[int, ...], str], np.ndarray] = {}
 

@@ -62,7 +62,7 @@ class NumbersState(SourceState, of=NumbersLayer, host_only=True):
         self.numbers_of = random.normal(size=(COUNT, WIDE))
         self.targets_of = self.numbers_of @ random.normal(size=(WIDE, 1)) + random.normal(size=(COUNT, 1)) / 4
         self.position = self.fed = 0
-        self.random = Random(backend.seed, layer.name, lambda: self.epoch)
+        self.random = backend.random(layer.name, lambda: self.epoch)
 
     def forward(self, inputs: list[Any]) -> None:
         trains, size = self.phase == "train", self.layer.size

@@ -251,7 +251,10 @@ class Trial:
     ) -> None:
         self.layer = make(example)
         self.arrays = [one.astype(dtype) if one.dtype.kind == "f" else one for one in example.arrays()]
-        self.wanted = tuple(example.differentiable() if wanted is None else wanted)
+        without = {self.layer.bottoms.index(name) for name in self.layer.bottoms_without_gradient()}
+        self.wanted = tuple(
+            one for one in (example.differentiable() if wanted is None else wanted) if one not in without
+        )
         cls = type(self.layer)
         layers: list[Layer] = [*beside]
         for index, array in enumerate(self.arrays):

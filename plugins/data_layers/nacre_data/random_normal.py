@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from nacre import Layer, Names, Shape, Sizes, SourceState, at_least, count_in, default, positive, spread
-from nacre.random import Random
 
 
 class BatchSizes(Sizes):
@@ -60,7 +59,7 @@ class RandomNormalState(SourceState, host_only=True):
         self.rows = sizes[0]
         self.blobs = [backend.blob((size, *layer.output_dims)) for size in sizes]
         self.batches = 0
-        self.random = Random(backend.seed, layer.name, lambda: self.batches)
+        self.random = backend.random(layer.name, lambda: self.batches)
 
     def ready(self) -> None:
         ranks = self.backend.ranks

@@ -26,7 +26,7 @@ from nacre import (
     positive,
     same_numbers,
 )
-from nacre.random import Random, RecordRandom
+from nacre.random import RecordRandom
 
 from .ahead import Batch, ReadAhead
 from .fitting import ClassNames, Fitting, fitting_complaints, prepare
@@ -145,7 +145,7 @@ class Passes:
         self.shuffle: bool = layer.shuffle
         self.trains = backend.phase == "train"
         self.rank, self.ranks = backend.rank, backend.ranks
-        self.random = Random(backend.seed, layer.name, lambda: self.epoch)
+        self.random = backend.random(layer.name, lambda: self.epoch)
         self.position = 0
         self.epoch = 0
         self.order: np.ndarray | None = None

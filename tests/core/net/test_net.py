@@ -737,6 +737,7 @@ def test_a_state_sees_this_of_the_world_and_nothing_else() -> None:
         "ranks",
         "seed",
         "random",
+        "kernel",
         "full_name",
         "scalars",
         "fitted",

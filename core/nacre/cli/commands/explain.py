@@ -67,20 +67,21 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
     for op in net.ops:
         thing = op.neuron or op.layer
         layers.append(entry(op.name, thing, op.choice))
+    inner = [(name, one) for name, one in net.working().items() if name.partition(".")[0] not in ("layer", "neuron")]
     solver: dict[str, Any] | None = None
-    components: list[dict[str, Any]] = []
+    components = [entry(name, component, choice) for name, (component, choice) in inner]
     if file.has_solver:
         made = file.solver()
         solver = entry("solver", made.method, net.target.choose_kernel(made.method, _spans(net)))
         slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         chosen = choose_penalties(net, slots, made.regu_coef, decoupled=made.method.decoupled)
-        components = [entry(name, component, choice) for name, (component, choice) in chosen.items()]
+        components += [entry(name, component, choice) for name, (component, choice) in chosen.items()]
     return {
         "net": net.name,
         "phase": net.phase,
         "backend": net.backend.name,
         "layers": layers,
-        "components": components,  # regularisers and constraints
+        "components": components,  # of layers; regularisers and constraints
         "solver": solver,
         "copies": [
             {"blob": blob, "from": _space(start), "to": _space(end)} for blob, start, end in net.schedule.copies

@@ -37,23 +37,19 @@ class DropoutState(LayerState, of=DropoutLayer, reads=""):
         super().__init__(layer, backend, inputs, diffs)
         self.acts = self.phase == "train"  # though an algorithm may run passes in other phases
         self.blobs = [backend.blob(one.shape) if self.acts else backend.alias(one) for one in inputs]
+        self.intermediates = [backend.blob(one.shape) for one in inputs] if self.acts else []  # the masks
         self.random = backend.random(layer.name)
         self.scale = 1 / (1 - layer.ratio) if layer.auto_scale else 1.0
-
-    def ready(self) -> None:
-        if self.acts:
-            self.uniforms = [self.backend.empty(one.shape, "float32") for one in self.blobs]
-            self.masks = [self.backend.empty(one.shape) for one in self.blobs]
 
     def forward(self, inputs: list[Array]) -> None:
         if not self.acts:
             return
         xp = self.backend.xp
-        for draw, (x, y) in enumerate(zip(inputs, self.blobs, strict=True)):
+        for draw, (x, y, mask) in enumerate(zip(inputs, self.blobs, self.intermediates, strict=True)):
             if self.phase != "train":
                 xp.copyto(y, x)
                 continue
-            uniform, mask = self.uniforms[draw], self.masks[draw]
+            uniform = self.backend.scratch(mask.shape, "float32")
             self.random.uniform(uniform, draw)
             xp.greater_equal(uniform, self.layer.ratio, out=mask)
             xp.multiply(mask, self.scale, out=mask)
@@ -62,7 +58,7 @@ class DropoutState(LayerState, of=DropoutLayer, reads=""):
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         if not self.acts:
             return
-        for mask, dy, dx in zip(self.masks, self.blobs_diff, diffs, strict=True):
+        for mask, dy, dx in zip(self.intermediates, self.blobs_diff, diffs, strict=True):
             if dx is not None and self.phase != "train":
                 self.backend.xp.copyto(dx, dy)
             elif dx is not None:

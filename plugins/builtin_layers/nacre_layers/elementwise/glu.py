@@ -50,20 +50,18 @@ class GLUState(LayerState, of=GLULayer, reads="inputs"):
                 )
             self.halves.append(parts_along(axis, [0, half, 2 * half]))
             self.blobs.append(backend.blob((*one.shape[:axis], half, *one.shape[axis + 1 :])))
-
-    def ready(self) -> None:
-        self.gates = [self.backend.empty(y.shape) for y in self.blobs]
+        self.intermediates = [backend.blob(y.shape) for y in self.blobs]  # the gates
 
     def forward(self, inputs: list[Array]) -> None:
         xp = self.backend.xp
-        for x, y, gate, (first, second) in zip(inputs, self.blobs, self.gates, self.halves, strict=True):
+        for x, y, gate, (first, second) in zip(inputs, self.blobs, self.intermediates, self.halves, strict=True):
             xp.copyto(gate, x[second])
             self.layer.gate.forward(self.backend, gate, gate)
             xp.multiply(x[first], gate, out=y)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         xp, neuron = self.backend.xp, self.layer.gate
-        arrays = zip(inputs, self.gates, self.blobs_diff, diffs, self.halves, strict=True)
+        arrays = zip(inputs, self.intermediates, self.blobs_diff, diffs, self.halves, strict=True)
         for x, gate, dy, dx, (first, second) in arrays:
             if dx is None:
                 continue

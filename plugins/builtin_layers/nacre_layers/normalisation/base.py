@@ -156,12 +156,13 @@ class NormalisingState(LayerState, reads=""):
         }
         self.parameters = list(self.learned.values())
         self.blobs = [self.backend.blob(inputs[0].shape)]
+        self.trains = self.phase == "train"  # then the normalised blob is kept for backward
+        self.intermediates = [self.backend.blob(inputs[0].shape)] if self.trains else []
 
     def ready(self) -> None:
         self.standard = self.standard_of(self.shape)
         self.sums = Sums(self.backend, self.wide)
-        self.trains = self.phase == "train"  # then the normalised blob is kept for backward
-        self.normal = self.backend.empty(self.shape) if self.trains else self.blobs[0].reshape(self.shape)
+        self.normal = (self.intermediates or self.blobs)[0].reshape(self.shape)
 
     def forward(self, inputs: list[Array]) -> None:
         self.standard.forward(inputs[0].reshape(self.shape), self.normal)

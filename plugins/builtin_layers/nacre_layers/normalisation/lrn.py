@@ -71,21 +71,19 @@ def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class LRNState(LayerState, of=LRNLayer, reads="inputs"):
-    """`LRNLayer` on any backend; `norms` are the divisors before the power."""
+    """`LRNLayer` on any backend; its intermediates are the divisors before the power."""
 
     def __init__(self, layer: LRNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.axes = [window_axes(layer, one.shape) for one in inputs]
         self.blobs = [backend.blob(one.shape) for one in inputs]
+        self.intermediates = [backend.blob(one.shape) for one in inputs]
         self.down = (layer.kernel - 1) // 2
         self.up = layer.kernel - 1 - self.down
 
-    def ready(self) -> None:
-        self.norms = [self.backend.empty(one.shape) for one in self.blobs]
-
     def forward(self, inputs: list[Array]) -> None:
         xp, layer = self.backend.xp, self.layer
-        for x, y, norm, axes in zip(inputs, self.blobs, self.norms, self.axes, strict=True):
+        for x, y, norm, axes in zip(inputs, self.blobs, self.intermediates, self.axes, strict=True):
             square = self.backend.scratch(x.shape)
             xp.multiply(x, x, out=square)
             xp.multiply(square, layer.scale / layer.kernel ** len(axes), out=square)
@@ -96,7 +94,7 @@ class LRNState(LayerState, of=LRNLayer, reads="inputs"):
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:
         xp, layer = self.backend.xp, self.layer
-        for x, dy, dx, norm, axes in zip(inputs, self.blobs_diff, diffs, self.norms, self.axes, strict=True):
+        for x, dy, dx, norm, axes in zip(inputs, self.blobs_diff, diffs, self.intermediates, self.axes, strict=True):
             if dx is None:
                 continue
             part, total = self.backend.scratch(x.shape), self.backend.scratch(x.shape, slot=1)

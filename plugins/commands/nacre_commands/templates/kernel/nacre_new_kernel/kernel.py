@@ -26,14 +26,11 @@ class NewNameKernel(LayerState, reads="inputs", dtypes=("float32", "float64"), v
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob((one.shape[0], one.shape[1] // 2)) for one in inputs]
-
-    def ready(self) -> None:
-        """Make room for the gates."""
-        self.gates = [self.backend.empty(y.shape) for y in self.blobs]
+        self.intermediates = [backend.blob(y.shape) for y in self.blobs]  # the gates, which backward needs too
 
     def forward(self, inputs: list[Own]) -> None:
         """Open the gates, and let the first halves through."""
-        for x, y, gate in zip(inputs, self.blobs, self.gates, strict=True):
+        for x, y, gate in zip(inputs, self.blobs, self.intermediates, strict=True):
             first, second = np.split(x.memory, 2, axis=1)
             np.multiply(second, 0.5, out=gate)
             np.tanh(gate, out=gate)
@@ -43,7 +40,7 @@ class NewNameKernel(LayerState, reads="inputs", dtypes=("float32", "float64"), v
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
         """Write da = dy · σ(b) and db = dy · a · σ(b) · (1 - σ(b))."""
-        for x, dy, dx, gate in zip(inputs, self.blobs_diff, diffs, self.gates, strict=True):
+        for x, dy, dx, gate in zip(inputs, self.blobs_diff, diffs, self.intermediates, strict=True):
             if dx is None:
                 continue
             first, _ = np.split(x.memory, 2, axis=1)

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from nacre import Array, DataError, Layer, Names, SourceState, count_in, default, exactly, positive
-from nacre.random import Random
 
 PERIODS = 4
 
@@ -45,7 +44,7 @@ class NewNameState(SourceState, of=NewNameLayer, host_only=True):
             raise DataError(f"{layer.name}: batch_size={layer.batch_size}, but a pass has only {layer.count} waves")
         self.blobs = [backend.blob((layer.batch_size, layer.length)), backend.blob((layer.batch_size,), "int64")]
         self.position = self.epoch = 0
-        self.random = Random(backend.seed, layer.name, lambda: self.epoch)  # its numbers are those of the pass
+        self.random = backend.random(layer.name, lambda: self.epoch)  # its numbers are those of the pass
 
     def forward(self, inputs: list[Array]) -> None:
         """Write the next batch."""
