@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +59,26 @@ class Curve:
             values = [row.statistics.get(layer, {}).get(name, nan) for row in self.rows]
             found[f"{layer}/{name}"] = np.array(values, np.float64)
         return found
+
+
+class Last:
+    """What a training found last, for policies and callbacks: it survives a restart, as text, whatever the numbers are.
+
+    Args:
+        values: returns what can be read now, as JSON can hold it.
+        restore: gets it back.
+    """
+
+    def __init__(self, values: Callable[[], Any], restore: Callable[[Any], None]) -> None:
+        self._values, self._restore = values, restore
+
+    def memory(self) -> Mapping[str, Any]:
+        """Return it as text."""
+        return {"found": json.dumps(self._values(), default=float)}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Restore what `memory` returned."""
+        self._restore(json.loads(memory["found"]))
 
 
 class History:

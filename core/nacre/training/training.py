@@ -13,6 +13,7 @@ from ..engine.kernels import check_method_alike, is_foreign
 from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
 from ..fields.tables import table_of
+from ..fields.whole import count_in
 from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.algorithm import Algorithm, AlgorithmState
@@ -23,7 +24,7 @@ from .answers import check_method, number_of, policy_of, started, steps_of
 from .callback import CallbackState, Score
 from .checkpoint import first_not_finite, make_snapshot, restore
 from .gradients import clip_steps, iteration_steps
-from .history import History
+from .history import History, Last
 from .members import Members, Remembers
 from .method import MethodState
 from .penalties import choose_penalties, constrain_steps, regularise_steps
@@ -55,12 +56,13 @@ class Training:
         seconds, step_seconds: since `run` began: in all, and in iterations alone.
         waiting: for the data: its `seconds` are a part of `step_seconds`.
         images: how many were trained on since then.
-        loss_total, loss_count: sum and number of the losses fetched since then: every one, unless `check_finite=False`.
+        loss_total, loss_count: sum and number of the losses fetched: every one, unless `check_finite=False`. A resumed
+            training goes on with those of its snapshot, so take differences from a callback's `begin` on.
         stopped: why it stopped before `max_iter` and `max_epoch`: a signal's name, or what a callback said; else "".
         interrupted: whether it was stopped by a signal, so that callbacks must be quick.
         statistics: of each phase: {phase: {layer: {statistic: value}}}: of the last validation in it; of "train", over
             the iterations between the last two calls of `take_statistics` (a callback may call it, and `run` does at
-            the end), which are not saved in snapshots.
+            the end). A resumed training has those of its snapshot; what was counted since then begins anew.
         judged: statistics that validation callbacks will report, by phase and layer; values are placeholders:
             {phase: {layer: {statistic: any value}}}.
         score: how good the net is; decides which snapshot is the best.
@@ -162,7 +164,8 @@ class Training:
     def loss(self) -> float:
         """The loss of the last iteration, before its update: the mean of its batches'.
 
-        With `check_finite=False` it is that of the last batch, computed when it is read.
+        With `check_finite=False` it is that of the last batch, computed when it is read. A training that is resumed has
+        that of its snapshot.
         """
         if self._loss is None:
             self._loss = self.net.count_losses()
@@ -457,6 +460,7 @@ class Training:
         owners: dict[str, Remembers] = self.net.owners()
         owners |= {"solver": self.method, "algorithm": self.algorithm}
         owners |= {"lr_policy": self.rate, "momentum_policy": self.momentum, "history": self.curves}
+        owners["history.last"] = Last(self._found, self._find)
         seen: dict[str, int] = {}
         for state in self.callbacks:
             kind = type(state.callback).__name__
@@ -470,6 +474,20 @@ class Training:
             **{f"callback.{type(one).__name__}": (one, None) for one in solver.callbacks},
         }
         return Members(self.net, solver, self.method, self.spans, owners, working)
+
+    def _found(self) -> dict[str, Any]:
+        """Return what policies and callbacks may read of the iterations so far."""
+        loss = self._loss if self._loss is not None or not self.iteration else sum(self.net.losses().values())
+        score = self.score and (self.score.iteration, self.score.value, self.score.higher_better)
+        sums = {"loss_total": self.loss_total, "loss_count": self.loss_count}
+        return {"loss": loss, **sums, "statistics": self.statistics, "score": score}
+
+    def _find(self, found: dict[str, Any]) -> None:
+        """Restore what `_found` returned."""
+        self._loss = None if found["loss"] is None else float(found["loss"])
+        self.loss_total, self.loss_count = float(found["loss_total"]), count_in(found, "loss_count")
+        self.statistics = dict(found["statistics"])
+        self.score = found["score"] and Score(*found["score"])
 
     @in_turn("training")
     def restore(self, snapshot: Snapshot, *, reset_solver: bool = False) -> None:

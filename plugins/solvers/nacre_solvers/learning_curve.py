@@ -85,6 +85,9 @@ class LearningCurveState(CallbackState):
         self.losses: list[float] = []
         self.warned: set[str] = set()
 
+    def begin(self) -> None:
+        self.mean_loss.begin()
+
     def due(self, epochs: int) -> bool:
         self.to_draw = super().due(epochs)
         return self.to_draw or self.training.iteration % self.stride == 0
@@ -142,12 +145,14 @@ class LearningCurveState(CallbackState):
     def memory(self) -> Mapping[str, Any]:
         import numpy as np
 
-        return {"iterations": np.array(self.iterations, np.int64), "losses": np.array(self.losses, np.float64)}
+        points = {"iterations": np.array(self.iterations, np.int64), "losses": np.array(self.losses, np.float64)}
+        return {**points, **self.mean_loss.memory()}
 
     def remember(self, memory: Mapping[str, Any]) -> None:
         self.iterations[:] = memory["iterations"].tolist()
         self.losses[:] = memory["losses"].tolist()
         self.stride = max([self.stride, *self.iterations[:1]])
+        self.mean_loss.remember(memory)
 
 
 def table(losses: Mapping[str, Curve], shares: Mapping[str, Curve]) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from nacre import Callback, CallbackState, Training, non_negative
+from nacre import Callback, CallbackState, Training, count_in, non_negative
 
 
 class TrainingSummary(Callback):
@@ -31,6 +32,15 @@ class TrainingSummaryState(CallbackState):
         self.mean_loss = MeanLoss(training)
         self.images, self.seconds = 0, 0.0
 
+    def begin(self) -> None:
+        self.mean_loss.begin()
+
+    def memory(self) -> dict[str, float]:
+        return self.mean_loss.memory()
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self.mean_loss.remember(memory)
+
     def run(self) -> None:
         training = self.training
         images, seconds = training.images - self.images, training.step_seconds - self.seconds
@@ -54,10 +64,24 @@ class MeanLoss:
 
     def __init__(self, training: Any) -> None:
         self.training = training
-        self.total, self.count = 0.0, 0
+        self.total, self.count, self.restored = 0.0, 0, False
+
+    def begin(self) -> None:
+        """Leave out the losses before a training is resumed, unless they are remembered."""
+        if not self.restored:
+            self.total, self.count = self.training.loss_total, self.training.loss_count
 
     def take(self) -> float:
         training = self.training
         total, count = training.loss_total - self.total, training.loss_count - self.count
         self.total, self.count = training.loss_total, training.loss_count
         return total / count if count else training.loss
+
+    def memory(self) -> dict[str, float]:
+        """Return what was added up until the last call of `take`."""
+        return {"total": self.total, "count": self.count}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Restore what `memory` returned; that of an earlier version has nothing."""
+        if "total" in memory:
+            self.total, self.count, self.restored = float(memory["total"]), count_in(memory, "count"), True
