@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import pytest
-
 from nacre.discovery.offers import Plugin, Provenance, make_offer
 from nacre.discovery.registry import Registry
+from nacre.testing.plugin import use_registry as use_registry
 
 NewRegistry = Callable[..., Registry]
 """The type of the fixture `new_registry`."""
-
-
-def use_registry(patch: pytest.MonkeyPatch, registry: Registry | None) -> None:
-    """Make this the registry of the process, which has not opened a backend yet; None means one as at the start."""
-    patch.setattr("nacre.discovery.registry._registry", registry)
-    patch.setattr("nacre.protocols.backend._opened", {})
 
 
 def install_plugin(registry: Registry, distribution: str, offered: Iterable[tuple[str, str, object]]) -> None:

@@ -21,10 +21,12 @@ def failures(suite, recorded=None, backend="numpy", dtypes=(), without=(), examp
     first so many are tried.
     """
     found = {}
-    choices = {"backend": [backend], "dtype": dtypes or suite.dtypes, "example": list(suite().examples())[:examples]}
+    choices = {"backend": [backend], "dtype": dtypes or suite.dtypes}
     choices["record_property"] = [lambda *what: recorded.append(what) if recorded is not None else None]
     for name in sorted(kit_tests(suite) - set(without)):
         asked = [one for one in inspect.signature(getattr(suite, name)).parameters if one != "self"]
+        if "example" in asked:
+            choices["example"] = list(suite().examples())[:examples]
         if backend != "numpy" and "backend" not in asked:
             continue
         with tempfile.TemporaryDirectory() as folder:

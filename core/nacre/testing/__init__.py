@@ -1,8 +1,7 @@
-"""The conformance kit: what an author of a layer or a kernel tests it with.
+"""The conformance kit: what an author of a plugin tests it with.
 
 `from nacre.testing import Example, LayerTests`: examples and a naive reference, and the kit does the rest. Importing
-this package imports neither pytest nor NumPy; `LayerTests`, `KernelTests` and `StoreTests` need pytest (`pip install
-pytest`).
+this package imports neither pytest nor NumPy; the suites need pytest (`pip install pytest`).
 """
 
 from __future__ import annotations
@@ -46,3 +45,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACE:
         raise AttributeError(f"module 'nacre.testing' has no attribute '{name}'")
     return getattr(importlib.import_module(f".{_PLACE[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # so that help() shows what is only imported when it is used

@@ -8,7 +8,8 @@ from typing import ClassVar
 from ..discovery.registry import registry
 from ..errors import ContractError
 from ..protocols.state import LayerState
-from .layers import Suite, check_kernel, run_strategy
+from .layers import DRAWS_EXAMPLES, Suite, check_kernel, run_strategy
+from .suite import only
 from .trial import Example
 
 
@@ -74,6 +75,7 @@ class KernelTests(Suite):
         print(f"{self.kernel.__qualname__}: served {served}, declined {len(declined)}", *declined, sep="\n  ")  # noqa: T201 - the report
         assert served, "the kernel declines every example:\n  " + "\n  ".join(declined)
 
+    @only(DRAWS_EXAMPLES)
     def test_random_shapes(self, backend: str, dtype: str) -> None:
         """The kernel gives what the layer's own state gives, for the examples that `strategy` draws."""
         served = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, cast
 
@@ -15,58 +15,22 @@ from ..fields.tables import table_of
 from ..graph.containers import inner_layers, names_in
 from ..protocols.backend import Backend, open_backend
 from ..protocols.blob import Blob
-from ..protocols.layer import PHASES, Layer, Phase, is_container
+from ..protocols.layer import PHASES, Layer, Phase, is_container, layer_type
 from ..protocols.making import fresh
 from ..protocols.state import SourceState
 from ..random import Random
 from .close import GRADIENT_TOLERANCES, TOLERANCES, assert_close, assert_near
 from .gradients import ENTRIES, numerical_gradient, worst_error
-from .trial import Example, Trial, backends, layer_of, offered_kernels
+from .suite import Checks, When, only
+from .trial import Example, Trial, layer_of, offered_kernels
 
 
-class Suite:
-    """What `LayerTests` and `KernelTests` have in common: examples, parameters, and names of tests that may fail."""
+class Suite(Checks):
+    """What `LayerTests` and `KernelTests` have in common: examples of a layer, its parameters, and trials."""
 
+    SUBJECT = "layer"
     layer: ClassVar[type[Layer]]
-    dtypes: ClassVar[tuple[str, ...]] = ("float64", "float32")
-    expected_failures: ClassVar[Mapping[str, str]] = {}
     max_examples: ClassVar[int] = 10
-    IN_TURNS: ClassVar[frozenset[str]] = frozenset()
-    SUBJECT: ClassVar[str] = "layer"
-    """The attribute that says what is tested; a class without it is one for others to derive from."""
-    _absent: ClassVar[frozenset[str]] = frozenset()
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if not hasattr(cls, cls.SUBJECT):
-            return
-        base = next(one for one in cls.__mro__ if one.__module__.startswith("nacre.testing."))
-        tests = {name for name in dir(base) if name.startswith("test_")}
-        for name in cls._absent:  # of the class above, whose layer may be another
-            setattr(cls, name, getattr(base, name))
-        for name in tests:
-            if not callable(getattr(cls, name)):
-                raise ContractError(
-                    f"{cls.__name__}.{name} is switched off; write why: expected_failures = {{'{name}': 'the reason'}}"
-                )
-        cls._absent = frozenset(tests - set(cls.applicable(tests)))
-        for name in cls._absent:
-            setattr(cls, name, None)  # pytest collects functions only
-        collected = {name for name in dir(cls) if name.startswith("test_") and callable(getattr(cls, name))}
-        if unknown := set(cls.expected_failures) - collected:
-            known = ", ".join(sorted(collected))
-            raise ContractError(
-                f"{cls.__name__}.expected_failures names {', '.join(sorted(unknown))}; tests are: {known}"
-            )
-
-    @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
-        """Return the tests that a layer of these traits has."""
-        return tests - {"test_random_shapes"} if cls.strategy is Suite.strategy else tests
-
-    def examples(self) -> Iterable[Example]:
-        """Return the uses of the layer that are tested, at least one."""
-        raise ContractError(f"{type(self).__name__} does not define examples()")
 
     def strategy(self) -> Any:
         """Return a hypothesis strategy of further `Example`s, drawn the same way in every run; optional."""
@@ -89,10 +53,6 @@ class Suite:
         shape: tuple[int, ...] = parameter.shape
         return random.uniform(low, high, shape)
 
-    def backends(self) -> Sequence[str]:
-        """Return the names of the backends to test on: all that can be used here."""
-        return backends()
-
     def put_parameters(self) -> Callable[[str, Any], np.ndarray | None]:
         """Return what `Trial` takes as `parameters`: `parameter`, with random numbers of its own for every name."""
         return lambda name, parameter: self.parameter(name, parameter, np.random.default_rng([7, *name.encode()]))
@@ -108,50 +68,17 @@ class Suite:
         finally:
             trial.shutdown()
 
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run each test on every backend, in both types and for every example, as far as it asks for them."""
-        choices: dict[str, list[tuple[Any, str]]] = {
-            "backend": [(name, name) for name in self.backends()],
-            "dtype": [(name, name) for name in self.dtypes],
-        }
-        if "example" in metafunc.fixturenames:
-            examples = list(self.examples())
-            choices["example"] = [(one, one.label or str(number)) for number, one in enumerate(examples)]
-        asked = {name: values for name, values in choices.items() if name in metafunc.fixturenames}
-        for name, values in asked.items():
-            if not values:
-                raise ContractError(f"{type(self).__name__} has no {name} to test with")
-        reason = self.expected_failures.get(metafunc.function.__name__)
-        if not asked:
-            if reason:
-                raise ContractError(f"{type(self).__name__}: mark {metafunc.function.__name__} itself as xfail")
-            return
-        marks = [pytest.mark.xfail(reason=reason, strict=False)] if reason else []
-        rows = [
-            pytest.param(*(value for value, _ in row), marks=marks, id="-".join(label for _, label in row))
-            for row in self.rows(metafunc.function.__name__, asked)
-        ]
-        metafunc.parametrize(list(asked), rows)
 
-    @classmethod
-    def rows(cls, test: str, asked: Mapping[str, Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """Return the arguments that a test is called with, one row for each call, from the choices for each of them.
-
-        That is every combination; but in the tests `IN_TURNS` the types take turns, from backend to backend and from
-        example to example: what these look at hardly ever depends on the type.
-        """
-        places = list(itertools.product(*(range(len(values)) for values in asked.values())))
-        if "dtype" in asked and test in cls.IN_TURNS:
-            index, types = list(asked).index("dtype"), len(asked["dtype"])
-            places = [one for one in places if (sum(one) - 2 * one[index]) % types == 0]
-        return [tuple(values[place] for values, place in zip(asked.values(), one, strict=True)) for one in places]
-
-
-OF_STATES = frozenset(
-    f"test_{name}"
-    for name in ("examples", "traits", "gradients_are_written", "reads", "rows", "memory", "shutdown", "kernels")
-)
-"""Tests of one state; a container has none: its layers have these tests themselves."""
+ONE_STATE = When("no containers", lambda suite: not is_container(suite.layer))
+"""The layers of a container have these tests themselves."""
+CONTAINER = When("containers", lambda suite: is_container(suite.layer))
+BACK_PROPAGATES = When("`can_do_bp`", lambda suite: suite.layer.can_do_bp)
+HAS_GRADIENTS = When("`can_do_bp`, containers", lambda suite: suite.layer.can_do_bp or is_container(suite.layer))
+COUNTS = When("`has_loss`, `has_stats`", lambda suite: suite.layer.has_loss or suite.layer.has_stats)
+READS = When("no `is_source`", lambda suite: is_container(suite.layer) or not suite.layer.is_source)
+OWN_MEMORY = When("no `is_inplace`", lambda suite: not suite.layer.is_inplace)
+LEARNS = When("`has_param`, containers", lambda suite: suite.layer.has_param or is_container(suite.layer))
+DRAWS_EXAMPLES = When("with a `strategy`", lambda suite: suite.strategy is not Suite.strategy)
 
 
 class LayerTests(Suite):
@@ -173,7 +100,7 @@ class LayerTests(Suite):
 
     Tests that do not apply to a layer of its traits do not exist (a layer that cannot do back-propagation has no
     gradient tests; a container has tests of its own instead of those of one state); none can be switched off, but
-    `expected_failures = {"test_rows": "the reason"}` lets one fail, and a name that is no test is an error.
+    `expected_failures = {"rows": "the reason"}` lets one fail: see `Checks`.
 
     Attributes:
         layer: the class.
@@ -212,30 +139,9 @@ class LayerTests(Suite):
 
     random: Random
 
-    @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
-        layer = cls.layer
-        if is_container(layer):
-            return set(super().applicable(tests)) - OF_STATES
-        backward = {"test_gradients", "test_gradients_are_written", "test_unwanted_gradients", "test_reads"}
-        without: set[str] = set() if layer.can_do_bp else backward
-        if not (layer.has_loss or layer.has_stats) or layer.is_source:
-            without |= {"test_rows"}
-        if layer.is_inplace:
-            without |= {"test_inputs_are_left_alone"}
-        without |= {name for name in tests if name.startswith("test_container_")}
-        if layer.is_source:
-            without |= {
-                "test_phase_of_an_algorithm",
-                "test_batch_of_one",
-                "test_forward_twice",
-                "test_inputs_are_left_alone",
-                "test_random_shapes",
-            }
-        return set(super().applicable(tests)) - without
-
     # What must hold
 
+    @only(ONE_STATE)
     def test_examples(self, backend: str) -> None:
         """The examples show what the traits promise: parameters, and gradients that can be checked."""
         parameters = numbers = 0
@@ -248,6 +154,7 @@ class LayerTests(Suite):
         assert parameters or not self.layer.has_param, "has_param is declared, but no example has a parameter"
         assert numbers or not self.layer.can_do_bp, "can_do_bp is declared, but no example has a gradient to check"
 
+    @only(ONE_STATE)
     def test_traits(self, backend: str, dtype: str, example: Example) -> None:
         """The state does what the class line declares."""
         with self.trial(example, backend, dtype) as trial:
@@ -296,6 +203,7 @@ class LayerTests(Suite):
                 if trial.ops:
                     self._check_forward(trial, f"phase {phase}")
 
+    @only(READS)
     def test_forward_twice(self, backend: str, dtype: str, example: Example) -> None:
         """The same inputs give the same results, bit for bit, whatever the tops held before."""
         with self.trial(example, backend, dtype) as trial:
@@ -307,6 +215,7 @@ class LayerTests(Suite):
             for name, one, other in zip(trial.tops, second[1], first[1], strict=True):
                 assert_close(one, other, f"top '{name}' of the second pass", 0.0)
 
+    @only(OWN_MEMORY, READS)
     def test_inputs_are_left_alone(self, backend: str, dtype: str, example: Example) -> None:
         """The bottoms hold after `forward` what they held before; the gradients of tops too, after `backward`."""
         with self.trial(example, backend, dtype, keep="all") as trial:
@@ -328,6 +237,7 @@ class LayerTests(Suite):
         ):
             self._check_same(sharing, keeping, "in a net that shares memory")
 
+    @only(HAS_GRADIENTS)
     def test_gradients(self, backend: str, dtype: str, example: Example) -> None:
         """Gradients are those of central differences; in other types than float64, those of float64."""
         if dtype == "float64":
@@ -341,6 +251,7 @@ class LayerTests(Suite):
                 for name, gradient in coarse.gradients().items():
                     assert_close(gradient, exact[name], f"gradient of {name}", GRADIENT_TOLERANCES[dtype])
 
+    @only(ONE_STATE, BACK_PROPAGATES)
     def test_gradients_are_written(self, backend: str, dtype: str, example: Example) -> None:
         """Gradients are written, not added to what was there."""
         with self.trial(example, backend, dtype) as clean, self.trial(example, backend, dtype) as spoiled:
@@ -352,6 +263,7 @@ class LayerTests(Suite):
             spoiled.spoil(op.diff_arrays, [one.gradient for one in op.state.parameters])
             self._compare(spoiled.gradients(), clean.gradients(), "with NaN in all gradients before")
 
+    @only(HAS_GRADIENTS)
     def test_unwanted_gradients(self, backend: str, dtype: str, example: Example) -> None:
         """An entry of `diffs` that is None is left alone, and the other gradients are the same."""
         indices = example.differentiable()
@@ -370,6 +282,7 @@ class LayerTests(Suite):
                 assert set(given) == {name for name in expected if name[:6] != "input " or int(name[6:]) in wanted}
                 self._compare(given, expected, f"where only the gradients of inputs {list(wanted)} are wanted")
 
+    @only(ONE_STATE, BACK_PROPAGATES)
     def test_reads(self, backend: str, dtype: str, example: Example) -> None:
         """`backward` reads no more than `reads` declares: the rest is overwritten before it runs."""
         with self.trial(example, backend, dtype, keep="all") as clean:
@@ -389,6 +302,7 @@ class LayerTests(Suite):
                 trial.spoil(op.state.blobs)
             self._compare(trial.gradients(), expected, f"where backward may read {op.state.reads or 'nothing'!r}")
 
+    @only(READS)
     def test_batch_of_one(self, backend: str, dtype: str, example: Example) -> None:
         """A batch of one record works."""
         one = example.cut(1)
@@ -397,6 +311,7 @@ class LayerTests(Suite):
         if dtype == "float64" and (self.layer.can_do_bp or is_container(self.layer)):
             self._check_gradients(backend, one, 20)
 
+    @only(ONE_STATE, COUNTS, READS)
     def test_rows(self, backend: str, dtype: str, example: Example) -> None:
         """Losses and statistics count real rows only, and the others have no gradient."""
         rows = min(len(one) for one in example.arrays()) - 1
@@ -441,6 +356,7 @@ class LayerTests(Suite):
         finally:
             del attributes["empty"]
 
+    @only(ONE_STATE)
     def test_memory(self, backend: str, dtype: str, example: Example) -> None:
         """`remember` takes back what `memory` gives, arrays, numbers and texts: the next pass is the same."""
         with self.trial(example, backend, dtype) as one, self.trial(example, backend, dtype) as other:
@@ -480,6 +396,7 @@ class LayerTests(Suite):
             else:
                 assert not same, f"{where}: the same numbers, though the class declares is_random"
 
+    @only(ONE_STATE)
     def test_shutdown(self, backend: str, dtype: str, example: Example) -> None:
         """A state can be shut down twice, before and after it has run."""
         for runs in (False, True):
@@ -489,14 +406,19 @@ class LayerTests(Suite):
                 trial.op.state.shutdown()
                 trial.op.state.shutdown()
 
+    @only(ONE_STATE)
     def test_kernels(
         self, backend: str, dtype: str, example: Example, record_property: Callable[[str, object], None]
     ) -> None:
         """Every kernel that is offered for the layer on this backend gives what the layer's own state gives."""
-        for kernel, owner in offered_kernels(self.layer, "layer", backend):
+        kernels = offered_kernels(self.layer, "layer", backend)
+        if not kernels:
+            pytest.skip(f"no kernel is offered for {layer_type(self.layer)} on '{backend}'")
+        for kernel, owner in kernels:
             reason = check_kernel(self, (kernel, owner), backend, dtype, example)
             record_property(f"{kernel.__qualname__}@{owner}", reason or "checked")
 
+    @only(READS)
     def test_phase_of_an_algorithm(self, backend: str) -> None:
         """In a phase of an algorithm's own a layer does what it does outside of training; then it trains as before.
 
@@ -525,6 +447,7 @@ class LayerTests(Suite):
             for name, here, there in zip(own.tops, own.results(), before, strict=True):
                 assert_close(here, there, f"top '{name}' in phase train after phase positive", self.tolerances[dtype])
 
+    @only(DRAWS_EXAMPLES, READS)
     def test_random_shapes(self, backend: str) -> None:
         """Forward and gradients are right for the examples that `strategy` draws, and those of the kernels too."""
         kernels = offered_kernels(self.layer, "layer", backend)
@@ -541,6 +464,7 @@ class LayerTests(Suite):
 
     # Containers
 
+    @only(CONTAINER)
     def test_container_is_expanded_once(self, backend: str, example: Example) -> None:
         """A container keeps its layers: they are the same in every net, with shared parameters; a copy has its own."""
         layer = self.make(example)
@@ -558,6 +482,7 @@ class LayerTests(Suite):
                 assert other.net.parameters[name].storage is storage, f"another net has another '{name}'"
                 assert copy.net.parameters[name].storage is not storage, f"a copy of the layer shares '{name}'"
 
+    @only(CONTAINER)
     def test_container_survives_a_file(self, backend: str, example: Example) -> None:
         """What is written of the container makes the same layers again."""
         layer = self.make(example)

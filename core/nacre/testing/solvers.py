@@ -28,8 +28,8 @@ from ..training.policies import LrPolicy, MomentumPolicy
 from ..training.solver import Solver
 from ..training.training import Training
 from .close import assert_close, assert_near
-from .layers import Suite
 from .outside import Things, check_unchanged, global_random_numbers, growth, saved
+from .suite import Checks, When, only
 from .toys import (
     SIZES,
     TURNS,
@@ -65,7 +65,16 @@ MEMBERS = {"method": "solver"}
 """Names of members of a training in its snapshots, where they are others than those of `FORMS`."""
 
 
-class SolverTests(Suite):
+METHOD = When("methods", lambda suite: suite.form() == "method")
+POLICY = When("policies", lambda suite: suite.form() in ("lr_policy", "momentum_policy"))
+CALLBACK = When("callbacks", lambda suite: suite.form() == "callback")
+NO_CALLBACK = When("no callbacks", lambda suite: suite.form() != "callback")
+ALGORITHM = When("algorithms", lambda suite: suite.form() == "algorithm")
+REFERENCE = When("with a `reference`", lambda suite: suite.reference is not SolverTests.reference)
+LOOKS_ON = When("not `changes_training`", lambda suite: not suite.changes_training)
+
+
+class SolverTests(Checks):
     """The tests of a method, a policy of the learning rate or the momentum, a callback, or an algorithm.
 
     An author gives the class, and fields to try it with:
@@ -130,20 +139,6 @@ class SolverTests(Suite):
                 "LayerTests test layers, SourceTests sources",
             )
         return found[0]
-
-    @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
-        form = cls.form()
-        mine = {"method": "method", "lr_policy": "policy", "momentum_policy": "policy"}.get(form, form)
-        others = {"method", "policy", "callback", "algorithm"} - {mine}
-        without = {name for name in tests if name.removeprefix("test_").startswith(tuple(f"{one}_" for one in others))}
-        if cls.reference is SolverTests.reference:
-            without |= {"test_method_update"}
-        if cls.changes_training:
-            without |= {"test_callback_leaves_the_training_alone"}
-        if form == "callback":
-            without |= {"test_two_trainings"}
-        return set(super().applicable(tests)) - without
 
     # Trainings
 
@@ -246,6 +241,7 @@ class SolverTests(Suite):
                     self.part(training).remember(before)
                     check_unchanged(self.part(training).memory(), before, "remember()")
 
+    @only(NO_CALLBACK)
     def test_two_trainings(self, example: Example) -> None:
         """Two trainings at once, of one and the same object, are what each is alone."""
         made = self.make_component(example)
@@ -285,6 +281,7 @@ class SolverTests(Suite):
 
     # Methods
 
+    @only(METHOD, REFERENCE)
     def test_method_update(self, backend: str, dtype: str, example: Example) -> None:
         """After five updates every number is what the reference says."""
         with self.pulled(example, backend=backend, dtype=dtype) as training:
@@ -299,6 +296,7 @@ class SolverTests(Suite):
                 expected = self.reference(method, before[name].astype(np.float64), gradients, rates, momenta)
                 assert_close(value, np.asarray(expected), f"'{name}' after {STEPS} updates", EXACT[dtype])
 
+    @only(METHOD)
     def test_method_joined(self, backend: str, dtype: str, example: Example) -> None:
         """Parameters that lie beside each other in one span become what each becomes alone."""
         with self.pulled(example, backend=backend, dtype=dtype) as joined:
@@ -312,6 +310,7 @@ class SolverTests(Suite):
                     together[name], value, f"'{name}' of {SIZES[number]} numbers, beside others in a span", EXACT[dtype]
                 )
 
+    @only(METHOD)
     def test_method_padding(self, example: Example) -> None:
         """What lies between the parameters of a span stays zero: it is no parameter."""
         with self.pulled(example) as training:
@@ -323,6 +322,7 @@ class SolverTests(Suite):
                     piece.of(host)[...] = 0
                 assert not host.any(), f"a span is {host[host != 0][0]:.6g} between two parameters"
 
+    @only(METHOD)
     def test_method_histories(self, example: Example) -> None:
         """A history has an array for each span, of its length and type."""
         with self.pulled(example) as training:
@@ -331,6 +331,7 @@ class SolverTests(Suite):
                 wanted = [(tuple(span.value.shape), str(span.value.dtype)) for span in training.spans]
                 assert found == wanted, f"history '{name}' has arrays of {found} for spans of {wanted}"
 
+    @only(METHOD)
     def test_method_paces(self, example: Example) -> None:
         """The rate of a parameter multiplies the learning rate, and other parameters are left at theirs."""
         layers = [
@@ -353,6 +354,7 @@ class SolverTests(Suite):
                     both[f"{name}/w3"], wanted, f"a parameter whose rate is {rate} (Span.rate)", EXACT["float64"]
                 )
 
+    @only(METHOD)
     def test_method_frozen(self, example: Example) -> None:
         """Frozen parameters and buffers keep their bits, and the others go on as they would without them."""
         layers = [
@@ -370,6 +372,7 @@ class SolverTests(Suite):
                     wanted = next(iter(values_of(alone).values()))
                 assert_close(after[name], wanted, f"'{name}' beside a frozen parameter", EXACT["float64"])
 
+    @only(METHOD)
     def test_method_gradients(self, example: Example) -> None:
         """An update does not change the gradients, which callbacks may read after it."""
         with self.pulled(example) as training:
@@ -386,6 +389,7 @@ class SolverTests(Suite):
                 same = host(span.gradient).tobytes() == gradient.tobytes()
                 assert same, f"update() changes the gradient of '{span.pieces[0].name}'"
 
+    @only(METHOD)
     def test_method_scalars(self, example: Example) -> None:
         """An update goes by the learning rate of its iteration, and by its momentum if, and only if, it has one."""
 
@@ -406,6 +410,7 @@ class SolverTests(Suite):
                 "another momentum makes no difference: declare has_momentum = False"
             )
 
+    @only(METHOD)
     def test_method_failed_batch(self, example: Example) -> None:
         """`remember` undoes `advance`: a batch that cannot be read is as if it had not been tried."""
         with self.pulled(example) as training, self.pulled(example) as other:
@@ -421,6 +426,7 @@ class SolverTests(Suite):
                     f"'{name}' has other numbers after a batch that failed: memory() must hold what advance() changes"
                 )
 
+    @only(METHOD)
     def test_method_memory_in_use(self, example: Example) -> None:
         """A step makes no copy of a parameter, and the hundredth needs no more memory than the tenth."""
         with self.pulled(example, [LONG]) as training:
@@ -440,6 +446,7 @@ class SolverTests(Suite):
             more = growth(lambda: _steps(training, 30), 30 * 50)
             assert more <= 30 * 50, f"30 steps more, and {more:,} bytes more are in use"
 
+    @only(METHOD)
     def test_method_kernels(self, backend: str, dtype: str, example: Example) -> None:
         """Every kernel that is offered for the method gives what its own state gives, and keeps the same."""
         for kernel, owner in offered_kernels(self.component, "solver", backend):
@@ -472,6 +479,7 @@ class SolverTests(Suite):
 
     # Policies
 
+    @only(POLICY)
     def test_policy_values(self, example: Example) -> None:
         """The value of each iteration is a finite number, 0 or more."""
         with self.training(example) as training:
@@ -483,6 +491,7 @@ class SolverTests(Suite):
                     f"iteration {iteration}: {found}, but it must be 0 or more"
                 )
 
+    @only(POLICY)
     def test_policy_is_pure(self, example: Example) -> None:
         """The value is a function of the iteration and of what the training has reported: asking changes nothing."""
         with self.training(example) as training:
@@ -498,6 +507,7 @@ class SolverTests(Suite):
                 assert saved(self.part(training).memory()) == before, "asking for a value changes the memory"
                 training.step()
 
+    @only(POLICY)
     def test_policy_reaches_the_training(self, example: Example) -> None:
         """The training uses the value of each iteration, counted from 0."""
         name = "rate" if self.form() == "lr_policy" else "momentum"
@@ -513,6 +523,7 @@ class SolverTests(Suite):
 
     # Callbacks
 
+    @only(CALLBACK, LOOKS_ON)
     def test_callback_leaves_the_training_alone(self, example: Example, tmp_path: Path) -> None:
         """A training has the same parameters, rates and losses with the callback and without it."""
         with self.recorded(example, tmp_path) as (training, recorder):
@@ -528,6 +539,7 @@ class SolverTests(Suite):
             wrong = note.differs(without, "nothing")
             assert not wrong, f"after {note.iteration} iterations {wrong}, because of the callback"
 
+    @only(CALLBACK)
     def test_callback_life(self, example: Example, tmp_path: Path) -> None:
         """It may be shut down at any time and twice, also where it never ran, and then holds nothing open."""
         for number, how in enumerate(("runs", "never begins", "ends at once", "fails", "runs again")):
@@ -548,6 +560,7 @@ class SolverTests(Suite):
             left = Things.open().besides(before, files=number > 0)  # the first time libraries open files of their own
             assert not left, f"after a training that {how}, and shutdown, {left}"
 
+    @only(CALLBACK)
     def test_callback_is_due(self, example: Example, tmp_path: Path) -> None:
         """It runs after the iterations that `every_n_iter` says, and not before the first one."""
         with self.recorded(example, tmp_path) as (training, _):
@@ -569,6 +582,7 @@ class SolverTests(Suite):
 
     # Algorithms
 
+    @only(ALGORITHM)
     def test_algorithm_gradients(self, example: Example) -> None:
         """A batch writes every gradient: finite numbers, whatever was there before."""
         with self.training(example) as clean, self.training(example) as spoiled:
@@ -590,6 +604,7 @@ class SolverTests(Suite):
                     assert same, f"the gradient of '{name}' depends on what was there before: write it, do not add"
                 assert any(gradient.any() for gradient in found.values()), "every gradient is zero"
 
+    @only(ALGORITHM)
     def test_algorithm_batches(self, example: Example) -> None:
         """An iteration takes one batch of each source."""
         with self.training(example) as training:
@@ -599,6 +614,7 @@ class SolverTests(Suite):
                 fed = [state.fed for state in sources]
                 assert set(fed) <= {number}, f"after {number} iterations the sources have fed {fed} batches"
 
+    @only(ALGORITHM)
     def test_algorithm_rewrite(self, example: Example) -> None:
         """`rewrite` leaves the graph that it is given as it is, and returns the same graph each time."""
         made = self.make_component(example)

@@ -18,8 +18,8 @@ from ..net.net import Net
 from ..protocols.backend import Backend, HostMemory
 from ..protocols.layer import PHASES, Layer, Phase, tops_of
 from ..protocols.state import SourceState
-from .layers import Suite
 from .outside import Things, check_unchanged, global_random_numbers, growth, saved
+from .suite import Checks, When, only
 from .trial import Example
 
 NAME = "tested"
@@ -27,15 +27,13 @@ FED = 100
 """Batches between the two looks at the memory that is in use."""
 GROWTH = 50
 """Bytes for each of them that may be in use besides: lists of Python's grow in leaps."""
-OF_RECORDS = frozenset(
-    f"test_{name}"
-    for name in ("order", "rows", "last_batch", "end_of_pass", "small_data", "shuffled_passes", "order_of_shuffle")
-) | {"test_keys"}
-"""Tests that need to know the records."""
-OF_SHUFFLE = frozenset({"test_shuffled_passes", "test_order_of_shuffle"})
+TOLD = When("with `records`", lambda suite: not suite.endless and suite.records is not SourceTests.records)
+SHUFFLES = When("with a `shuffle`", lambda suite: bool(suite.shuffling()))
+ENDS = When("not `endless`", lambda suite: not suite.endless)
+ENDLESS = When("`endless`", lambda suite: suite.endless)
 
 
-class SourceTests(Suite):
+class SourceTests(Checks):
     """The tests of a source: a layer that feeds data.
 
     An author writes data, and says which records they hold, in their order:
@@ -62,6 +60,8 @@ class SourceTests(Suite):
         endless: whether there are no passes, because the data have no end.
     """
 
+    SUBJECT = "layer"
+    layer: ClassVar[type[Layer]]
     size: ClassVar[str] = "batch_size"
     shuffle: ClassVar[Mapping[str, Any] | None] = None
     endless: ClassVar[bool] = False
@@ -80,17 +80,7 @@ class SourceTests(Suite):
         yield Example()
 
     @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
-        without: set[str] = set()
-        if cls.endless or cls.records is SourceTests.records:
-            without |= OF_RECORDS
-        if not cls._shuffling():
-            without |= OF_SHUFFLE
-        without |= {"test_rewind"} if cls.endless else {"test_endless"}
-        return set(super().applicable(tests)) - without
-
-    @classmethod
-    def _shuffling(cls) -> Mapping[str, Any]:
+    def shuffling(cls) -> Mapping[str, Any]:
         """Return the fields that make the order random."""
         if cls.shuffle is not None:
             return cls.shuffle
@@ -151,6 +141,7 @@ class SourceTests(Suite):
 
     # Passes
 
+    @only(TOLD)
     def test_order(self, backend: str, dtype: str, example: Example, tmp_path: Path) -> None:
         """Three passes feed the records in their order; in phase train a pass begins inside a batch."""
         for phase in PHASES:
@@ -162,6 +153,7 @@ class SourceTests(Suite):
                         f"phase {phase}, batch {number}: the records {_listed(found)} instead of {_listed(wanted)}"
                     )
 
+    @only(TOLD)
     def test_rows(self, example: Example, tmp_path: Path) -> None:
         """`rows` is the number of records in the batch: all, but for the last batch of a pass outside of training."""
         for phase in ("train", "validation"):
@@ -170,6 +162,7 @@ class SourceTests(Suite):
                     rows = fed.batch().rows
                     assert rows == real, f"phase {phase}, batch {number}: rows is {rows} instead of {real}"
 
+    @only(TOLD)
     def test_last_batch(self, example: Example, tmp_path: Path) -> None:
         """Outside of training the last batch of a pass is filled up with its last record."""
         for phase in PHASES[1:2]:
@@ -182,6 +175,7 @@ class SourceTests(Suite):
                         f"records {_listed(found[real:])} instead of the last one, {found[real - 1]}, again"
                     )
 
+    @only(TOLD)
     def test_end_of_pass(self, example: Example, tmp_path: Path) -> None:
         """`epoch` counts complete passes: it rises with the batch that has the last record of one."""
         for phase in ("train", "validation"):
@@ -191,6 +185,7 @@ class SourceTests(Suite):
                     found = fed.batch().epoch
                     assert found == epoch, f"phase {phase}: epoch is {found} after batch {number}, instead of {epoch}"
 
+    @only(TOLD)
     def test_small_data(self, example: Example, tmp_path: Path) -> None:
         """A batch larger than the data is filled up outside of training, and refused in it, in a sentence."""
         size = self._count() + 2
@@ -210,6 +205,7 @@ class SourceTests(Suite):
         assert told, f"in phase train a batch of {size} is accepted for {size - 2} records: raise DataError"
         assert NAME in told, f"the error does not name the layer '{NAME}': {told}"
 
+    @only(ENDS)
     def test_rewind(self, example: Example, tmp_path: Path) -> None:
         """After `rewind` the next batch begins a pass, wherever the source was; `epoch` stays as it is."""
         for phase, count in itertools.product(("train", "validation"), range(5)):
@@ -228,6 +224,7 @@ class SourceTests(Suite):
                         f"phase {phase}, rewound after {count} batches: batch {number} is not that of a pass: {wrong}"
                     )
 
+    @only(ENDLESS)
     def test_endless(self, example: Example, tmp_path: Path) -> None:
         """Data without an end have no passes: `rewind` does no harm, and no two batches are the same."""
         with self.feeding(tmp_path, example, phase="validation") as fed:
@@ -241,6 +238,7 @@ class SourceTests(Suite):
 
     # A random order
 
+    @only(TOLD, SHUFFLES)
     def test_shuffled_passes(self, example: Example, tmp_path: Path) -> None:
         """Every shuffled pass has every record once, in another order."""
         every = sorted(range(self._count()))
@@ -254,6 +252,7 @@ class SourceTests(Suite):
             twice = [number for number, order in enumerate(passes) if order in passes[:number]]
             assert not twice, f"phase {phase}: shuffled pass {twice[0]} has the same order as one before"
 
+    @only(TOLD, SHUFFLES)
     def test_order_of_shuffle(self, example: Example, tmp_path: Path) -> None:
         """A shuffled order is a function of seed, layer name and pass, and of nothing else."""
         first = self._shuffled(tmp_path, example)
@@ -273,7 +272,7 @@ class SourceTests(Suite):
 
     def test_resume(self, example: Example, tmp_path: Path) -> None:
         """What `memory` gives after any batch lets a new source go on with the next one, bit for bit."""
-        ways = [example, *([_with(example, self._shuffling())] if self._shuffling() else [])]
+        ways = [example, *([_with(example, self.shuffling())] if self.shuffling() else [])]
         for way in ways:
             shuffled = "shuffled, " if way is not example else ""
             with self.feeding(tmp_path, way) as fed:
@@ -324,6 +323,7 @@ class SourceTests(Suite):
                     f"rank has in a batch of {2 * ranks}: look at backend.rank and backend.ranks"
                 )
 
+    @only(TOLD)
     def test_keys(self, example: Example, tmp_path: Path) -> None:
         """`numbers` are those of the records in the batch and their passes; `keys` names each record differently."""
         for phase in ("train", "validation"):
@@ -369,7 +369,7 @@ class SourceTests(Suite):
 
     def test_global_random_numbers(self, example: Example, tmp_path: Path) -> None:
         """A source neither reads nor changes the random numbers of `numpy.random` and `random`."""
-        way = _with(example, self._shuffling())
+        way = _with(example, self.shuffling())
         found: list[list[Batch]] = []
         for seed in (1, 2):
             with global_random_numbers(seed), self.feeding(tmp_path, way) as fed:
@@ -441,7 +441,7 @@ class SourceTests(Suite):
         """Return the order of three shuffled passes."""
         found: list[int | str] = []
         count = self._count()
-        with self.feeding(folder, _with(example, self._shuffling()), **options) as fed:
+        with self.feeding(folder, _with(example, self.shuffling()), **options) as fed:
             while len(found) < 3 * count:
                 batch = fed.batch()
                 found += self._numbers(batch)[: batch.rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,11 +12,18 @@ import pytest
 from ..errors import ContractError, DataError
 from ..net.records import open_records
 from ..protocols.data_store import Field, Reader, Store, blocks
+from .outside import Things
+from .suite import Checks, When, only
 
 RECORDS = 7
 
 
-class StoreTests:
+WRITES = When("with `fields`", lambda suite: suite.fields is not StoreTests.fields)
+READS_ONLY = When("without `fields`", lambda suite: suite.fields is StoreTests.fields)
+COUNTED = When("not `sequential`", lambda suite: not suite.sequential)
+
+
+class StoreTests(Checks):
     """The tests of a store, with files that they write through it.
 
     An author gives the store, and what its records may hold:
@@ -46,6 +53,7 @@ class StoreTests:
         replaces: whether a complete new file replaces an old one; a store of folders may refuse that.
     """
 
+    SUBJECT = "store"
     store: ClassVar[Store]
     exact: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
@@ -96,128 +104,157 @@ class StoreTests:
 
     # Reading
 
-    def test_what_is_in_a_file_is_read(self, tmp_path: Path) -> None:
+    def test_contents(self, tmp_path: Path) -> None:
+        """Every record of a file is read, with all its fields, as it was written."""
         path, wanted = self.make(tmp_path)
         found = self.read_all(path)
-        assert set(found) == set(wanted)
-        assert [name for name in wanted if not self.same(found[name], wanted[name])] == []
+        assert set(found) == set(wanted), f"the fields {_listed(found)} are read, but {_listed(wanted)} are in the file"
+        for name in wanted:
+            assert self.same(found[name], wanted[name]), f"field '{name}' is read with other numbers than it has"
 
-    def test_fields_say_what_is_read(self, tmp_path: Path) -> None:
+    def test_fields(self, tmp_path: Path) -> None:
+        """`fields` and `count` say what is read: shapes, types, classes, and the number of records."""
         path, wanted = self.make(tmp_path)
         with open_records([path], store=self.store) as reader:
-            count = len(next(iter(wanted.values())))
-            assert reader.count == (None if self.sequential else count)
-            for name, field in reader.fields.items():
-                for row in reader.rows():
+            count = None if self.sequential else len(next(iter(wanted.values())))
+            assert reader.count == count, f"count is {reader.count} instead of {count}"
+            for row in reader.rows():
+                for name, field in reader.fields.items():
                     value = np.asarray(row[name])
-                    assert value.dtype == np.dtype(field.dtype)
-                    assert field.shape is None or value.shape == field.shape
-                    assert not field.classes or 0 <= int(value) < len(field.classes)
+                    what = f"field '{name}' is declared as {field.dtype} of shape {field.shape}, but read as"
+                    assert value.dtype == np.dtype(field.dtype), f"{what} {value.dtype}"
+                    assert field.shape is None or value.shape == field.shape, f"{what} shape {value.shape}"
+                    known = not field.classes or 0 <= int(value) < len(field.classes)
+                    assert known, f"field '{name}' is {value}, but there are {len(field.classes)} classes"
 
-    def test_records_are_read_in_any_order_and_again(self, tmp_path: Path) -> None:
+    @only(COUNTED)
+    def test_any_order(self, tmp_path: Path) -> None:
+        """Records are read in any order, and again, by their numbers."""
         path, wanted = self.make(tmp_path)
         with open_records([path], store=self.store) as reader:
-            if reader.count is None:
-                return
+            assert reader.count is not None, "count is None: say sequential = True"
             last = reader.count - 1
             for numbers in ([last, 0], [0, 0, last, last], [last // 2], [*range(last, -1, -1)], [*range(last + 1)], []):
                 rows = self._read(reader, numbers)
                 for name, values in wanted.items():
-                    assert self.same(rows[name], [values[number] for number in numbers]), (name, numbers)
+                    right = self.same(rows[name], [values[number] for number in numbers])
+                    assert right, f"field '{name}' of the records {numbers}, read by number, has other numbers"
 
-    def test_rows_begin_where_they_are_asked_to(self, tmp_path: Path) -> None:
+    def test_rows(self, tmp_path: Path) -> None:
+        """`rows(start)` begins with that record, and ends with the last."""
         path, wanted = self.make(tmp_path)
         count = len(next(iter(wanted.values())))
         with open_records([path], store=self.store) as reader:
             for start in (0, 1, count - 1, count):
                 rows = list(reader.rows(start))
-                assert len(rows) == count - start
+                assert len(rows) == count - start, f"rows({start}) gives {len(rows)} records of {count}"
                 for name, values in wanted.items():
-                    assert self.same([row[name] for row in rows], [*values[start:]])
+                    right = self.same([row[name] for row in rows], [*values[start:]])
+                    assert right, f"field '{name}' of rows({start}) has other numbers than the file"
 
-    def test_every_record_has_a_key(self, tmp_path: Path) -> None:
+    def test_keys(self, tmp_path: Path) -> None:
+        """`key` names each record differently."""
         path, wanted = self.make(tmp_path)
         with open_records([path], store=self.store) as reader:
             keys = [reader.key(number) for number in range(len(next(iter(wanted.values()))))]
-            assert all(keys)
-            assert len(set(keys)) == len(keys)
+            assert all(keys), f"a record has no key: {keys}"
+            assert len(set(keys)) == len(keys), f"two records have one key: {keys}"
 
-    def test_two_files_are_one(self, tmp_path: Path) -> None:
+    def test_two_files(self, tmp_path: Path) -> None:
+        """Two files are read one after the other, as if they were one."""
         path, wanted = self.make(tmp_path)
         with open_records([path, path], store=self.store) as reader:
             rows = list(reader.rows())
             for name, values in wanted.items():
-                assert self.same([row[name] for row in rows], [*values, *values])
+                right = self.same([row[name] for row in rows], [*values, *values])
+                assert right, f"field '{name}' of two files has other numbers than that of both, one after the other"
 
-    def test_a_field_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+    def test_missing_field(self, tmp_path: Path) -> None:
+        """A field that is not in the file is refused in a sentence that names field and file."""
         path, wanted = self.make(tmp_path)
-        with pytest.raises(DataError, match="nothing_such") as caught:
-            open_records([path], [*wanted, "nothing_such"], store=self.store)
-        assert str(path) in str(caught.value)
+        told = _refused(lambda: open_records([path], [*wanted, "nothing_such"], store=self.store), "an unknown field")
+        for word in ("nothing_such", str(path)):
+            assert word in told, f"the error about a field that is not there does not name {word}: {told}"
 
-    def test_closing_twice_is_harmless(self, tmp_path: Path) -> None:
+    def test_close(self, tmp_path: Path) -> None:
+        """Closing a file twice is harmless, and nothing stays open."""
         path, _ = self.make(tmp_path)
-        reader = self.store.open(path)
-        reader.close()
-        reader.close()
+        for first in (True, False):
+            before = Things.open()
+            reader = self.store.open(path)
+            reader.close()
+            reader.close()
+            left = Things.open().besides(before, files=not first)  # the first time libraries open files of their own
+            assert not left, f"after close() {left}"
 
     # Bad files
 
-    def test_no_file_and_another_file_are_told(self, tmp_path: Path) -> None:
+    def test_other_files(self, tmp_path: Path) -> None:
+        """A file that does not exist, and one of another format, are refused in a sentence that names it."""
         path, _ = self.make(tmp_path)
-        for bad, content in (
-            (path.with_name("no" + path.name), None),
-            (path.with_name("bad" + path.name), b"\x89 no\xff"),
+        for bad, content, what in (
+            (path.with_name("no" + path.name), None, "a file that does not exist"),
+            (path.with_name("bad" + path.name), b"\x89 no\xff", "a file of another format"),
         ):
             if content is not None:
                 bad.write_bytes(content)
-            with pytest.raises(DataError) as caught:
-                self.read_all(bad)
-            assert str(bad) in str(caught.value)
+            told = _refused(lambda bad=bad: self.read_all(bad), what)
+            assert str(bad) in told, f"the error about {what} does not name it: {told}"
 
-    def test_a_truncated_file_ends_in_a_sentence(self, tmp_path: Path) -> None:
+    def test_truncated(self, tmp_path: Path) -> None:
         """Cut after each byte, a file is refused, or what it still holds is read rightly."""
         path, wanted = self.make(tmp_path)
         if path.is_dir():
-            return
+            pytest.skip("a folder cannot be cut")
         data, cut = path.read_bytes(), path.with_name("cut" + path.name)
         noticed, ends = 0, range(0, len(data), self.step)
         for end in ends:
             cut.write_bytes(data[:end])
+            where = f"of a file cut after {end} of {len(data)} bytes"
             try:
                 found = self.read_all(cut)
             except DataError as error:
                 noticed += str(cut) in str(error)
                 continue
+            except Exception as error:
+                raise AssertionError(
+                    f"the reading {where} ends in {type(error).__name__} instead of DataError"
+                ) from error
             assert not self.damage_shows, f"the first {end} of {len(data)} bytes are read as if they were all"
             for name, values in found.items():
-                assert len(values) <= len(wanted[name])
-        assert noticed == len(ends) if self.damage_shows else noticed
+                assert len(values) <= len(wanted[name]), f"{where} more records are read than it had"
+        assert noticed == len(ends) if self.damage_shows else noticed, "the error about a cut file does not name it"
 
     # Writing
 
-    def test_a_file_has_its_name_when_it_is_complete(self, tmp_path: Path) -> None:
-        if not self.fields():
-            return
+    @only(WRITES)
+    def test_complete_files(self, tmp_path: Path) -> None:
+        """A file has its name only when it is complete, and one that was there stays until then."""
         path, records = tmp_path / f"new{self.store.endings[0]}", self.records(2)
         writer = self.store.create(path, self.fields())
         writer.append(records)
-        assert not path.exists()
+        assert not path.exists(), f"{path.name} is there before its writer is closed"
         writer.close(commit=False)
         writer.close(commit=False)
-        assert list(tmp_path.iterdir()) == []
+        left = [one.name for one in tmp_path.iterdir()]
+        assert not left, f"close(commit=False) leaves {_listed(left)}"
         with self.store.create(path, self.fields()) as writer:
             writer.append(records)
         before = self.read_all(path)
         told = ZeroDivisionError if self.replaces else DataError
-        with pytest.raises(told), self.store.create(path, self.fields()) as writer:
-            raise ZeroDivisionError
-        assert [name for name in before if not self.same(before[name], self.read_all(path)[name])] == []
-        assert list(tmp_path.iterdir()) == [path]
+        try:
+            with self.store.create(path, self.fields()) as writer:
+                raise ZeroDivisionError
+        except told:
+            after = self.read_all(path)
+            for name, values in before.items():
+                assert self.same(values, after[name]), "a file that could not be written has replaced an older one"
+        left = [one.name for one in tmp_path.iterdir() if one != path]
+        assert not left, f"a writer that failed leaves {_listed(left)}"
 
-    def test_what_was_appended_may_change_afterwards(self, tmp_path: Path) -> None:
-        if not self.fields():
-            return
+    @only(WRITES)
+    def test_appended_arrays(self, tmp_path: Path) -> None:
+        """Arrays that were appended may change afterwards."""
         path, wanted = tmp_path / f"new{self.store.endings[0]}", self.records(2)
         given = {name: values.copy() for name, values in wanted.items()}
         with self.store.create(path, self.fields()) as writer:
@@ -225,21 +262,28 @@ class StoreTests:
             for values in given.values():
                 values[:] = 0
         found = self.read_all(path)
-        assert [name for name in wanted if not self.same(found[name], wanted[name])] == []
+        for name, values in wanted.items():
+            assert self.same(found[name], values), f"'{name}' changes in the file with the array that was appended"
 
-    def test_a_file_that_cannot_be_written_is_told(self, tmp_path: Path) -> None:
-        if not self.fields():
-            with pytest.raises(DataError):
-                self.store.create(tmp_path / "new", {"x": Field((), "float32")})
-            return
+    @only(WRITES)
+    def test_no_place(self, tmp_path: Path) -> None:
+        """A file that cannot be written is refused in a sentence that names it."""
         path = tmp_path / "no" / f"new{self.store.endings[0]}"
-        with (
-            pytest.raises(DataError, match="cannot be written") as caught,
-            self.store.create(path, self.fields()) as writer,
-        ):
-            writer.append(self.records(2))
-        assert str(path) in str(caught.value)
-        assert list(tmp_path.iterdir()) == []
+
+        def write() -> None:
+            with self.store.create(path, self.fields()) as writer:
+                writer.append(self.records(2))
+
+        told = _refused(write, "a file in a folder that does not exist")
+        for word in ("cannot be written", str(path)):
+            assert word in told, f"the error about a file that cannot be written does not say '{word}': {told}"
+        left = [one.name for one in tmp_path.iterdir()]
+        assert not left, f"a writer that failed leaves {_listed(left)}"
+
+    @only(READS_ONLY)
+    def test_read_only(self, tmp_path: Path) -> None:
+        """A store that only reads refuses to write in a sentence."""
+        _refused(lambda: self.store.create(tmp_path / "new", {"x": Field((), "float32")}), "create()")
 
     def _read(self, reader: Reader, numbers: Sequence[int]) -> dict[str, Any]:
         out = {
@@ -248,6 +292,21 @@ class StoreTests:
         }
         reader.read(np.array(numbers, np.int64), out)
         return out
+
+
+def _refused(call: Callable[[], object], what: str) -> str:
+    """Return the sentence in which `call` is refused."""
+    try:
+        call()
+    except DataError as error:
+        return str(error)
+    except Exception as error:
+        raise AssertionError(f"{what} ends in {type(error).__name__} instead of DataError") from error
+    raise AssertionError(f"{what} is not refused: raise DataError")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
 
 
 def _random(random: np.random.Generator, field: Field, count: int) -> np.ndarray:

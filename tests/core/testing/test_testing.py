@@ -1,9 +1,7 @@
 """The conformance kit passes a layer that keeps its promises, and finds every one that is broken."""
 
-import os
 import subprocess
 import sys
-import textwrap
 from typing import Annotated, Any
 
 import numpy as np
@@ -666,18 +664,6 @@ def test_which_kernel_serves():
 # What an author may say
 
 
-def test_a_test_cannot_be_switched_off():
-    with pytest.raises(ContractError, match=r"Off\.test_rows .*expected_failures"):
-        type("Off", (Mean,), {"test_rows": None})
-
-
-def test_unknown_expected_failures():
-    with pytest.raises(ContractError, match=r"expected_failures .*test_row;.*test_rows"):
-        type("Unknown", (Mean,), {"expected_failures": {"test_row": "a slip"}})
-    with pytest.raises(ContractError, match="expected_failures names test_rows"):
-        type("Unknown", (Scaled,), {"expected_failures": {"test_rows": "it has no loss"}})
-
-
 def test_a_suite_must_be_complete():
     class Nothing(LayerTests):
         layer = ScaledLayer
@@ -691,66 +677,6 @@ def test_a_suite_must_be_complete():
         state = ScaledState
 
     assert "NoReference does not define reference()" in str(failures(NoReference)["test_forward"])
-
-
-def test_under_pytest(tmp_path):
-    """One real run: names, expected failures, and a suite without examples."""
-    (tmp_path / "test_mine.py").write_text(
-        textwrap.dedent(
-            """
-            from nacre.testing.trial import Example
-            from nacre.testing.layers import LayerTests
-            from nacre_layers import SoftmaxLayer, SplitLayer
-
-            class TestMine(LayerTests):
-                layer = SplitLayer
-                expected_failures = {"test_forward": "the reference is wrong on purpose"}
-
-                def examples(self):
-                    yield Example({}, [(2, 3)], tops=2, label="two tops")
-
-                def reference(self, layer, inputs, parameters):
-                    return [inputs[0], inputs[0] + 1]
-
-                def test_of_my_own(self, backend):
-                    assert backend == "numpy"
-
-                def backends(self):
-                    return ["numpy"]
-
-            class TestWrong(TestMine):
-                expected_failures = {}
-            """
-        )
-    )
-    (tmp_path / "test_empty.py").write_text(
-        textwrap.dedent(
-            """
-            from nacre.testing.layers import LayerTests
-            from nacre_layers import SplitLayer
-
-            class TestEmpty(LayerTests):
-                layer = SplitLayer
-
-                def examples(self):
-                    return []
-            """
-        )
-    )
-
-    def run(file):
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--rootdir", tmp_path, file]
-        wide = {**os.environ, "COLUMNS": "200"}
-        return subprocess.run(command, cwd=tmp_path, env=wide, capture_output=True, text=True, check=False).stdout
-
-    output = run("test_mine.py")
-    assert "TestMine::test_gradients[numpy-float64-two tops] PASSED" in output
-    assert "TestMine::test_of_my_own[numpy] PASSED" in output
-    assert "TestMine::test_forward[numpy-float32-two tops] XFAIL (the reference is wrong on purpose)" in output
-    assert "TestWrong::test_forward[numpy-float32-two tops] FAILED" in output
-    assert "top 'top1' (phase train): 6 of 6 numbers differ" in output
-    assert "skipped" not in output
-    assert "TestEmpty has no example to test with" in run("test_empty.py")
 
 
 def test_importing_the_kit_is_light():
