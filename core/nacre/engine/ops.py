@@ -173,6 +173,11 @@ class Op:
         for name, entries in self.held.items():
             setattr(state, name, entries)
 
+    def release(self) -> None:
+        """Take back what `fix` has handed out: the state gets other arrays."""
+        for name, entries in self.held.items():
+            setattr(self.state, name, list(entries))
+
     def replaced(self) -> str:
         """Return which of the net's objects the state has replaced by its own, such as "self.blobs"; "" if none."""
         for name, entries in self.held.items():

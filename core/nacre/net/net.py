@@ -206,6 +206,15 @@ class Net(NetAccess):
         with enough_memory(self.name):
             self._allocate()
 
+    def reallocate(self) -> None:
+        """Move all blobs to other memory; parameters stay where they are. What blobs held is lost."""
+        self._need_memory()
+        for op in self.ops:
+            op.release()
+        self._passes.arrange()  # steps may have kept arrays
+        with enough_memory(self.name):
+            self._allocate()
+
     def _make_accessors(self) -> None:
         """Make the objects that read and write blobs, sources, statistics and parameters."""
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)

@@ -180,6 +180,10 @@ class View:
             array = self._scratch[key] = self.backend.view(base, shape)
         return array
 
+    def scratches(self) -> list[Array]:
+        """Return the arrays in which all that `scratch` has returned lies."""
+        return [array for key, array in self._scratch.items() if key[2:] == ("all",)]
+
 
 def bytes_made(view: View) -> int:
     """Return the bytes of all arrays that states have made by a view's `empty`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,20 @@ GRADIENT_TOLERANCES = {"float64": 1e-6, "float32": 1e-4}
 
 KERNEL_TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 """How much a kernel may differ from the layer's own state: norm of the difference, relative to the norm."""
+
+
+ZERO = 200
+"""How many roundings of a number as large as the largest gradient a gradient may be that should be zero."""
+
+
+def both_zero(actual: np.ndarray, expected: np.ndarray, gradients: Iterable[np.ndarray]) -> bool:
+    """Return whether two gradients are mathematically zero: nothing but roundings beside the other `gradients`.
+
+    Such is that of a bias before a normalisation: its parts are as large as other gradients, and their sum is zero.
+    """
+    largest = max((float(np.abs(one).max(initial=0, where=np.isfinite(one))) for one in gradients), default=0.0)
+    level = ZERO * float(np.finfo(actual.dtype).eps) * max(1.0, largest)
+    return bool((np.abs(actual) <= level).all() and (np.abs(expected) <= level).all())
 
 
 def assert_close(actual: Any, expected: Any, what: str = "array", tolerance: float | None = None) -> None:

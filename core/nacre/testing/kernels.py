@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import pytest
 
 from ..discovery.registry import registry
 from ..errors import ContractError
 from ..protocols.state import LayerState
-from .layers import DRAWS_EXAMPLES, Suite, check_kernel, run_strategy
+from .layers import check_kernel, check_phases, run_strategy
+from .states import DRAWS_EXAMPLES, READS, StateTests, after
 from .suite import only
 from .trial import Example
 
 
-class KernelTests(Suite):
+class KernelTests(StateTests):
     """The tests of a kernel, whether it is offered or not.
 
     An author gives examples of the layer:
@@ -42,6 +45,9 @@ class KernelTests(Suite):
     kernel: ClassVar[type[LayerState]]
     backend_name: ClassVar[str] = ""
 
+    def kernel_on(self, backend: Any) -> tuple[type[LayerState], str]:
+        return self.kernel, str(backend)
+
     def backends(self) -> list[str]:
         if self.backend_name:
             return [self.backend_name]
@@ -52,12 +58,19 @@ class KernelTests(Suite):
             raise ContractError(told, 'name the backend in the class: backend_name = "..."')
         return sorted({offer.name.rpartition("@")[2] for offer in offers})
 
-    def test_against_state(
-        self, backend: str, dtype: str, example: Example, record_property: Callable[[str, object], None]
-    ) -> None:
+    def test_against_state(self, backend: str, dtype: str, example: Example) -> None:
         """The kernel gives what the layer's own state gives, for every example that it does not decline."""
-        reason = check_kernel(self, (self.kernel, backend), backend, dtype, example)
-        record_property("kernel", reason or "checked")
+        with self.naming_faults(backend, dtype, example):
+            reason = check_kernel(self, (self.kernel, backend), backend, dtype, example)
+        if reason:
+            pytest.skip(f"the kernel declines: {reason}")
+
+    @only(READS)
+    @after("against_state")
+    def test_phases(self, backend: str, dtype: str, example: Example) -> None:
+        """The kernel does in every phase what the layer's own state does, and in those that an algorithm defines."""
+        with self.tried(example, backend, dtype):
+            check_phases(self, (self.kernel, backend), backend, dtype, example)
 
     def test_serves(self, backend: str, record_property: Callable[[str, object], None]) -> None:
         """The kernel serves at least one example."""

@@ -1,16 +1,20 @@
-"""Checks: what all suites have in common: named checks, when they apply, and those that are expected to fail."""
+"""Checks and Suite: what suites have in common: named checks, when they apply, those that may fail; trials."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import pytest
 
 from ..errors import ContractError, nearest
-from .trial import backends
+from ..protocols.backend import Backend
+from ..protocols.layer import Layer
+from .trial import Example, Trial, backends, layer_of
 
 PREFIX = "test_"
 Test = TypeVar("Test", bound=Callable[..., None])
@@ -54,12 +58,14 @@ class Checks:
         SUBJECT: the attribute that says what is tested; a class without it is one for others to derive from.
         IN_TURNS: tests in which the types take turns, from backend to backend and from example to example: what these
             look at hardly ever depends on the type.
+        OF_THE_FIRST: tests that try the first example only.
     """
 
     SUBJECT: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = ("float64", "float32")
     expected_failures: ClassVar[Mapping[str, str]] = {}
     IN_TURNS: ClassVar[frozenset[str]] = frozenset()
+    OF_THE_FIRST: ClassVar[frozenset[str]] = frozenset()
     cases: ClassVar[Mapping[str, int]] = {}
     """How many cases each check has, once pytest has asked for them."""
     _absent: ClassVar[frozenset[str]] = frozenset()
@@ -110,7 +116,8 @@ class Checks:
     @classmethod
     def applicable(cls, tests: set[str]) -> Iterable[str]:
         """Return the tests that apply: those whose conditions hold."""
-        return {name for name in tests if all(one.holds(cls) for one in _conditions(getattr(cls, name)))}
+        kit = cls._kit()
+        return {name for name in tests if all(one.holds(cls) for one in _conditions(getattr(kit, name)))}
 
     @classmethod
     def required(cls) -> list[str]:
@@ -182,8 +189,11 @@ class Checks:
     def rows(cls, test: str, asked: Mapping[str, Sequence[Any]]) -> list[tuple[Any, ...]]:
         """Return the arguments that a test is called with, one row for each call, from the choices for each of them.
 
-        That is every combination; but in the tests `IN_TURNS` the types take turns.
+        That is every combination; but in the tests `IN_TURNS` the types take turns, and those `OF_THE_FIRST` have no
+        other example.
         """
+        if "example" in asked and test in cls.OF_THE_FIRST:
+            asked = {**asked, "example": asked["example"][:1]}
         places = list(itertools.product(*(range(len(values)) for values in asked.values())))
         if "dtype" in asked and test in cls.IN_TURNS:
             index, types = list(asked).index("dtype"), len(asked["dtype"])
@@ -198,3 +208,47 @@ def _name(test: str) -> str:
 
 def _conditions(test: object) -> tuple[When, ...]:
     return getattr(test, "conditions", ())
+
+
+class Suite(Checks):
+    """What `LayerTests` and `KernelTests` have in common: examples of a layer, its parameters, and trials."""
+
+    SUBJECT = "layer"
+    layer: ClassVar[type[Layer]]
+    max_examples: ClassVar[int] = 10
+
+    def strategy(self) -> Any:
+        """Return a hypothesis strategy of further `Example`s, drawn the same way in every run; optional."""
+        return None
+
+    def make(self, example: Example) -> Layer:
+        """Make the layer of an example."""
+        return layer_of(self.layer, example)
+
+    def beside(self, example: Example) -> Sequence[Layer]:
+        """Return other layers that the net of an example needs, such as one whose parameter the tested layer reads."""
+        return ()
+
+    def parameter(self, name: str, parameter: Any, random: np.random.Generator) -> np.ndarray | None:
+        """Return the value that a parameter has in the tests; None leaves what its initialiser gave.
+
+        Unless overridden: between -1 and 1, and for buffers, which may be variances, between 0.5 and 1.5.
+        """
+        low, high = (-1.0, 1.0) if parameter.trainable else (0.5, 1.5)
+        shape: tuple[int, ...] = parameter.shape
+        return random.uniform(low, high, shape)
+
+    def put_parameters(self) -> Callable[[str, Any], np.ndarray | None]:
+        """Return what `Trial` takes as `parameters`: `parameter`, with random numbers of its own for every name."""
+        return lambda name, parameter: self.parameter(name, parameter, np.random.default_rng([7, *name.encode()]))
+
+    @contextmanager
+    def trial(self, example: Example, backend: str | Backend, dtype: str, **options: Any) -> Generator[Trial]:
+        """Run an example of the layer in a net of its own, and shut it down."""
+        options = {"parameters": self.put_parameters(), "beside": self.beside(example), **options}
+        made = options.pop("made", None)
+        trial = Trial(lambda one: made or self.make(one), example, backend=backend, dtype=dtype, **options)
+        try:
+            yield trial
+        finally:
+            trial.shutdown()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -14,6 +14,7 @@ from ..discovery.kernels import Choice
 from ..discovery.offers import Offer, Provenance, make_offer
 from ..discovery.registry import registry
 from ..engine.ops import Op
+from ..engine.parameters import Slot
 from ..errors import ContractError, PluginError
 from ..fields.types import Names
 from ..graph.containers import expand
@@ -351,25 +352,45 @@ class Trial:
         trainable = any(handle.parameter.trainable for _, handle in self._parameters())
         return any(op.backward for op in self.ops) and (bool(self.wanted) or trainable)
 
-    def spoil(self, *lists: list[Any]) -> None:
+    def slots(self) -> list[Slot]:
+        """Return the memory of the layer's parameters and buffers."""
+        return [slot for slot in self.net.slots if slot.name.startswith(f"{self.layer.name}/")]
+
+    def memories(self) -> list[Any]:
+        """Return the arrays in which the blobs of all layers but sources lie now, and their gradients."""
+        ops = [op for op in self.net.ops if not op.is_source]
+        given = [(op.input_arrays, op.diff_arrays, op.state.blobs, op.state.blobs_diff) for op in ops]
+        every = [array for lists in given for arrays in lists for array in arrays if array is not None]
+        return [array.memory if isinstance(array, Own) else array for array in every]
+
+    def spoil(self, *lists: Iterable[Any]) -> None:
         """Fill arrays of the layer with NaN (whole numbers with 77), so that reading or adding to them shows."""
         for values in lists:
-            for array in values:
-                if array is not None:
-                    self._spoil(array)
+            self.fill(values, np.nan)
 
-    def _spoil(self, array: Any) -> None:
+    def spoil_scratch(self) -> None:
+        """Fill what states share as scratch memory with NaN, whole numbers with 77."""
+        for view in self.net.target.views.values():
+            self.spoil(view.scratches())
+
+    def fill(self, arrays: Iterable[Any], number: float) -> None:
+        """Fill arrays of the layer with a number, whole numbers with 77."""
+        for array in arrays:
+            if array is not None:
+                self._fill(array, number)
+
+    def _fill(self, array: Any, number: float) -> None:
         backend = self.op.backend
         if isinstance(array, Own):
             if array.layout != "plain":
                 plain = backend.empty(array.shape, array.dtype)
-                self._spoil(plain)
+                self._fill(plain, number)
                 pack = Step("copy", NAME, lambda: backend.pack(plain, array), backend, None, "pack")
                 backend.compile([pack])()  # a backend may record the step and run it later
                 return
             array = array.memory
         kind = str(array.dtype)
-        host = np.full(tuple(array.shape), np.nan if kind.startswith("float") else 77, kind)
+        host = np.full(tuple(array.shape), number if kind.startswith("float") else 77, kind)
         owner: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
         owner.from_host(host, array)
 
