@@ -51,7 +51,7 @@ def lines(name: str, value: Any, named: dict[int, str]) -> Iterator[str]:
         hidden = [base for base in value.__mro__ if base is value or id(base) not in named]
         members: dict[str, object] = {}
         for base in reversed([*filter(_is_ours, hidden)]):
-            members |= dict.fromkeys(vars(base).get("__annotations__", {}))
+            members |= dict.fromkeys(inspect.get_annotations(base))
             members |= vars(base)
         for member, what in members.items():
             if not member.startswith("_") or member == "__init_subclass__":
