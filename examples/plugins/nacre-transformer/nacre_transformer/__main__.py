@@ -155,7 +155,7 @@ def torch_step(arguments: argparse.Namespace) -> Callable[[], float]:
         one, other = x.chunk(2, -1)
         return torch.cat([one * cosines - other * sines, other * cosines + one * sines], -1)
 
-    class Block(nn.Module):
+    class Block(nn.Module):  # type: ignore[misc]  # torch is not read here
         def __init__(self) -> None:
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(features), nn.LayerNorm(features)

@@ -36,7 +36,7 @@ def reason() -> str:
 
 needs_onednn = pytest.mark.skipif(bool(reason()), reason=reason())
 SCRIPT = Path(__file__).resolve().parents[1] / "text/text.py"
-ONE = {"name": "a", "bottoms": "x", "tops": "y"}
+ONE: Any = {"name": "a", "bottoms": "x", "tops": "y"}
 
 MASK = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], np.int64)
 PAIRS = np.random.default_rng(3).integers(0, 2, (2, 3, 4))
@@ -93,8 +93,6 @@ LONG[1, 65] = 0
 class Looking:
     """Examples of DotProductAttention."""
 
-    layer = DotProductAttentionLayer
-
     def examples(self) -> Iterator[Example]:
         q, k = (2, 3, 8), (2, 4, 8)
         yield Example(fields={"heads": 2}, inputs=[(2, 3, 24)], tops=1, label="one blob")
@@ -109,6 +107,8 @@ class Looking:
 class TestDotProductAttention(Looking, LayerTests):
     """Of one blob, of two and of three, with masks of both kinds."""
 
+    layer = DotProductAttentionLayer
+
     def reference(self, layer: Any, inputs: list[Any], parameters: dict[str, Any]) -> list[Any]:
         return [looked(layer, inputs)]
 
@@ -116,6 +116,8 @@ class TestDotProductAttention(Looking, LayerTests):
 @needs_onednn
 class TestFlashKernel(Looking, KernelTests):
     """Also of several blocks, and of heads of any size."""
+
+    layer = DotProductAttentionLayer
 
     kernel = FlashKernel
 
@@ -361,7 +363,7 @@ def test_blobs_may_have_the_names_of_inner_ones(bottom: str, top: str) -> None:
 
 def model(steps: int, most: int = 40, **fields: Any) -> list[Layer]:
     """Return a small model of letters; `fields` are those of its blocks."""
-    sizes = {"features": 16, "heads": 2, "hidden": 24, "causal": True}
+    sizes: Any = {"features": 16, "heads": 2, "hidden": 24, "causal": True}
     middle: list[Layer] = [PositionsLayer(name="positions", bottoms="h0", tops="h1", most=most, carry=True)]
     if fields.get("rotary"):
         middle = []
@@ -379,7 +381,7 @@ def model(steps: int, most: int = 40, **fields: Any) -> list[Layer]:
 def test_batches_go_on_from_each_other(backend: str, rotary: bool) -> None:
     """Some positions at a time give what all give at once; a second forward begins where the first one began."""
     text = np.random.default_rng(0).integers(0, 7, (2, 24))
-    options = {"backend": backend, "phase": "predict", "seed": 3}
+    options: Any = {"backend": backend, "phase": "predict", "seed": 3}
     with Net("whole", model(24, rotary=rotary), **options) as whole:
         whole.write("x", text)
         whole.forward()
@@ -434,7 +436,7 @@ def test_kept_keys_are_remembered() -> None:
         assert np.array_equal(net.blob("y"), other.blob("y"))
         look = next(op.state for op in net.ops if type(op.state).__name__ == "DotProductAttentionState")
         memory = look.memory()
-        assert "do not fit here" in look.remember({**memory, "k": memory["k"][:1]})
+        assert "do not fit here" in str(look.remember({**memory, "k": memory["k"][:1]}))
 
 
 def test_positions_end() -> None:

@@ -79,7 +79,7 @@ def numbers(paths: Sequence[Path], names: Sequence[str]) -> np.ndarray:
     text = "".join(path.read_bytes().decode() for path in paths)
     table = np.full(sys.maxunicode + 1, len(names) - 1)
     table[[ord(name) for name in names[:-1]]] = range(len(names) - 1)
-    return table[np.frombuffer(text.encode("utf-32-le"), "<u4")]
+    return np.asarray(table[np.frombuffer(text.encode("utf-32-le"), "<u4")])
 
 
 def run(iterations: int = 0, files: Sequence[Path] = (), length: int = 400) -> Found:
