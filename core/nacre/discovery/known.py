@@ -14,7 +14,7 @@ KNOWN = {
         "torch_module/LSTM",
         "torch_module/Linear",
     ),
-    "nacre-transformer": ("layer/Attention", "layer/Positions", "layer/TransformerBlock"),
+    "nacre-transformer": ("layer/Attention", "layer/DotProductAttention", "layer/Positions", "layer/TransformerBlock"),
 }
 """What each offers besides kernels, as "kind/Name"; also the endings of the files that its stores read."""
 

@@ -180,14 +180,16 @@ class View:
             array = self._scratch[key] = self.backend.view(base, shape)
         return array
 
-    def scratches(self) -> list[Array]:
-        """Return the arrays in which all that `scratch` has returned lies."""
-        return [array for key, array in self._scratch.items() if key[2:] == ("all",)]
-
 
 def bytes_made(view: View) -> int:
     """Return the bytes of all arrays that states have made by a view's `empty`."""
     return view._made  # pyright: ignore[reportPrivateUsage]
+
+
+def scratches(view: View) -> list[Array]:
+    """Return the arrays in which all that a view's `scratch` has returned lies."""
+    made = view._scratch  # pyright: ignore[reportPrivateUsage]
+    return [array for key, array in made.items() if key[2:] == ("all",)]
 
 
 def named_view(view: View, own: str, full: str) -> View:

@@ -80,7 +80,7 @@ def after(*checks: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
             except (AssertionError, NacreError):
                 example = given["example"] if "example" in given else next(iter(suite.examples()))
                 dtype: str = given.get("dtype", suite.dtypes[0])
-                if check := suite.fault(given.get("backend", "numpy"), dtype, example, checks)[0]:
+                if check := suite.fault(given.get("backend") or suite.backends()[0], dtype, example, checks)[0]:
                     pytest.skip(f"fails because of what the check '{check}' finds")
                 raise
 

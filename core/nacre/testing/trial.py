@@ -25,7 +25,7 @@ from ..protocols.backend import Backend, HostMemory, Own, Step, open_backend
 from ..protocols.graph import Graph
 from ..protocols.layer import PHASES, Layer, Phase, layer_type, tops_of
 from ..protocols.state import LayerState
-from ..protocols.view import View
+from ..protocols.view import View, scratches
 from ..random import Random
 from ..text import with_containers
 
@@ -371,7 +371,7 @@ class Trial:
     def spoil_scratch(self) -> None:
         """Fill what states share as scratch memory with NaN, whole numbers with 77."""
         for view in self.net.target.views.values():
-            self.spoil(view.scratches())
+            self.spoil(scratches(view))
 
     def fill(self, arrays: Iterable[Any], number: float) -> None:
         """Fill arrays of the layer with a number, whole numbers with 77."""
