@@ -18,6 +18,7 @@ from nacre.cli.commands.layers import describe_fields, types_of, written
 from nacre.discovery.offers import Offer
 from nacre.fields.pages import own_doc
 from nacre.protocols.layer import TRAITS
+from nacre.testing.suite import Checks
 
 DOCS = Path(__file__).parent
 HEAD = """# Reference
@@ -78,6 +79,7 @@ OTHERS = """
 * [Types of fields](reference/types.md): what may be written in each
 * [Commands](reference/commands.md) of the command line, with their options
 * [Hooks](reference/hooks.md): what a plugin can offer
+* [Checks](reference/checks.md): what the suites of `nacre.testing` check, and to what each check applies
 * [Errors](reference/errors.md), and exit codes
 """
 
@@ -92,7 +94,25 @@ def pages() -> dict[str, str]:
     made |= {"training": _page("Training", [_doc(nacre.Training), *_methods(nacre.Training)])}
     made |= {"types": _types(), "commands": _page("Commands", _commands(command_line, "nacre"))}
     made |= {"hooks": _page("Hooks", _hooks()), "errors": _page("Errors", _errors())}
+    made |= {"checks": _page("The checks of the conformance kit", _checks())}
     return {"reference.md": _index(), **{f"reference/{name}.md": text for name, text in made.items()}}
+
+
+def _checks() -> Iterator[str]:
+    """Return a table for each suite of the conformance kit."""
+    yield "How to use them: [Test what you wrote](../conformance.md). A check that applies and does not run fails.\n"
+    for name in nacre.testing.__all__:
+        suite = getattr(nacre.testing, name)
+        if isinstance(suite, type) and issubclass(suite, Checks) and (table := suite.table()):
+            yield f"## {name}\n\n{_first(suite)}\n\n| check | what must hold | applies to |\n|---|---|---|"
+            yield from (
+                f"| `{one.name}` | {one.promise.replace('|', PIPE)} | {one.applies or 'all'} |" for one in table
+            )
+            yield ""
+
+
+def _first(cls: type) -> str:
+    return (cls.__doc__ or "").partition("\n")[0]
 
 
 def _own(kind: str) -> list[Offer]:

@@ -79,8 +79,8 @@ def after(*checks: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
                 test(*args, **kwargs)
             except (AssertionError, NacreError):
                 example = given["example"] if "example" in given else next(iter(suite.examples()))
-                dtype: str = given.get("dtype", suite.dtypes[0])
-                if check := suite.fault(given.get("backend") or suite.backends()[0], dtype, example, checks)[0]:
+                backend = given["backend"] if "backend" in given else suite.backends()[0]
+                if check := suite.fault(backend, given.get("dtype", suite.dtypes[0]), example, checks)[0]:
                     pytest.skip(f"fails because of what the check '{check}' finds")
                 raise
 
@@ -286,7 +286,7 @@ class StateTests(Suite):
     @only(FORGETS, READS)
     @after(*ROOTS)
     def test_growth(self, backend: str, dtype: str, example: Example) -> None:
-        """From step 10 to step 1,010 no array of the backend is made, and no more memory is in use."""
+        """After ten steps no array of the backend is made, and no more memory is in use, however many follow."""
         with self.tried(example, backend, dtype) as trial:
             passes = [trial.net.forward, *([trial.net.backward] if trial.differentiates else []), trial.net.advance]
             trial.forward()
