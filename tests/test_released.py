@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,8 @@ def python(folder: Path, *words: str) -> str:
 
 def test_plugins_of_the_last_release_pass_their_own_tests(folder: Path) -> None:
     told = python(folder, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider", "plugins")
-    assert " passed" in told and " skipped" not in told, told
+    passed = re.search(r"(\d+) passed", told)
+    assert passed is not None and int(passed[1]) > 100, told
 
 
 def test_nets_use_them_as_before(folder: Path) -> None:
