@@ -49,8 +49,9 @@ class TorchLayer(Layer, has_param=True, can_do_bp=True):
 
     The tops are the tensors that the module returns, in order; those inside of tuples are counted too, and the last
     ones may be left out: an `LSTM` has one top for its output, or three with the last states. Parameters and buffers
-    have the module's names. The module trains in phase `train`, unless the layer is frozen, and is in its mode `eval`
-    in all others. What it draws by torch's generator is a function of the net's seed, the layer's name and the step.
+    have the module's names. The module trains in phase `train`, unless its buffers are frozen with the layer, and is in
+    its mode `eval` in all others. What it draws by torch's generator is a function of the net's seed, the layer's name
+    and the step.
 
     Example:
         [[layer]]

@@ -99,7 +99,8 @@ class TorchState(LayerState, reads="inputs", host_only=True):
     def forward(self, inputs: list[Array]) -> None:
         """Run the module, and copy what it returns."""
         self.outputs = []  # or the memory of two passes would be needed
-        self._set_mode(self.phase == "train" and not any(one.frozen for one in self.parameters))
+        # a layer that is frozen has frozen buffers too, such as a running mean
+        self._set_mode(self.phase == "train" and not any(one.frozen for one in self.parameters if not one.trainable))
         for name, parameter in self.learned.items():
             self.tensors[name].requires_grad_(parameter.gradient is not None)
         self.leaves = [torch.from_numpy(x).requires_grad_(want) for x, want in zip(inputs, self.wanted, strict=True)]
