@@ -104,21 +104,32 @@ INLINE float exponential(float x) {
     return x < -86 ? 0 : p;
 }
 
+INLINE float larger(float x, float y) { return x > y ? x : y; }
+
+/* The largest number of a row of a block, and of `from`; a NaN is passed over. */
 INLINE float largest(const float *x, float from) {
-    float most[16], found = from;
+    float most[16];
     for (int lane = 0; lane < 16; lane++) most[lane] = from;
     for (int j = 0; j < BLOCK; j += 16)
-        for (int lane = 0; lane < 16; lane++) most[lane] = x[j + lane] > most[lane] ? x[j + lane] : most[lane];
-    for (int lane = 0; lane < 16; lane++) found = most[lane] > found ? most[lane] : found;
-    return found;
+        for (int lane = 0; lane < 16; lane++) most[lane] = larger(x[j + lane], most[lane]);
+#pragma GCC unroll 4
+    for (int half = 8; half; half /= 2) /* as a tree, which takes a quarter of the time */
+        for (int lane = 0; lane < half; lane++) most[lane] = larger(most[lane + half], most[lane]);
+    return most[0];
+}
+
+INLINE float total_of(float *sums) {
+#pragma GCC unroll 4
+    for (int half = 8; half; half /= 2)
+        for (int lane = 0; lane < half; lane++) sums[lane] += sums[lane + half];
+    return sums[0];
 }
 
 INLINE float total(const float *x) {
-    float sums[16] = {0}, sum = 0;
+    float sums[16] = {0};
     for (int j = 0; j < BLOCK; j += 16)
         for (int lane = 0; lane < 16; lane++) sums[lane] += x[j + lane];
-    for (int lane = 0; lane < 16; lane++) sum += sums[lane];
-    return sum;
+    return total_of(sums);
 }
 
 INLINE float dot(const float *x, const float *y, int64_t size) {
@@ -127,8 +138,7 @@ INLINE float dot(const float *x, const float *y, int64_t size) {
     for (; l + 16 <= size; l += 16)
         for (int lane = 0; lane < 16; lane++) sums[lane] += x[l + lane] * y[l + lane];
     for (; l < size; l++) sum += x[l] * y[l];
-    for (int lane = 0; lane < 16; lane++) sum += sums[lane];
-    return sum;
+    return sum + total_of(sums);
 }
 
 /* What a head reads and writes */
