@@ -267,9 +267,11 @@ def gradients(net: Net, x: Any) -> dict[str, Any]:
     return {"x": net.gradient("x"), **{name: handle.gradient for name, handle in net.parameters.items()}}
 
 
-def net_of(layer: Layer) -> Net:
-    """Return a net in float64 with a loss of y."""
+def net_of(layer: Layer, mask: tuple[int, ...] = ()) -> Net:
+    """Return a net in float64 with a loss of y; `mask` is the shape of a record of the mask, if there is one."""
     blobs = [InputLayer(name=name, tops=name, shape=(6, 8), batch_size=3) for name in ("x", "zero")]
+    if mask:
+        blobs.append(InputLayer(name="mask", tops="mask", shape=mask, batch_size=3, dtype="int64"))
     loss = SquareLossLayer(name="loss", bottoms=["y", "zero"])
     return Net("one", [*blobs, layer, loss], dtype="float64", keep="y", input_gradients=["x"], insert_splits=True)
 
@@ -280,19 +282,33 @@ ATTENTION = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_is_pytorchs(causal: bool) -> None:
-    """Values and gradients in float64."""
+@pytest.mark.parametrize("mask", ["", "causal", "keys", "pairs"])
+def test_attention_is_pytorchs(mask: str) -> None:
+    """Values and gradients in float64, with each kind of mask."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
-    x = np.random.default_rng(0).normal(size=(3, 6, 8))
-    with net_of(AttentionLayer(name="a", bottoms="x", tops="y", features=8, heads=2, causal=causal)) as net:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(3, 6, 8))
+    masks = {"keys": random.integers(0, 2, (3, 6)), "pairs": random.integers(0, 2, (3, 6, 6))}
+    for one in masks.values():
+        one[..., 0] = 1  # a query that may look at nothing gets NaN from PyTorch
+    fields: Any = {"features": 8, "heads": 2, "causal": mask == "causal", "masked": mask in masks}
+    bottoms = ["x", "mask"] if mask in masks else ["x"]
+    layer = AttentionLayer(name="a", bottoms=bottoms, tops="y", **fields)
+    with net_of(layer, masks[mask].shape[1:] if mask in masks else ()) as net:
         put(net, "a", theirs, ATTENTION)
+        if mask in masks:
+            net.write("mask", masks[mask])
         found = gradients(net, x)
         given = torch.tensor(x, requires_grad=True)
-        shut = torch.ones(6, 6, dtype=torch.bool).triu(1) if causal else None
-        y, _ = theirs(given, given, given, attn_mask=shut)
+        shut = {
+            "": {},
+            "causal": {"attn_mask": torch.ones(6, 6, dtype=torch.bool).triu(1)},
+            "keys": {"key_padding_mask": torch.tensor(masks["keys"] == 0)},
+            "pairs": {"attn_mask": torch.tensor(masks["pairs"] == 0).repeat_interleave(2, 0)},
+        }[mask]
+        y, _ = theirs(given, given, given, **shut)
         ((y**2).sum() / 2 / 3).backward()
         assert np.abs(net.blob("y") - y.detach().numpy()).max() < 1e-12
     assert np.abs(found["x"] - given.grad.numpy()).max() < 1e-12
