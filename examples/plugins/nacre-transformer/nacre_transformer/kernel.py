@@ -12,14 +12,14 @@ from nacre import Own
 from .dot_product import DotProductAttentionLayer, DotProductAttentionState, Part
 from .rotary import Rotation
 
-VERSION = 1
+VERSION = 2
 BEST = 2  # of the instructions that flash.h counts
 MASKS = {"uint8": 0, "int32": 1, "int64": 2, "float32": 3}
 """Types of masks, as flash.h counts them."""
 NUMBERS = (
     *("images", "heads", "rows", "keys", "size", "padded"),
     *("q_row", "q_image", "k_row", "k_image", "v_row", "v_image"),
-    *("mask_type", "mask_row", "mask_image", "causal", "room"),
+    *("mask_type", "mask_row", "mask_image", "causal", "room", "bytes"),
 )
 
 
@@ -28,7 +28,7 @@ class Flash(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "dy", "y", "dq", "dk", "dv", "levels")),
-        *((name, ctypes.c_void_p) for name in ("cosines", "sines", "mask", "scratch")),
+        *((name, ctypes.c_void_p) for name in ("cosines", "sines", "mask", "cleared", "scratch")),
         *((name, ctypes.c_int64) for name in NUMBERS),
         ("scale", ctypes.c_double),
     )
@@ -73,7 +73,8 @@ class FlashKernel(DotProductAttentionState, reads="inputs blobs", dtypes=("float
             super().ready()
             return
         backend, heads = self.backend, self.layer.heads
-        self.levels = backend.empty((self.images, heads, self.rows)) if self.phase == "train" else None
+        trains = self.blobs_diff[0] is not None
+        self.levels = backend.empty((self.images, heads, self.rows)) if trains else None
         longest = max(self.rows, self.keys)
         self.rotation = Rotation(backend, longest, self.head) if self.layer.rotary else None
 
@@ -89,10 +90,10 @@ class FlashKernel(DotProductAttentionState, reads="inputs blobs", dtypes=("float
         arrays = [None if one is None else one.memory for one in diffs]
         parts = {"dq": self.parts.q, "dk": self.parts.k, "dv": self.parts.v}
         wanted = {name: address(part, arrays) for name, part in parts.items()}
+        if self.layer.masked and arrays[-1] is not None:
+            wanted |= {"cleared": arrays[-1].ctypes.data, "bytes": arrays[-1].nbytes}
         if any(wanted.values()):
             self._run(inputs, {**wanted, "dy": self.blobs_diff[0].memory.ctypes.data})
-        if self.layer.masked and arrays[-1] is not None:
-            arrays[-1][...] = 0
 
     def _run(self, inputs: list[Own], more: dict[str, int | None]) -> None:
         arrays, parts, code = [one.memory for one in inputs], self.parts, library()

@@ -129,6 +129,8 @@ class TestFlashKernel(Looking, KernelTests):
             yield Example(fields={**fields, "rotary": True}, inputs=[(1, 70, 32), (1, 130, 64)], tops=1)
             yield Example(fields={**fields, "heads": 3}, inputs=[(1, 128, 3 * 3 * 64)], tops=1, label="whole blocks")
         fields = {"heads": 1, "masked": True}
+        floats = MASK.astype(np.float32)
+        yield Example(fields=fields, inputs=[(2, 4, 24), floats], tops=1, wanted=[0], label="a mask of float32")
         yield Example(fields=fields, inputs=[(2, 70, 5), (2, 130, 10), LONG], tops=1, label="blocks and a mask")
 
     def strategy(self) -> Any:
@@ -177,6 +179,29 @@ def test_all_instructions_compute_the_same(size: int, fields: dict[str, Any]) ->
         for one, first, plain in zip(arrays, found[most, 1], found[0, 1], strict=True):
             assert np.array_equal(one, first)
             assert np.linalg.norm(one - plain) < 1e-6 * np.linalg.norm(plain)
+
+
+@needs_onednn
+def test_a_mask_has_no_gradient() -> None:
+    """It is 0 in each pass, though other blobs may use its memory between them."""
+    layers = [
+        InputLayer(name="x", tops="x", shape=(5, 24), batch_size=2),
+        InputLayer(name="mask", tops="mask", shape=5, batch_size=2),
+        InputLayer(name="zero", tops="zero", shape=(5, 8), batch_size=2),
+        DotProductAttentionLayer(name="a", bottoms=["x", "mask"], tops="y", heads=2, masked=True),
+        SquareLossLayer(name="loss", bottoms=["y", "zero"]),
+    ]
+    with Net("n", layers, backend="onednn", input_gradients=["x", "mask"]) as net:
+        net.write("x", np.random.default_rng(0).normal(size=(2, 5, 24)))
+        net.write("mask", np.ones((2, 5)))
+        state: Any = net.ops[3].state
+        assert isinstance(state, FlashKernel)
+        for _ in range(2):
+            net.forward()
+            net.backward()
+            assert not net.gradient("mask").any()
+            assert net.gradient("x").any()
+            net.ops[3].given_diffs[1].memory[...] = 7
 
 
 @needs_onednn

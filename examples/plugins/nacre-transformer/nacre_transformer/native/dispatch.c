@@ -4,7 +4,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 EXPORT int64_t nacre_transformer_version(void) { return VERSION; }
 

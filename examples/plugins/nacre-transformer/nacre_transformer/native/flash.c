@@ -324,6 +324,7 @@ static void head_backward(const struct flash *f, int64_t image, int64_t head, fl
 
 /* Works on the heads from `start` to `stop`, counted over all images. */
 void NAME(KIND)(const struct flash *f, int64_t start, int64_t stop, int64_t worker) {
+    if (f->cleared && start == 0) memset(f->cleared, 0, (size_t)f->bytes);
     for (int64_t piece = start; piece < stop; piece++)
         (f->dy ? head_backward : head_forward)(f, piece / f->heads, piece % f->heads, f->scratch + worker * f->room);
 }

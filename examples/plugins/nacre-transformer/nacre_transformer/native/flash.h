@@ -17,10 +17,11 @@ struct flash {
     float *levels;               /* (images, heads, rows): the logarithms of the sums; NULL if they are not wanted */
     const float *cosines, *sines; /* (positions, size / 2), or NULL */
     const void *mask;            /* (images, keys) or (images, rows, keys), or NULL */
+    void *cleared;               /* gets `bytes` zeros: the gradient of the mask; NULL if it is not wanted */
     float *scratch;              /* `room` numbers for each thread */
     int64_t images, heads, rows, keys, size, padded; /* padded: size, as a multiple of 16 */
     int64_t q_row, q_image, k_row, k_image, v_row, v_image;
-    int64_t mask_type, mask_row, mask_image, causal, room;
+    int64_t mask_type, mask_row, mask_image, causal, room, bytes;
     double scale;
 };
 
