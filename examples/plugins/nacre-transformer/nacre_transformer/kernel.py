@@ -121,7 +121,8 @@ class FlashKernel(DotProductAttentionState, reads="inputs blobs", dtypes=("float
             numbers |= {"mask_type": MASKS[str(mask.dtype)], "mask_row": by_row}
             numbers["mask_image"] = self.keys * (self.rows if by_row else 1)
         flash = Flash(**pointers, **more, **numbers, scale=self.scale)
-        backend.share(code.nacre_transformer_flash, flash, self.images * self.layer.heads, keep=scratch)
+        keep = (self.levels, self.rotation, scratch)
+        backend.share(code.nacre_transformer_flash, flash, self.images * self.layer.heads, keep=keep)
 
 
 def address(part: Part, arrays: list[Any]) -> int | None:
