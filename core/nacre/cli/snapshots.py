@@ -84,7 +84,7 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
     from ..files.toml import read_toml
     from ..snapshots.folder import WORDS, load_snapshot
     from ..snapshots.provenance import remedies
-    from ..training.callback import Callback
+    from ..training.callback import Callback, snapshot_place
 
     places: list[tuple[str, str]] = []
     with suppress(NacreError):  # the net file may have any error: then there is no remedy
@@ -93,7 +93,7 @@ def _remedies(net: Path, sets: Sequence[str], resume: str | Path) -> list[str]:
             apply_override(table, change)
         for entry in table.get("callback", ()):
             with suppress(NacreError, ValueError):
-                place = make_component(Callback, entry).snapshots()
+                place = snapshot_place(make_component(Callback, entry))
                 places += [place] if place else []
         folder, store = places[0] if places else ("", "")
         path = folder if str(resume) in ("auto", *WORDS) else resume

@@ -183,8 +183,10 @@ class NetFile:
 
         Callbacks that cannot be made are passed over: their plugins may be missing where nobody trains.
         """
+        from ..training.callback import snapshot_place
+
         made = [one for one in self._callbacks() if not isinstance(one, NacreError)]
-        return next((place for one in made if (place := one.snapshots())), None)
+        return next((place for one in made if (place := snapshot_place(one))), None)
 
     def unmade(self) -> list[str]:
         """Return why callbacks cannot be made: perhaps one of them saved the snapshots that are looked for."""

@@ -12,14 +12,12 @@ from types import FrameType, TracebackType
 from typing import Any, cast
 
 from ..errors import ContractError, NacreError, PluginError
-from .guard import ForeignError, described, guarded, is_class, place_text
+from .guard import ForeignError, described, guarded, is_class, is_ctrl_c, place_text, shown
 from .offers import FIRST_PARTY, Provenance, removal
 from .registry import registry
 
 LOCAL = "local"
 """The distribution of what was registered by hand (`Registry.register`)."""
-PASSED_ON = (KeyboardInterrupt, MemoryError)
-"""What is nobody's mistake."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,9 @@ def blamed(error: BaseException, thing: object = None) -> NacreError | None:
 
     `thing` is the object that nacre had called.
     """
-    if isinstance(error, PASSED_ON) or (isinstance(error, NacreError) and type(error) is not ContractError):
+    if is_ctrl_c(error) or isinstance(error, MemoryError):  # which are nobody's mistake
+        return None
+    if isinstance(error, NacreError) and type(error) is not ContractError:
         return None
     if isinstance(error, ContractError) and error.blamed:
         return None
@@ -81,10 +81,23 @@ def wrong(thing: object, reason: str, remedy: str = "") -> PluginError:
     return made
 
 
+def answered(thing: object, method: str, answer: Any, kind: Any, wanted: str) -> Any:
+    """Return what a method of a plugin's object answered. Raises PluginError if it is not of a kind."""
+    if not isinstance(answer, kind):
+        raise wrong(thing, f"{method} returned {shown(answer)}, but it must return {wanted}")
+    return answer
+
+
 def called(thing: object) -> str:
     """Return what an object of a plugin is called, with its distribution; "" if it is nothing that plugins offer."""
     what = thing_of(thing)
     return "" if what is None else name_of(what, _owner(what.cls))
+
+
+def foreign(thing: object) -> str:
+    """Return what an object of somebody else's class is called, with its distribution; "" for one of nacre's own."""
+    what = thing_of(thing)
+    return "" if what is None or is_own(what.cls) else name_of(what, _owner(what.cls))
 
 
 def accused(error: ContractError, thing: object, cls: type) -> ContractError:

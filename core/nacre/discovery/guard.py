@@ -17,7 +17,7 @@ LONGEST = 200
 
 
 class ForeignError(Exception):
-    """Raised for code of plugins that raised `error`, which may be any exception except KeyboardInterrupt."""
+    """Raised for code of plugins that raised `error`, which may be any exception except that of Ctrl-C."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -32,10 +32,16 @@ def guarded(call: Callable[..., Given], *arguments: Any) -> Given:
     """
     try:
         return call(*arguments)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         raise ForeignError(error) from error
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Return whether an exception is Python's or nacre's for Ctrl-C; a plugin may have classes that derive from it."""
+    home = type.__dict__["__module__"].__get__(type(error))
+    return isinstance(error, KeyboardInterrupt) and home.partition(".")[0] in ("builtins", "nacre")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..discovery.blame import wrong
 from ..errors import ConfigError, SnapshotError, TopologyError, brief, nearest
 from ..protocols.array import Array
-from ..protocols.backend import ALIGNMENT, Backend, HostMemory, Own, Step
+from ..protocols.backend import ALIGNMENT, Backend, HostMemory, Own, Step, wrapped
 from ..protocols.layer import Layer
 from ..protocols.parameter import Parameter, Placed, Storage
 from ..random import Random
@@ -160,7 +160,7 @@ def place_parameters(
         if not slot.trainable:
             slot.storage.placed = Placed(backend.empty(slot.storage.shape, slot.storage.dtype))
         if initialise:  # on the same threads as a pass, because a library's products may have other bits on others
-            backend.wrap(partial(_initialise, target, slot))()
+            wrapped(backend, partial(_initialise, target, slot))()
     if trains:
         for slot, placed in _lay_out(target, [slot for slot in ordered if slot.trainable and backward_order(slot)]):
             slot.placed = placed
@@ -179,7 +179,7 @@ def initialise(target: Target, slots: Iterable[Slot], seed: int | None = None) -
     if seed is not None:
         target = replace(target, seed=seed)
     for slot in slots:
-        target.backend.wrap(partial(_initialise, target, slot))()
+        wrapped(target.backend, partial(_initialise, target, slot))()
         slot.storage.version += 1
 
 
@@ -306,6 +306,8 @@ def _initialise(target: Target, slot: Slot) -> None:
     except (ConfigError, SnapshotError) as error:
         raise type(error)(f"parameter '{slot.name}': {error.args[0]}", error.remedy) from error
     try:
+        if values is None:
+            raise TypeError  # which NumPy would make NaN
         host = np.ascontiguousarray(np.broadcast_to(values, slot.storage.shape), dtype=slot.storage.dtype)
     except (TypeError, ValueError) as error:
         needed = f"but parameter '{slot.name}' needs an array of numbers of shape {slot.storage.shape}"

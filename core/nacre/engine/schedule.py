@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..discovery.blame import answered
 from ..errors import NacreError
 from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
@@ -253,5 +254,6 @@ def compile_steps(steps: Sequence[Step]) -> Callable[[], None]:
                 if step.kind == "phase":
                     step.call()  # so that the next steps are recorded in this phase
         else:
-            calls.append(own.compile(members))
+            compiled = own.compile(members)
+            calls.append(answered(own, "compile", compiled, Callable, "a function that runs the steps"))
     return loop([Step("run", "", call) for call in calls])

@@ -223,7 +223,7 @@ class Configured:
                         if complaint := check.complain(value, self):
                             complaints.append(f"{field.name}={brief(value)}, but {complaint}")
             if not complaints and not left_out:
-                complaints.extend(self.complaints())
+                complaints.extend(_complaints_of(self))
             if complaints:
                 called = self._called(given)
                 raise ConfigError("\n".join(f"{called}: {complaint}" for complaint in complaints), remedy)
@@ -474,3 +474,15 @@ def _own_hints(base: type[Configured]) -> Mapping[str, Any]:
             raise ContractError(f"{base.__qualname__}: an annotation cannot be read: {error}") from error
         base._locals = {}  # pyright: ignore[reportPrivateUsage]  # else the class would keep the function's arrays alive
     return base._hints  # pyright: ignore[reportPrivateUsage]
+
+
+def _complaints_of(thing: Configured) -> list[str]:
+    """Return what an object says about its fields; what else a plugin's class raises names the plugin."""
+    try:
+        return list(thing.complaints())
+    except BaseException as error:
+        from ..discovery.blame import blamed
+
+        if (found := blamed(error, thing)) is not None:
+            raise found from error
+        raise

@@ -38,6 +38,8 @@ class Complaints:
         try:
             return make()
         except NacreError as error:
+            if error.blamed:
+                raise  # no mistake of the file's
             for line in str(error.args[0]).split("\n"):
                 message = line.removeprefix(f"{itself}: ") if itself else line
                 named = not called or message.startswith(f"{called}: ")

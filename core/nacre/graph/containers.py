@@ -91,7 +91,7 @@ def expand(graph: Graph, phase: str, algorithm: Algorithm | None = None) -> Grap
     The same layer object at several places shares its parameters. An algorithm may rewrite the result.
     """
     expanded = _without_containers(graph, phase)
-    return expanded if algorithm is None else algorithm.rewrite(expanded, phase)
+    return expanded if algorithm is None else algorithm.rewritten(expanded, phase)
 
 
 def _without_containers(graph: Graph, phase: str) -> Graph:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import how_to_call
 from ..calls.handles import Handle, Top
-from ..discovery.blame import blaming
+from ..discovery.blame import answered, blaming
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
@@ -153,7 +153,8 @@ class Net(NetAccess):
         here = (layer for layer in self.layers if self.phase not in layer.exclude)
         graph = sort(expand(Graph.of(here, options.read_outside), self.phase, self.algorithm))
         if options.keep is not None:
-            graph = sort(self.backend.rewrite(graph))
+            rewritten = self.backend.rewrite(graph)
+            graph = sort(answered(self.backend, "rewrite", rewritten, Graph, "a Graph, such as the one it got"))
 
         # graph -> wiring: which layers write and read each version of a blob, and which gradients are needed
         self.wiring = wire(graph)

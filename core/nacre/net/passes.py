@@ -10,7 +10,7 @@ from ..discovery.blame import blamed, wrong
 from ..engine.schedule import Schedule, compile_steps, failing_step
 from ..engine.target import Target
 from ..errors import NacreError, TopologyError
-from ..protocols.backend import Step
+from ..protocols.backend import Step, wrapped
 
 
 class Passes:
@@ -45,7 +45,7 @@ class Passes:
 
     def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
         try:
-            run = self._target.backend.wrap(self._watched(steps) if self.watch else compile_steps(steps))
+            run = wrapped(self._target.backend, self._watched(steps) if self.watch else compile_steps(steps))
         finally:
             self._turn(self._target.phase)
         return self._answerable(run, steps)

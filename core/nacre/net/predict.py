@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from ..discovery.blame import answered
 from ..errors import ConfigError, DataError
 from ..graph.containers import expand
 from ..graph.wiring import ancestors, sort
@@ -78,7 +79,7 @@ def predict(
         raise DataError(f"the arrays have different numbers of records: {', '.join(map(str, sorted(counts)))}")
     if not batch_size:
         batch_size = _batch_size(net, want.needed) or min(256, *counts)
-    shapes = {name: want.source_of(name).prepared_shape(name, array.shape[1:]) for name, array in arrays.items()}
+    shapes = {name: _prepared_shape(want.source_of(name), name, array.shape[1:]) for name, array in arrays.items()}
     key = (want.outputs, batch_size, tuple(shapes.items()))
     if key not in made:
         made[key] = _derive(net, want, shapes, batch_size)
@@ -220,4 +221,10 @@ def _transformed(batch: np.ndarray, name: str, source: Layer, net: Net, classes:
     given = np.array(batch, np.int64 if whole else net.dtype)
     random = RecordRandom(net.seed, f"predict-{name}", lambda: int(net.scalars["step"]))
     random.at(range(len(given)), np.zeros(len(given)))
-    return source.prepare(name, given, random, "predict", net.fitted.get(name, {}), classes)
+    made: Any = source.prepare(name, given, random, "predict", net.fitted.get(name, {}), classes)
+    return answered(source, "prepare", made, np.ndarray, "an array: the records that it got, changed")
+
+
+def _prepared_shape(source: Layer, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    found = source.prepared_shape(name, shape)
+    return answered(source, "prepared_shape", found, tuple, "the shape of a record, a tuple")

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..discovery.blame import answered
 from ..discovery.known import known_remedy
 from ..discovery.offers import FIRST_PARTY, Offer
 from ..discovery.pins import pin_line
@@ -148,7 +149,8 @@ def open_records(
 
 
 def _open(path: Path, fields: Sequence[str], store: Any, pins: Mapping[str, str] | None) -> Reader:
-    return store_of(path, store, pins).open(path, fields)
+    made = store_of(path, store, pins)
+    return answered(made, "open", made.open(path, fields), Reader, "a Reader")
 
 
 def _is_loose(field: Field | None) -> bool:

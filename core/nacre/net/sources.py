@@ -117,7 +117,7 @@ class Sources:
         for source in self._ending:
             source.rewind()
         carried.rewind()
-        start, total, rows, batches = self.epoch, 0.0, 0, 0
+        start, total, rows, batches, empty = self.epoch, 0.0, 0, 0, 0
         bad = Counter[str]()
         while self.epoch == start:
             try:
@@ -133,6 +133,10 @@ class Sources:
             batches += 1
             total += statistics.count_losses() * int(self._scalars["rows"])
             rows += int(self._scalars["rows"])
+            empty = 0 if self._scalars["rows"] else empty + 1
+            if empty > 1 or (not rows and self.epoch != start):
+                reason = f"{empty} batches after another have no row that counts, in a pass that has to have some"
+                raise wrong(self._ending[0], reason, "forward must set self.rows, and self.epoch at the end of a pass")
         for blob, count in bad.items():
             message = f"{blob}: {count} of {rows} records have numbers that are not finite"
             (warn or partial(warnings.warn, stacklevel=4))(f"{message}, so loss and statistics are not reliable")

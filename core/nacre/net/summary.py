@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
+from numbers import Integral
 from typing import Any, ClassVar, cast
 
+from ..discovery.blame import blaming, wrong
 from ..discovery.fitting import required
 from ..discovery.kernels import Choice
 from ..engine.ops import Op, item_size, value_bytes
 from ..engine.schedule import Schedule
 from ..engine.target import Target
-from ..errors import ConfigError
+from ..errors import ConfigError, brief
 from ..fields.component import Component
 from ..fields.tables import type_name
 from ..graph.wiring import Wiring
@@ -327,12 +329,20 @@ def _summarise_layer(node: Node, op: Op, schedule: Schedule) -> LayerSummary:
         () if node.inside is None else tuple(type_name(type(one)) for one in node.inside.containers),
         counts[0] - counts[1],
         bool(trainable) and all(slot.frozen for slot in trainable),
-        node.layer.multiplications(shapes[0], shapes[1], parameters),
+        _multiplications(node.layer, shapes[0], shapes[1], parameters),
         sum(map(value_bytes, [*tops, *op.intermediates]))
         + sum(slot.storage.size * item_size(slot.storage.dtype) for slot in own)
         + op.made,
         _details(layer),
     )
+
+
+def _multiplications(layer: Layer, *shapes: Any) -> int | None:
+    with blaming(layer):
+        found: Any = layer.multiplications(*shapes)
+    if found is not None and not isinstance(found, Integral):
+        raise wrong(layer, f"multiplications returned {brief(found)}, but it must return a whole number, or None")
+    return None if found is None else int(found)
 
 
 def _details(layer: Layer) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..discovery.blame import answered
 from ..discovery.fitting import required
 from ..fields.component import Component
 
@@ -24,6 +25,12 @@ class Algorithm(Component, kind="algorithm"):
         that wait for each other's blobs. `Node.again` is a layer once more, with the same parameters.
         """
         return graph
+
+    def rewritten(self, graph: Graph, phase: str) -> Graph:
+        """Return what `rewrite` returns. Raises PluginError if it is no graph."""
+        from .graph import Graph
+
+        return answered(self, "rewrite", self.rewrite(graph, phase), Graph, "a Graph, such as the one that it got")
 
     def start(self, net: Net) -> AlgorithmState:
         """Return the state of this algorithm in a training of `net`."""

@@ -12,7 +12,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..discovery.blame import blaming
+from ..discovery.blame import answered, blaming
 from ..discovery.fitting import required
 from ..errors import NacreError, PluginError
 from .array import Array
@@ -214,6 +214,12 @@ class HostMemory(Backend):
 
     def from_host(self, host: np.ndarray, array: Array) -> None:
         array[...] = host
+
+
+def wrapped(backend: Backend, run: Callable[[], None]) -> Callable[[], None]:
+    """Return what a backend's `wrap` returns. Raises PluginError if it cannot be called."""
+    made = backend.wrap(run)
+    return answered(backend, "wrap", made, Callable, "a function: the pass that it got, or one that calls it")
 
 
 def loop(steps: Sequence[Step]) -> Callable[[], None]:

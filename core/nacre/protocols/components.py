@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
+from ..discovery.blame import answered
 from ..discovery.fitting import required
 from ..errors import ConfigError, DataError
 from ..fields.checks import non_negative, positive
@@ -167,6 +168,16 @@ class Transformer(Component, kind="transformer"):
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the records that come out, for those of `shape`; called before `fit`."""
         return shape
+
+    def checked_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return what `shape_of` returns, for a source. Raises PluginError if it is no shape."""
+        found: Any = self.shape_of(shape)
+        right = type(found) is tuple and all(isinstance(one, int) for one in cast("tuple[Any, ...]", found))
+        return answered(self, "shape_of", found, tuple if right else (), "the shape of a record, a tuple of numbers")
+
+    def checked_fit(self, blocks: Blocks) -> Mapping[str, Any]:
+        """Return what `fit` returns, for a source. Raises PluginError if it is no dict."""
+        return answered(self, "fit", self.fit(blocks), Mapping, "a dict of arrays and of what JSON can hold")
 
     @required("transform_into")
     def transform(self, batch: Array, random: RecordRandom, phase: str) -> None:

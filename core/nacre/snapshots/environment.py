@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ..discovery.blame import answered
 from ..discovery.registry import registry
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ def environment(backends: Iterable[Backend] = ()) -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "thread_variables": {name: os.environ[name] for name in threads if name in os.environ},
         "variables": {name: os.environ[name] for name in deciding if name in os.environ},
-        "backends": {backend.name: backend.environment() for backend in backends},
+        "backends": {
+            backend.name: answered(backend, "environment", backend.environment(), Mapping, "a dict")
+            for backend in backends
+        },
     }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
+from ..discovery.blame import answered
 from ..discovery.fitting import required
 from ..fields.checks import non_negative
 from ..fields.component import Component, Written, make_component
@@ -45,6 +46,19 @@ class Callback(Component, kind="callback"):
         `--resume auto` finds them by it: a `SnapshotFolder` of that store reads the folder.
         """
         return None
+
+
+def snapshot_place(callback: Callback) -> tuple[str, str] | None:
+    """Return what a callback's `snapshots` returns. Raises PluginError if it is neither a pair nor None."""
+    found: Any = callback.snapshots()
+    right = found is None or (isinstance(found, tuple) and len(cast("tuple[Any, ...]", found)) == 2)
+    return answered(callback, "snapshots", found, object if right else (), "None, or (folder, name of a store)")
+
+
+def is_due(state: CallbackState, epochs: int) -> bool:
+    """Return what a callback's `due` returns. Raises PluginError if it is neither true nor false."""
+    found: Any = state.due(epochs)
+    return bool(answered(state, "due", found, object if getattr(found, "ndim", 0) == 0 else (), "True or False"))
 
 
 class CallbackState:

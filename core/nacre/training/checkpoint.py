@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..discovery.blame import blaming, wrong
+from ..discovery.blame import blaming, foreign, wrong
+from ..discovery.guard import described
 from ..errors import NacreError, SnapshotError, brief
 from ..fields.tables import table_of
 from ..net.fitted import check_alike
@@ -209,7 +210,7 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
                 raise
             except Exception as error:  # a plugin's code may raise anything for a file's values
                 raise SnapshotError(
-                    f"{name} cannot restore its memory from the snapshot: {error!r}",
+                    f"{foreign(owner) or name} cannot restore its memory from the snapshot: {described(error)}",
                     "use the type and version that made the snapshot",
                 ) from error
         elif remembered(owner) and not name.startswith(REPORTING):

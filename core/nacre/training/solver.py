@@ -15,7 +15,7 @@ from ..fields.component import Written, default_of
 from ..fields.configured import Configured
 from ..fields.types import default
 from ..protocols.algorithm import Algorithm
-from .callback import Callback, Callbacks
+from .callback import Callback, Callbacks, snapshot_place
 from .method import Method
 from .policies import LrPolicy, MomentumPolicy
 from .training import Training
@@ -82,7 +82,7 @@ class Solver(Configured):
             method = type(self.method).__name__
             yield f"momentum_policy={self.momentum_policy!r}, but {method} does not use momentum"
 
-        folders = [os.path.realpath(place[0]) for one in self.callbacks if (place := one.snapshots())]
+        folders = [os.path.realpath(place[0]) for one in self.callbacks if (place := snapshot_place(one))]
         if twice := next((one for one in folders if folders.count(one) > 1), ""):
             yield f"callbacks: two of them save snapshots in the folder {twice}; each needs a folder of its own"
 
@@ -114,7 +114,7 @@ class Solver(Configured):
 
     def snapshot_place(self) -> tuple[str, str] | None:
         """Return the folder of the first callback that saves snapshots, and the name of its store."""
-        return next((place for callback in self.callbacks if (place := callback.snapshots())), None)
+        return next((place for callback in self.callbacks if (place := snapshot_place(callback))), None)
 
     def solve(
         self,

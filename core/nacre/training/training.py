@@ -6,9 +6,10 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from ..discovery.blame import blaming
+from ..discovery.blame import answered, blaming
 from ..engine.kernels import check_method_alike, is_foreign
 from ..errors import ConfigError, DataError, NacreError, NotFiniteError
 from ..fields.outputs import check_places
@@ -21,7 +22,7 @@ from ..protocols.backend import Step, open_backend
 from ..protocols.state import SourceState
 from ..threads import WaitInterrupted, end_wait
 from .answers import check_method, number_of, policy_of, started, steps_of
-from .callback import CallbackState, Score
+from .callback import CallbackState, Score, is_due, snapshot_place
 from .checkpoint import first_not_finite, make_snapshot, restore
 from .gradients import clip_steps, iteration_steps
 from .history import History, Last
@@ -319,7 +320,7 @@ class Training:
                 self.net.reset_statistics()
                 self._taken = self.iteration
                 # callbacks that save snapshots move old ones away: only after all others have begun without an error
-                for state in sorted(states, key=lambda state: state.callback.snapshots() is not None):
+                for state in sorted(states, key=lambda state: snapshot_place(state.callback) is not None):
                     state.begin()
                 while not (self.complete or self.stopped):
                     epochs = self.epochs
@@ -330,7 +331,7 @@ class Training:
                     self.seconds = time.perf_counter() - begin
                     self.report("step")
                     for state in states:
-                        if self._back is None and state.due(epochs):
+                        if self._back is None and is_due(state, epochs):
                             self._run_callback(state)
                     self._turn_back()
                 with ExitStack() as stack:  # an error in one must not keep the others from finishing
@@ -361,7 +362,7 @@ class Training:
         except Exception:
             with suppress(NacreError):  # the first error is the one to report
                 for other in self.callbacks:
-                    if other is not state and other.callback.snapshots() is not None:
+                    if other is not state and snapshot_place(other.callback) is not None:
                         other.finish()
             raise
 
@@ -395,7 +396,7 @@ class Training:
         self.net.trainings.discard(self)
         with ExitStack() as stack:
             for state in reversed(self.callbacks):
-                stack.callback(state.shutdown)
+                stack.callback(_shut_down, state)
 
     def __enter__(self) -> Training:
         return self
@@ -419,7 +420,8 @@ class Training:
         self.loss_total += loss
         self.loss_count += 1
         xp = self.net.backend.xp
-        product = self.method.product() + float(sum(xp.dot(buffer, buffer) for buffer in self._flat))
+        product = float(answered(self.method, "product", self.method.product(), Real, "a number"))
+        product += float(sum(xp.dot(buffer, buffer) for buffer in self._flat))
         # A product of finite numbers may be too large as well.
         if product - product != 0 and (where := first_bad_parameter(self.net.memory, [*self.slots, *self._buffers])):
             raise self.not_finite(f"iteration {self.iteration}: a number is not finite", where)
@@ -525,3 +527,8 @@ class Training:
             self.restore(snapshot)
             self.resumed_from, self._taken = begun, self.iteration
             self.net.reset_statistics()
+
+
+def _shut_down(state: CallbackState) -> None:
+    with blaming(state):
+        state.shutdown()

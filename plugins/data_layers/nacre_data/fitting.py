@@ -156,7 +156,7 @@ class Fitting:
                             "convert them to a format whose records are numbered, such as .h5, first",
                         )
                     with told(self.layer.name, f"transformers: {top}"):
-                        found = transformer.fit(self._blocks(index, done[index]))
+                        found = transformer.checked_fit(self._blocks(index, done[index]))
                     known = {f"{prefix}{key}": _plain(value) for key, value in found.items()}
                 where = f"{self.layer.name}: '{top}'"
                 transformer = _ready(where, transformer, prefix, known, self.names[top], self.view.phase)

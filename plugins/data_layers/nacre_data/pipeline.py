@@ -72,7 +72,7 @@ class Pipeline:
         steps: list[Step] = []
         here, shape, kind = place if place is blob else None, place.shape, place.dtype
         for number, (transformer, random) in enumerate(changes):
-            after = (len(blob), *transformer.shape_of(shape[1:]))
+            after = (len(blob), *transformer.checked_shape(shape[1:]))
             becomes = kind if transformer.keeps_type and number + 1 < len(changes) else blob.dtype
             if (after, becomes) == (blob.shape, blob.dtype):
                 out = blob
@@ -110,13 +110,13 @@ class Pipeline:
 def shape_after(transformers: Sequence[Transformer], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of records after transformers."""
     for transformer in transformers:
-        shape = transformer.shape_of(shape)
+        shape = transformer.checked_shape(shape)
     return shape
 
 
 def applied(transformer: Transformer, batch: np.ndarray, random: Any, phase: str) -> np.ndarray:
     """Return a batch after a transformer, in its own type; in place unless the shape changes."""
-    shape = transformer.shape_of(batch.shape[1:])
+    shape = transformer.checked_shape(batch.shape[1:])
     if shape == batch.shape[1:]:
         transformer.transform(batch, random, phase)
         return batch

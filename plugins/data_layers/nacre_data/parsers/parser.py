@@ -43,7 +43,7 @@ class ParserState(LayerState, host_only=True, reads=""):
         self.transformer: Transformer = layer.transformer()
         count, *record = inputs[0].shape
         with told(layer.name, layer.bottoms[0]):
-            shape = self.transformer.shape_of(tuple(record))
+            shape = self.transformer.checked_shape(tuple(record))
         blob = backend.blob((count, *shape), self.dtype)
         self.fed_by = blob.fed_by = inputs[0].fed_by
         self.blobs = [blob]
