@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, prod
@@ -138,7 +139,7 @@ class Inputs:
         except NacreError as error:
             raise type(error)(f"{path}: {error.args[0]}", error.remedy) from error
 
-    def batches(self, size: int) -> Iterator[Batch]:
+    def batches(self, size: int) -> Generator[Batch]:
         """Yield the records, `size` at a time. Those with numbers that are not finite are a warning.
 
         Raises:
@@ -194,6 +195,43 @@ class Inputs:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def by_blob(file: NetFile, paths: Sequence[Path], blobs: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the files of each blob: those given as BLOB=FILE, and all others, which have records of every one.
+
+    Raises:
+        DataError: there is no blob, or a blob has no file.
+    """
+    if not blobs:
+        raise DataError(f"{file.path}: the net reads no blob of its sources", "choose another blob (--blob)")
+    found: dict[str, list[Path]] = {blob: [] for blob in blobs}
+    for path in paths:
+        name, equals, rest = str(path).partition("=")
+        named = bool(equals) and name in found and not path.exists()
+        for blob in (name,) if named else blobs:
+            found[blob].append(Path(rest) if named else path)
+    if missing := [blob for blob, files in found.items() if not files]:
+        form = " ".join(f"{blob}=FILE" for blob in blobs)
+        raise DataError(
+            f"{file.path}: the net reads {', '.join(blobs)}, but there is no file for {missing[0]}",
+            f"give {form}, or files with all of them",
+        )
+    return found
+
+
+def side_by_side(records: Mapping[str, Inputs], size: int) -> Iterator[dict[str, Batch]]:
+    """Yield the records of each blob, `size` at a time. Raises DataError if one has more records than another."""
+    with ExitStack() as stack:
+        every = {blob: stack.enter_context(closing(one.batches(size))) for blob, one in records.items()}
+        while found := {blob: batch for blob, batches in every.items() if (batch := next(batches, None)) is not None}:
+            counts = {blob: len(found[blob].keys) if blob in found else 0 for blob in every}
+            if len(set(counts.values())) > 1:
+                fewest, most = min(counts, key=lambda one: counts[one]), max(counts, key=lambda one: counts[one])
+                raise DataError(
+                    f"there are fewer records for '{fewest}' than for '{most}'", "give as many records for every blob"
+                )
+            yield found
 
 
 def known_shape(file: NetFile, blob: str) -> tuple[int, ...] | None:

@@ -123,8 +123,12 @@ class InputFile(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path; fetch the file of a URL."""
         from ..fields.inputs import local_file
+        from ..files.remote import is_url
 
-        return value if isinstance(value, Path) else local_file(value)
+        if isinstance(value, Path):
+            return value
+        name, _, rest = str(value).partition("=")
+        return Path(f"{name}={local_file(rest)}") if is_url(rest) and not is_url(value) else local_file(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Let the shell complete files."""

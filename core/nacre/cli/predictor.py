@@ -148,7 +148,7 @@ class Predictor:
 
         with ExitStack() as stack:
             made = net_for(
-                self.file, self.saved, self.want, (self.blob, shape), self.batch_size, self.backend, sure=self.sure
+                self.file, self.saved, self.want, {self.blob: shape}, self.batch_size, self.backend, sure=self.sure
             )
             net = stack.enter_context(made)
             check_outputs(net, self.want)
@@ -203,8 +203,8 @@ def input_blob(file: NetFile, want: Wanted) -> str:
     """Return the one blob of the sources that the outputs need. Raises DataError if they need none, or several."""
     if len(want.needed) != 1:
         found = ", ".join(sorted(want.needed)) or "none"
-        message = f"{file.path}: a net for `predict` must read exactly one blob of its sources, but it reads: {found}"
-        raise DataError(message, "choose a blob that needs only one of them (--blob), or use net.predict in Python")
+        message = f"{file.path}: a net for records one by one must read exactly one blob of its sources, but it reads: "
+        raise DataError(message + found, "choose a blob that needs only one of them (--blob), or use files")
     return want.needed[0]
 
 
@@ -213,7 +213,7 @@ def net_for(
     file: NetFile,
     saved: Snapshot,
     want: Wanted,
-    records: tuple[str, tuple[int, ...]],
+    records: Mapping[str, tuple[int, ...]],
     batch_size: int,
     backend: str | None,
     *,
@@ -221,18 +221,17 @@ def net_for(
 ) -> Generator[Net]:
     """Make the net of the layers that are needed, trained. The sources' data may be missing.
 
-    `records` are the blob and the shape of a record; `sure` is true if the source's records have this shape.
+    `records` has the shape of a record for each blob; `sure` is true if the sources' records have these shapes.
 
     Raises:
         DataError: the parameters have other shapes than records of this shape need.
         SnapshotError: the snapshot belongs to another net.
     """
-    blob, given = records
-    shape = want.source_of(blob).prepared_shape(blob, given)
+    shapes = {blob: want.source_of(blob).prepared_shape(blob, given) for blob, given in records.items()}
     if not sure:  # before there are parameters, whose shape other nets of these layers share
-        with written_net(file, want, {blob: shape}, batch_size, backend, allocate=False) as planned:
-            _check_shape(planned, saved, given)
-    with written_net(file, want, {blob: shape}, batch_size, backend) as made:
+        with written_net(file, want, shapes, batch_size, backend, allocate=False) as planned:
+            _check_shape(planned, saved, next(iter(records.values())))
+    with written_net(file, want, shapes, batch_size, backend) as made:
         made.parameters.load(saved, strict=False)
         yield made
 

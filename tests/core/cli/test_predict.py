@@ -343,17 +343,16 @@ def test_bad_options(trained: Path, options: list[str], error: str) -> None:
     assert error in run("predict", "small.toml", trained, "test.h5", *options, code=2).err
 
 
-def test_a_net_of_two_inputs_is_refused(trained: Path) -> None:
+def test_a_net_of_two_inputs_needs_records_for_both(trained: Path) -> None:
     text = Path("small.toml").read_text()
     extra = (
         '[[layer]]\ntype = "Concat"\nname = "cat"\nbottoms = ["ip2", "more"]\ntops = ["cat"]\n'
         '[[layer]]\ntype = "Input"\nname = "more"\ntops = ["more"]\nshape = [2]\nbatch_size = 10\n'
     )
     Path("two.toml").write_text(text.replace("[solver]", f"{extra}[solver]", 1))
-    assert (
-        "must read exactly one blob of its sources, but it reads: data, more"
-        in run("predict", "two.toml", trained, "test.h5", code=2).err
-    )
+    assert "dataset 'more': it does not exist" in run("predict", "two.toml", trained, "test.h5", code=2).err
+    told = run("predict", "two.toml", trained, "--stdin", "--json", code=2).out
+    assert "must read exactly one blob of its sources, but it reads: data, more" in json.loads(told)["error"]
 
 
 def test_failures_are_json_too(trained: Path) -> None:

@@ -106,16 +106,20 @@ def command(
     classes of each record are printed, with percentages if the first blob holds probabilities; or the numbers of a
     regression.
 
+    A net that reads several blobs gets BLOB=FILE for each of them, such as left=a.npy right=b.npy, or files with all.
+
     With --stdin each line of the input is a record in JSON: its numbers in lists, or {"data": numbers, "key": name}
     with the name of the blob, or {"file": "cat.jpg"}. Each is answered at once, with a line as in the list that --json
     prints, or {"error": ..., "remedy": ...}.
     """
+    import numpy as np
+
     from ...fields.outputs import uploading
     from ...net.predict import check_outputs, prepared, run, wanted
     from ...net.records import store_of
-    from ..inputs import Inputs, known_shape, whole_records
+    from ..inputs import Inputs, by_blob, known_shape, side_by_side, whole_records
     from ..outputs import Answers, compares_numbers, names_for, read_classes
-    from ..predictor import Predictor, answer_lines, input_blob, net_for
+    from ..predictor import Predictor, answer_lines, net_for
     from ..screen import print_json
     from ..snapshots import read_trained
 
@@ -134,8 +138,10 @@ def command(
             answer_lines(predictor, sys.stdin)
         return
     want = wanted(file.layers, blobs, file.algorithm)
-    blob, output = input_blob(file, want), want.outputs[0]
-    known = known_shape(file, blob) if shape is None else None
+    output, files = want.outputs[0], by_blob(file, inputs, want.needed)
+    if shape is not None and len(files) > 1:
+        raise click.UsageError(f"--shape is for nets of one input, but this one reads {', '.join(files)}")
+    known = {blob: known_shape(file, blob) if shape is None else None for blob in files}
     told: list[dict[str, Any]] = []
     shapes: dict[str, tuple[int, ...]] = {}
     answers = Answers(names or (), top, numbers=compares_numbers(file.layers, output), unit=unit)
@@ -143,28 +149,37 @@ def command(
     with ExitStack() as stack:
         path = None if out is None else stack.enter_context(uploading(out))
         store = None if path is None else store_of(path, pins=file.pins)
-        records = Inputs(file, inputs, blob, shape or known, divide, from_option=shape is not None)
-        stack.enter_context(records)
-        size = batch_size or min(100, records.count or 100)
-        sure = known is not None
-        made = stack.enter_context(net_for(file, saved, want, (blob, records.shape), size, backend, sure=sure))
+        records = {
+            blob: stack.enter_context(
+                Inputs(file, paths, blob, shape or known[blob], divide, from_option=shape is not None)
+            )
+            for blob, paths in files.items()
+        }
+        first = next(iter(records.values()))
+        size = batch_size or min(100, first.count or 100)
+        shapes_in = {blob: one.shape for blob, one in records.items()}
+        sure = None not in known.values()
+        made = stack.enter_context(net_for(file, saved, want, shapes_in, size, backend, sure=sure))
         writer: Writer | None = None
-        for batch in records.batches(check_outputs(made, want)):
-            ready = prepared(made, want, {blob: batch.records}, records.classes)
-            found = run(made, want, ready)
+        for batches in side_by_side(records, check_outputs(made, want)):
+            ready: dict[str, np.ndarray] = {}
+            for blob, batch in batches.items():
+                ready |= prepared(made, want, {blob: batch.records}, records[blob].classes)
+            found, keys = run(made, want, ready), next(iter(batches.values())).keys
             if not shapes:
                 shapes = {name: array.shape[1:] for name, array in found.items()}
                 answers.names = names_for(file, output, found[output][0].size, names, f"{classes}")
                 if path is not None and store is not None:
                     writer = stack.enter_context(store.create(path, fields_of(found)))
             if writer is not None:
-                writer.append(found, batch.keys if records.named else ())
-            rows = answers.of(found[output], whole_records(ready[blob]))
-            for key, one in zip(batch.keys, rows, strict=True):
+                writer.append(found, keys if first.named else ())
+            whole = [whole_records(one) for one in ready.values()]
+            rows = answers.of(found[output], np.all(whole, axis=0))
+            for key, one in zip(keys, rows, strict=True):
                 if as_json:
                     told.append({"record": count, "key": key, **one})
                 else:
-                    click.echo(answers.line(key, one, width=len(str((records.count or 1) - 1))))
+                    click.echo(answers.line(key, one, width=len(str((first.count or 1) - 1))))
                 count += 1
     if as_json:
         print_json(told)
