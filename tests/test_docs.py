@@ -77,6 +77,13 @@ def test_every_page_is_listed() -> None:
     assert [name for name in pages if name != "README.md" and f"({name})" not in index] == []
 
 
+def test_pages_import_what_packages_hand_on() -> None:
+    """What a page invites to use or to extend comes from a door, or from a package of nacre's itself."""
+    doors = r"nacre\.(?:config|cli|files|testing|hooks|random)\b"
+    deep = re.compile(rf"^(?:from|import) (?!{doors})nacre(?:_(?:layers|data|solvers|numpy|commands))?\.\w+", re.M)
+    assert [name_of(page) for page in PAGES if deep.search(page.read_text(encoding="utf-8"))] == []
+
+
 def test_every_hook_and_every_kind_is_documented() -> None:
     page = (DOCS / "plugins.md").read_text(encoding="utf-8")
     names = [name for name in vars(hooks) if name.startswith("offer_")]

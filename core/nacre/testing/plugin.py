@@ -47,10 +47,10 @@ def fake_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Genera
 
     `fake_distribution(files, entry_points, name=..., version=..., metadata=...)` takes the texts of files by their
     paths and entry points of the group `nacre.plugins` as {name: module}; it returns the folder. The name is that of
-    the first entry point unless given; `metadata` are further lines of it. The process gets a new registry, which finds
-    the distribution beside those that are installed.
+    the first entry point unless given; `metadata` are further lines of it, and `folder` is one for several. The process
+    gets a new registry, which finds the distribution beside those that are installed.
     """
-    before = set(sys.modules)
+    before, own = set(sys.modules), set[str]()
 
     def make(
         files: Mapping[str, str],
@@ -62,6 +62,7 @@ def fake_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Genera
         folder: str = "",
     ) -> Path:
         name = name or next(iter(entry_points))
+        own.update(Path(path).parts[0].removesuffix(".py") for path in files)
         root = tmp_path / (folder or f"site-{name}")
         info = f"{name.replace('-', '_')}-{version}.dist-info"
         lines = [f"{entry} = {module}" for entry, module in entry_points.items()]
@@ -74,14 +75,15 @@ def fake_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Genera
             file = root / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        monkeypatch.syspath_prepend(root)  # pyright: ignore[reportUnknownMemberType]
+        if str(root) not in sys.path:
+            monkeypatch.setattr(sys, "path", [str(root), *sys.path])
         importlib.invalidate_caches()
         use_registry(monkeypatch, None)
         return root
 
     yield make
     for module in set(sys.modules) - before:
-        if str(getattr(sys.modules[module], "__file__", "")).startswith(str(tmp_path)):
+        if module.partition(".")[0] in own:
             del sys.modules[module]
 
 

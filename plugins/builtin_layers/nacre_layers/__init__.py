@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nacre import Identity as Identity
 
     from .constraints import L2Norm as L2Norm
+    from .containers.connections import Connection as Connection
     from .containers.connections import Customised as Customised
     from .containers.connections import FirstToLast as FirstToLast
     from .containers.connections import OneToAll as OneToAll
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .elementwise.element_wise import Add as Add
     from .elementwise.element_wise import Average as Average
     from .elementwise.element_wise import Divide as Divide
+    from .elementwise.element_wise import ElementWiseFunction as ElementWiseFunction
     from .elementwise.element_wise import ElementWiseLayer as ElementWiseLayer
     from .elementwise.element_wise import Maximum as Maximum
     from .elementwise.element_wise import Multiply as Multiply
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     from .pooling.channel_pooling import ChannelPoolingLayer as ChannelPoolingLayer
     from .pooling.functions import Max as Max
     from .pooling.functions import Mean as Mean
+    from .pooling.functions import PoolingFunction as PoolingFunction
     from .pooling.functions import Stochastic as Stochastic
     from .pooling.global_pooling import GlobalPoolingLayer as GlobalPoolingLayer
     from .pooling.pooling import PoolingLayer as PoolingLayer
@@ -296,6 +299,11 @@ CONNECTIONS = {
     "OneToOne": "nacre_layers.containers.connections:OneToOne",
 }
 
+BASES = {  # of the kinds of components that this package brings: nobody offers them
+    "connection": "nacre_layers.containers.connections:Connection",
+    "elementwise": "nacre_layers.elementwise.element_wise:ElementWiseFunction",
+    "pooling": "nacre_layers.pooling.functions:PoolingFunction",
+}
 ALGORITHMS = {"CD": "nacre_layers.energy.contrastive_divergence:CD"}
 FUNCTIONS = {"class_starts": "nacre_layers.losses.class_softmax_loss:class_starts"}
 
@@ -332,5 +340,6 @@ __getattr__ = lazy(
     CONNECTIONS,
     CONSTRAINTS,
     ALGORITHMS,
+    BASES,
     FUNCTIONS,
 )

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import textwrap
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from nacre import ConfigError, RegistryError
 from nacre.discovery.discovery import find_plugins
 from nacre.discovery.isolate import tried
 from nacre.discovery.settings import enable, pin, settings
+from nacre.testing.plugin import FakeDistribution
 from registries import NewRegistry
 
 GOOD = 'from nacre.hooks import hookimpl\nnacre_api = "1"\n@hookimpl\ndef offer_layers():\n    return {"Calm": "c:C"}\n'
@@ -35,17 +35,10 @@ Install = Callable[[str, str], None]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    root = tmp_path / "site"
-    root.mkdir()
-    monkeypatch.syspath_prepend(root)
-
+def install(fake_distribution: FakeDistribution) -> Install:
     def make(name: str, text: str) -> None:
-        info = root / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[nacre.plugins]\n{name} = {name.replace('-', '_')}_light\n")
-        (root / f"{name.replace('-', '_')}_light.py").write_text(textwrap.dedent(text))
+        module = f"{name.replace('-', '_')}_light"
+        fake_distribution({f"{module}.py": text}, {name: module}, folder="site")
 
     return make
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from nacre.discovery.guard import ForeignError, described, guarded, place_of, place_of_function, shown
 from nacre.discovery.registry import Registry
 from nacre.errors import PluginError, RegistryError
+from nacre.testing.plugin import FakeDistribution
 from registries import NewRegistry
 
 HARM = {
@@ -78,24 +78,13 @@ Install = Callable[..., Path]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(fake_distribution: FakeDistribution) -> Install:
     """Write distributions into a folder of `sys.path`; a light module is called as its distribution."""
-    monkeypatch.syspath_prepend(tmp_path)
-    before = set(sys.modules)
 
     def make(name: str, text: str) -> Path:
-        info = tmp_path / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[nacre.plugins]\n{name} = {name}_light\n")
-        file = tmp_path / f"{name}_light.py"
-        file.write_text(text)
-        return file
+        return fake_distribution({f"{name}_light.py": text}, {name: f"{name}_light"}, folder=".") / f"{name}_light.py"
 
-    yield make
-    for module in set(sys.modules) - before:
-        if module.endswith("_light") or module == "calm_layers":
-            del sys.modules[module]
+    return make
 
 
 def failed(registry: Registry) -> str:

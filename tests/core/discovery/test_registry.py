@@ -7,7 +7,7 @@ import importlib.util
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,17 +22,17 @@ from nacre.discovery.offers import API, Problem
 from nacre.discovery.registry import Registry
 from nacre.discovery.requirements import parse_requirements
 from nacre.errors import PluginError, RegistryError
+from nacre.testing.plugin import FakeDistribution
 from registries import NewRegistry, use_registry
 
 Install = Callable[..., Path]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(fake_distribution: FakeDistribution, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Write a distribution to a folder of `sys.path`, on which there is nothing else but the standard library."""
     standard = [path for path in sys.path if path.startswith(sys.base_prefix) and "site-packages" not in path]
     monkeypatch.setattr(sys, "path", standard)
-    before = set(sys.modules)
 
     def make(
         name: str,
@@ -42,25 +42,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         folder: str = "",
         metadata: str = "",
     ) -> Path:
-        root = tmp_path / (folder or name)
-        info = root / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}")
+        files = {f"{module.replace('.', '/')}.py": text for module, text in modules.items()}
         entries = entries or {name: next(iter(modules))}
-        lines = [f"{entry} = {module}" for entry, module in entries.items()]
-        (info / "entry_points.txt").write_text("\n".join(["[nacre.plugins]", *lines, ""]))
-        for module, text in modules.items():
-            file = root / f"{module.replace('.', '/')}.py"
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(textwrap.dedent(text))
-        sys.path.insert(0, str(root))
-        importlib.invalidate_caches()
-        return root
+        more = {"name": name, "version": version, "metadata": metadata, "folder": folder or name}
+        return fake_distribution(files, entries, **more)
 
-    yield make
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
+    return make
 
 
 def offering(**hooks: str) -> str:
