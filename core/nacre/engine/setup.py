@@ -12,7 +12,7 @@ from ..discovery.kernels import Choice
 from ..errors import ConfigError, ContractError
 from ..graph.gradients import back_propagates
 from ..graph.wiring import Wiring
-from ..protocols.backend import HostMemory, open_backend
+from ..protocols.backend import HostMemory
 from ..protocols.blob import Blob
 from ..protocols.components import Neuron
 from ..protocols.graph import Node
@@ -75,7 +75,7 @@ def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack)
     choice = target.choose_kernel(layer, blobs)
     asked = len(target.components)
     if choice.kernel is not None:
-        backend = open_backend(choice.ancestor)
+        backend = target.backend_of(choice)
         state = choice.kernel(layer, target.view(backend, node), blobs, diffs)
         check_state(node, state)
         stack.callback(state.shutdown)
@@ -149,7 +149,7 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
     blobs: list[Any] = [Blob(value.shape, value.dtype)]
     diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
     choice = target.choose_kernel(neuron, blobs)
-    backend = target.backend if choice.kernel is None else open_backend(choice.ancestor)
+    backend = target.backend if choice.kernel is None else target.backend_of(choice)
     state: LayerState = (choice.kernel or NeuronState)(neuron, target.view(backend), blobs, diffs)
     stack.callback(state.shutdown)
     name = f"{node.name}/{type(neuron).__name__}"

@@ -72,9 +72,11 @@ class Target:
         """Return the kernel of a layer's component, or the component itself."""
         choice = self.choose_kernel(component, inputs)
         self.components.append((component, choice))
-        return (
-            component if choice.kernel is None else choice.kernel(component, self.view(open_backend(choice.ancestor)))
-        )
+        return component if choice.kernel is None else choice.kernel(component, self.view(self.backend_of(choice)))
+
+    def backend_of(self, choice: Choice) -> Backend:
+        """Return the backend whose kernel was chosen: this one, unless the kernel belongs to one of its ancestors."""
+        return self.backend if choice.ancestor == self.backend.name else open_backend(choice.ancestor)
 
     def choose_kernel(self, thing: Any, inputs: Any) -> Choice:
         """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""

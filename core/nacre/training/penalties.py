@@ -12,7 +12,7 @@ from ..engine.parameters import Slot
 from ..fields.component import Component
 from ..net.net import Net
 from ..protocols.array import Array
-from ..protocols.backend import Backend, Step, open_backend
+from ..protocols.backend import Backend, Step
 from ..protocols.view import View
 
 Choices = dict[str, tuple[Component, Choice]]
@@ -101,6 +101,6 @@ def _workers(
             if choice.kernel is None:
                 yield slot, component, net.view(), None
             else:
-                backend = open_backend(choice.ancestor)
+                backend = net.target.backend_of(choice)
                 view = net.view(backend)
                 yield slot, choice.kernel(component, view), view, backend

@@ -18,7 +18,7 @@ from ..fields.whole import count_in
 from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.algorithm import Algorithm, AlgorithmState
-from ..protocols.backend import Step, open_backend
+from ..protocols.backend import Step
 from ..protocols.state import SourceState
 from ..threads import WaitInterrupted, end_wait
 from .answers import check_method, number_of, policy_of, started, steps_of
@@ -152,7 +152,7 @@ class Training:
             self.method_backend = None  # plain Python, for every backend
             state = started(method, "setup", method.setup(net.view(), self.spans), MethodState)
         else:
-            self.method_backend = open_backend(self.choice.ancestor)
+            self.method_backend = net.target.backend_of(self.choice)
             state = self.choice.kernel(method, net.view(self.method_backend), self.spans)
             if is_foreign(self.choice):
                 check_method_alike(type(method).__name__, self.choice, state, method.setup(net.view(), self.spans))
