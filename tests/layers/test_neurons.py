@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from nacre import ConfigError, Identity, InputLayer, Net, open_backend, registry
+from nacre.testing import Example
+from nacre.testing import NeuronTests as NeuronSuite
 from nacre.testing.close import assert_close
 from nacre.testing.gradients import numerical_gradient, worst_error
 from nacre.testing.trial import backends
@@ -181,3 +183,22 @@ def test_singas_numbers_of_stanh():
 def test_bad_fields(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+# The conformance kit
+
+
+class OfNeurons(NeuronSuite):
+    def examples(self):
+        for neuron in FORMULAS:
+            if type(neuron) is self.component:
+                fields = neuron.given()
+                yield Example(fields, label=",".join(map(str, fields.values())))
+
+    def reference(self, neuron, x):
+        return next(form for one, (form, _) in FORMULAS.items() if repr(one) == repr(neuron))(x)
+
+
+for cls in dict.fromkeys(map(type, FORMULAS)):
+    more = {"component": cls, "overflows": cls is Exponential, "__module__": __name__}
+    globals()[f"Test{cls.__name__}"] = type(f"Test{cls.__name__}", (OfNeurons,), more)

@@ -10,17 +10,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends import BackendTests as BackendTests
     from .close import TOLERANCES as TOLERANCES
     from .close import assert_close as assert_close
     from .close import assert_near as assert_near
+    from .codecs import CodecTests as CodecTests
+    from .components import ComponentTests as ComponentTests
     from .gradients import check_net_gradients as check_net_gradients
     from .gradients import numerical_gradient as numerical_gradient
     from .gradients import worst_error as worst_error
+    from .initializers import InitializerTests as InitializerTests
     from .kernels import KernelTests as KernelTests
     from .layers import LayerTests as LayerTests
+    from .neurons import NeuronTests as NeuronTests
+    from .penalties import ConstraintTests as ConstraintTests
+    from .penalties import RegularizerTests as RegularizerTests
     from .solvers import SolverTests as SolverTests
     from .sources import SourceTests as SourceTests
     from .stores import StoreTests as StoreTests
+    from .transformers import TransformerTests as TransformerTests
     from .trial import Example as Example
     from .trial import Trial as Trial
     from .trial import backends as backends
@@ -28,13 +36,20 @@ if TYPE_CHECKING:
     from .trial import without_kernels as without_kernels
 
 _PLACES = {
+    "backends": "BackendTests",
     "close": "TOLERANCES assert_close assert_near",
+    "codecs": "CodecTests",
+    "components": "ComponentTests",
     "gradients": "check_net_gradients numerical_gradient worst_error",
+    "initializers": "InitializerTests",
     "kernels": "KernelTests",
     "layers": "LayerTests",
+    "neurons": "NeuronTests",
+    "penalties": "ConstraintTests RegularizerTests",
     "solvers": "SolverTests",
     "sources": "SourceTests",
     "stores": "StoreTests",
+    "transformers": "TransformerTests",
     "trial": "Example Trial backends with_kernel without_kernels",
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names.split()}

@@ -55,6 +55,15 @@ def check_unchanged(memory: Mapping[str, Any], before: Mapping[str, Any], what: 
     assert set(now) == set(before), f"the memory has other keys after {what}: return a copy"
 
 
+def refusal(kind: type[Exception] | tuple[type[Exception], ...], call: Callable[[], object]) -> str:
+    """Return the message of an error of this kind that a call raises; "" if it raises none."""
+    try:
+        call()
+    except kind as error:
+        return str(error.args[0]) if error.args else type(error).__name__
+    return ""
+
+
 @contextmanager
 def global_random_numbers(seed: int) -> Generator[None]:
     """Seed `random` and `numpy.random` in the block.

@@ -1,0 +1,55 @@
+"""Bench: arrays of a backend and a state's view of it, to try components without a net."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..protocols.array import Array
+from ..protocols.backend import Backend, Step, open_backend
+from ..protocols.view import Scalars, View
+
+
+class Bench:
+    """Arrays of a backend in a type, and a `view` of it in phase `train`, as a net gives it to states."""
+
+    def __init__(self, backend: str | Backend, dtype: str) -> None:
+        self.backend = open_backend(backend)
+        self.dtype = dtype
+        self.view = View(self.backend, phase="train", dtype=dtype, seed=0, scalars=Scalars())
+
+    def put(self, host: np.ndarray) -> Array:
+        """Return an array of the backend with these numbers, in the bench's type."""
+        array = self.backend.empty(host.shape, self.dtype)
+        self.backend.from_host(np.ascontiguousarray(host, self.dtype), array)
+        return array
+
+    def get(self, array: Array) -> np.ndarray:
+        """Return the numbers of an array."""
+        return np.array(self.backend.to_host(array))
+
+    def spoiled(self, shape: Sequence[int]) -> Array:
+        """Return an array of NaN, for what has to be written."""
+        return self.put(spoiled(shape, self.dtype))
+
+    def spoil_scratch(self) -> None:
+        """Overwrite all scratch memory, whose content is for one call only."""
+        for (_, kind, *shape), array in self.view._scratch.items():  # pyright: ignore[reportPrivateUsage]
+            if shape == ["all"]:
+                self.backend.from_host(spoiled(array.shape, kind), array)
+
+    def run(self, call: Callable[[], object], worker: Any) -> None:
+        """Call a kernel's method as a step of the backend, which may record it first."""
+
+        def silent() -> None:
+            call()
+
+        step = Step("test", "tested", silent, self.backend, worker)
+        self.backend.wrap(self.backend.compile([step]))()
+
+
+def spoiled(shape: Sequence[int], dtype: str) -> np.ndarray:
+    """Return what memory may hold before it is written: NaN, or for whole numbers 77."""
+    return np.full(tuple(shape), np.nan if dtype.startswith("float") else 77, dtype)
