@@ -254,20 +254,19 @@ class RandomShift(OfPictures):
     def transform(self, batch: np.ndarray, random: Any, phase: str) -> None:
         if phase != "train" or not self.pixels:
             return
-        inner, windows = self._memory(batch)
+        scratch: dict[Any, Any] = vars(self)["_scratch"]
+        key = batch.shape, batch.dtype
+        inner, windows = memory = scratch.pop(key, None) or self._memory(batch)  # taken out: other threads have theirs
         np.copyto(inner, batch)
         for made, some, row, column in zip(batch, windows, *window_places(random, 2 * self.pixels + 1), strict=True):
             made[...] = some[:, row, column]
+        scratch.clear()
+        scratch[key] = memory
 
     def _memory(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the inside of a batch with a border of zeros, and its windows for every shift."""
-        scratch: dict[Any, Any] = vars(self)["_scratch"]
-        key = batch.shape, batch.dtype
-        if key not in scratch:
-            scratch.clear()
-            images, channels, height, width = batch.shape
-            border = self.pixels
-            padded = np.zeros((images, channels, height + 2 * border, width + 2 * border), batch.dtype)
-            inner = padded[:, :, border : border + height, border : border + width]
-            scratch[key] = inner, sliding_window_view(padded, (height, width), (2, 3))
-        return scratch[key]
+        images, channels, height, width = batch.shape
+        border = self.pixels
+        padded = np.zeros((images, channels, height + 2 * border, width + 2 * border), batch.dtype)
+        inner = padded[:, :, border : border + height, border : border + width]
+        return inner, sliding_window_view(padded, (height, width), (2, 3))
