@@ -15,6 +15,7 @@ from typing import IO, Any
 from ..errors import NacreError
 from . import discovery
 from .discovery import load, new_manager
+from .guard import ForeignError, described, guarded
 from .offers import Offer, Plugin, Provenance, normalised, removal
 from .registry import Registry
 
@@ -147,9 +148,12 @@ def _load_file(here: Registry, plugin: Plugin) -> list[object]:
 
 
 def _unopened(here: Registry, offer: Offer) -> str:
-    """Return why an offer cannot be opened, or ""."""
+    """Return why an offer cannot be opened, or its fields and its help not be read, or ""."""
     try:
-        here.open_offer(offer)
+        thing = here.open_offer(offer)
+        guarded(lambda: (getattr(thing, "fields", tuple)(), str(thing.__doc__)))
     except NacreError as error:
         return str(error.args[0])
+    except ForeignError as failure:
+        return f"{offer.kind} '{offer.name}': its fields cannot be read: {described(failure.error)}"
     return ""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .close import assert_close as assert_close
     from .close import assert_near as assert_near
     from .codecs import CodecTests as CodecTests
+    from .commands import CommandTests as CommandTests
     from .components import ComponentTests as ComponentTests
     from .gradients import check_net_gradients as check_net_gradients
     from .gradients import numerical_gradient as numerical_gradient
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .neurons import NeuronTests as NeuronTests
     from .penalties import ConstraintTests as ConstraintTests
     from .penalties import RegularizerTests as RegularizerTests
+    from .plugins import check_plugin as check_plugin
     from .solvers import SolverTests as SolverTests
     from .sources import SourceTests as SourceTests
     from .stores import StoreTests as StoreTests
@@ -39,6 +41,7 @@ _PLACES = {
     "backends": "BackendTests",
     "close": "TOLERANCES assert_close assert_near",
     "codecs": "CodecTests",
+    "commands": "CommandTests",
     "components": "ComponentTests",
     "gradients": "check_net_gradients numerical_gradient worst_error",
     "initializers": "InitializerTests",
@@ -46,6 +49,7 @@ _PLACES = {
     "layers": "LayerTests",
     "neurons": "NeuronTests",
     "penalties": "ConstraintTests RegularizerTests",
+    "plugins": "check_plugin",
     "solvers": "SolverTests",
     "sources": "SourceTests",
     "stores": "StoreTests",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,6 @@ from ..options import common, json_option
 
 if TYPE_CHECKING:
     from ...discovery.isolate import Trial
-    from ...discovery.offers import Plugin
 
 
 @click.command()
@@ -32,16 +30,17 @@ def command(names: tuple[str, ...], limit: float, as_json: bool) -> int:
     tried in a process of its own: its light module must import no library besides nacre, its hooks must work, and
     everything that it offers must open, and be what it is offered as. The exit code is 1 if something is wrong.
     """
+    from ...discovery.checked import faults_of, plugins_of
     from ...discovery.isolate import tried
     from ..screen import print_json, print_table, working
 
-    plugins = _meant(names)
+    plugins = plugins_of(names)
     with working() as show:
         trials: list[Trial] = []
         for plugin in plugins:
             show(plugin.name)
             trials.append(tried(plugin, limit, opening=True))
-    faults = {one.plugin.name: _faults(one) for one in trials}
+    faults = {one.plugin.name: faults_of(one) for one in trials}
     if as_json:
         print_json(
             [
@@ -64,48 +63,3 @@ def command(names: tuple[str, ...], limit: float, as_json: bool) -> int:
             for problem in problems:
                 click.echo(f"\n{name}: {problem}")
     return 1 if any(faults.values()) else 0
-
-
-def _meant(names: tuple[str, ...]) -> list[Plugin]:
-    """Return the plugins of these names and files, or all of others than nacre that are not disabled.
-
-    Raises:
-        RegistryError: a name is not that of a plugin.
-    """
-    from pathlib import Path
-
-    from ...discovery.discovery import find_plugins, switch_off
-    from ...discovery.offers import FIRST_PARTY, Plugin, Provenance, normalised
-    from ...errors import RegistryError, nearest
-
-    installed, _ = find_plugins(None)
-    if not names:
-        switch_off(installed, os.environ)
-        return [one for one in installed if one.status == "active" and one.provenance.distribution != FIRST_PARTY]
-    known = sorted({one.provenance.distribution for one in installed})
-    found: list[Plugin] = []
-    for name in names:
-        if name.endswith(".py"):
-            file = Path(name).resolve()
-            called = normalised(file.stem)
-            found.append(Plugin(called, called, Provenance(called, "", str(file), True, file.stem)))
-        elif normalised(name) in known:
-            found += [one for one in installed if one.provenance.distribution == normalised(name)]
-        else:
-            message = f"no plugin '{name}' is installed{nearest(normalised(name), known)}"
-            raise RegistryError(message, f"installed: {', '.join(known)}; the name of a file ends in .py")
-    return found
-
-
-def _faults(trial: Trial) -> list[str]:
-    """Return what is wrong with a plugin, in sentences."""
-    faults = [trial.problem] if trial.problem else []
-    if trial.libraries:
-        names = ", ".join(trial.libraries)
-        faults.append(
-            f"its light module imports {names}: every command of nacre would, so import it where it is needed, in the "
-            "modules that are offered"
-        )
-    if not (faults or trial.offers):
-        faults.append("it offers nothing")
-    return [*faults, *trial.unopened]
