@@ -129,7 +129,7 @@ def test_a_file_becomes_a_package() -> None:
     assert (folder / "nacre_copy/layer.py").read_text(encoding="utf-8") == MINE
     light = (folder / "nacre_copy/__init__.py").read_text(encoding="utf-8")
     assert 'OFFERS = {\n    "neuron": {"Half": "nacre_copy.layer:Half"},\n    "layer": {"Copy": ' in light
-    assert "2 passed" in run_tests_of(folder)
+    assert "3 passed" in run_tests_of(folder)
 
 
 @pytest.mark.parametrize(

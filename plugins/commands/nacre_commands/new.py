@@ -139,7 +139,12 @@ def template(kind: str) -> dict[str, str]:
 
 def common_texts() -> dict[str, str]:
     """Return the files that every package has."""
-    places = {"pyproject.toml": "pyproject.toml", "README.md": "README.md", "ci.yml": ".github/workflows/test.yml"}
+    places = {
+        "pyproject.toml": "pyproject.toml",
+        "README.md": "README.md",
+        "ci.yml": ".github/workflows/test.yml",
+        "test_plugin.py": "tests/test_plugin.py",
+    }
     return {place: (TEMPLATES / "common" / name).read_text(encoding="utf-8") for name, place in places.items()}
 
 

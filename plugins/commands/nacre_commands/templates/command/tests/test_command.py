@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from click.testing import CliRunner
 from nacre_new_command.command import command
+
+from nacre.testing import CommandTests
 
 NET = """
 [[layer]]
@@ -24,21 +25,22 @@ output_dim = 5
 """
 
 
-def run(folder: Path, *options: str) -> str:
-    """Run the command on a net file; return what it printed."""
-    net = folder / "net.toml"
-    net.write_text(NET, encoding="utf-8")
-    done = CliRunner().invoke(command, [str(net), *options])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+class TestNewName(CommandTests):
+    """Help, JSON, errors in sentences, and no traces elsewhere."""
 
+    command = command
+    name = "new-name"
+    wrong = (("--set", "layer.nobody.output_dim=2"),)
 
-def test_sizes_are_shown(tmp_path: Path) -> None:
-    """Weights are 5 x 3."""
-    assert json.loads(run(tmp_path, "--json")) == {"ip1/weight": 15, "ip1/bias": 5}
-    assert "ip1/weight" in run(tmp_path)
+    def arguments(self, folder: Path) -> list[str]:
+        """Return the arguments of a call that ends well."""
+        (folder / "net.toml").write_text(NET, encoding="utf-8")
+        return ["net.toml"]
 
-
-def test_options_change_the_net(tmp_path: Path) -> None:
-    """As with nacre's own commands."""
-    assert json.loads(run(tmp_path, "--json", "--set", "layer.ip1.output_dim=2"))["ip1/weight"] == 6
+    def test_sizes(self, tmp_path: Path) -> None:
+        """Weights are 5 x 3, unless an option changes the net."""
+        with self.at_work(tmp_path) as arguments:
+            assert json.loads(self.run(*arguments, "--json").out) == {"ip1/weight": 15, "ip1/bias": 5}
+            assert "ip1/weight" in self.run(*arguments).out
+            changed = self.run(*arguments, "--json", "--set", "layer.ip1.output_dim=2")
+            assert json.loads(changed.out)["ip1/weight"] == 6

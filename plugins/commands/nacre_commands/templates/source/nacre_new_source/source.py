@@ -48,18 +48,19 @@ class NewNameState(SourceState, of=NewNameLayer, host_only=True):
 
     def forward(self, inputs: list[Array]) -> None:
         """Write the next batch."""
-        records = np.array(self._next())
+        records, passes = np.array(self._next()).T
+        self.numbers = records, passes  # by which callbacks and transformers know the records
         waves, labels = self.blobs
         waves[:] = waves_of(records, self.layer.length)
         labels[:] = records % PERIODS
 
-    def _next(self) -> list[int]:
-        """Return the records of the next batch: of a batch of all ranks together, the part of this rank."""
+    def _next(self) -> list[tuple[int, int]]:
+        """Return (record, pass) of each row of the next batch: of a batch of all ranks together, this rank's part."""
         size = self.layer.batch_size
-        records: list[int] = []
+        records: list[tuple[int, int]] = []
         while len(records) < size * self.backend.ranks:
             part = self._order()[self.position :][: size * self.backend.ranks - len(records)]
-            records += part.tolist()
+            records += [(record, self.epoch) for record in part.tolist()]
             self.position += len(part)
             if self.position == self.layer.count:
                 self.position, self.epoch = 0, self.epoch + 1
