@@ -21,7 +21,7 @@ from ..discovery.discovery import EDITABLE, LOCK, LOCKED
 from ..discovery.guard import described
 from ..discovery.offers import FIRST_PARTY, Provenance
 from ..errors import NacreError, RegistryError, nearest
-from .options import debug_option, lock_options, plugin_option
+from .options import debug_option, lock_options, plugin_option, with_common
 from .streams import drop
 
 COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins", "check")
@@ -46,7 +46,7 @@ class Nacre(click.Group):
             remedy = known_remedy("command", cmd_name) or "`nacre --help` lists the commands"
             raise RegistryError(message, registry().absent(remedy))
         opened = registry().open("command", cmd_name)
-        return opened if isinstance(opened, click.Command) else click.Command(cmd_name, callback=opened)
+        return with_common(opened if isinstance(opened, click.Command) else click.Command(cmd_name, callback=opened))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         offered = _offered()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,20 @@ class OutputFile(click.Path):
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that every command has."""
     return plugin_option(lock_options(debug_option(command)))
+
+
+def with_common(command: click.Command) -> click.Command:
+    """Return a plugin's command with those of the `common` options that it does not have; a group's own stay."""
+    if isinstance(command, click.Group):
+        return command
+    known = {name for one in command.params for name in one.opts}
+    every = click.Command("every")
+    common(every)
+    missing = [one for one in every.params if not known & {*one.opts}]
+    if missing:
+        command = copy(command)
+        command.params = [*command.params, *missing]
+    return command
 
 
 def net_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -245,6 +245,23 @@ def test_commands_of_plugins_are_listed_without_being_imported() -> None:
     assert "NET.toml" in run("train", "--help").out
 
 
+def test_commands_of_plugins_take_a_file_as_a_plugin(tmp_path: Path, new_registry: NewRegistry) -> None:
+    @click.command()
+    @click.option("--debug", is_flag=True)
+    def greet(debug: bool) -> None:
+        click.echo(f"{debug} {'Mine' in here.names('layer')}")
+
+    here = new_registry()
+    here.register(greet, "greet", "command", "acme-greet")
+    here.register(lambda: click.echo("plain"), "plain", "command", "acme-greet")
+    (tmp_path / "mine.py").write_text(
+        "from nacre import Layer, Names\n\n\nclass MineLayer(Layer):\n    bottoms: Names\n    tops: Names\n"
+    )
+    assert run("greet", "--debug", "--plugin", tmp_path / "mine.py").out == "True True\n"
+    assert run("plain", "--plugin", tmp_path / "mine.py", "--debug").out == "plain\n"
+    assert "--plugin FILE" in run("greet", "--help").out and len(greet.params) == 1
+
+
 def test_without_the_plugin_of_commands_the_core_has_its_own(
     monkeypatch: pytest.MonkeyPatch, new_registry: NewRegistry
 ) -> None:
