@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .backends import BackendTests as BackendTests
+    from .backend import BackendTests as BackendTests
     from .close import TOLERANCES as TOLERANCES
     from .close import assert_close as assert_close
     from .close import assert_near as assert_near
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .trial import without_kernels as without_kernels
 
 _PLACES = {
-    "backends": "BackendTests",
+    "backend": "BackendTests",
     "close": "TOLERANCES assert_close assert_near",
     "codecs": "CodecTests",
     "commands": "CommandTests",
