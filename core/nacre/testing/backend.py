@@ -328,7 +328,7 @@ class BackendTests(Suite):
         assert_close(bench.get(out), x[[4, 0, 4]], "xp.take(a, numbers, axis=0)", 0.0)
 
     def test_random(self) -> None:
-        """Random numbers are those that docs/writing-a-layer.md describes, bit for bit, in both types."""
+        """Random numbers are those that `nacre.random` describes, bit for bit, in both types."""
         opened = self.opened()
         bench = Bench(opened, "float32")
         for shape, dtype, step, draw in itertools.product(

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
-from nacre import Constraint, ContractError, DataError, Initializer, Neuron, Regularizer, Transformer
+from nacre import Codec, Constraint, ContractError, DataError, Field, Initializer, Neuron, Regularizer, Transformer
+from nacre.testing import CodecTests as CodecSuite
 from nacre.testing import ConstraintTests as ConstraintSuite
 from nacre.testing import InitializerTests as InitializerSuite
 from nacre.testing import NeuronTests as NeuronSuite
@@ -121,7 +122,31 @@ class OfCentred(TransformerSuite):
         return records - records.mean(0)
 
 
-SUITES = (OfNeurons, OfInitializers, OfRegularizers, OfConstraints, OfNoise, OfCentred)
+class Counted(Codec):
+    """One byte that counts the numbers, and these."""
+
+    def describe(self, data: bytes) -> Any:
+        if not data or len(data) != 1 + data[0]:
+            raise DataError("the count is wrong")
+        return {"data": Field((len(data) - 1,), "uint8")}
+
+    def decode(self, data: bytes, shapes: Any) -> Any:
+        self.describe(data)
+        return {"data": np.frombuffer(data, np.uint8, offset=1)}
+
+    def encode(self, record: Any) -> bytes:
+        return bytes([record["data"].size]) + record["data"].tobytes()
+
+
+class OfCodecs(CodecSuite):
+    component = Counted
+
+    def encoded(self) -> Any:
+        yield b"\3abc", {"data": np.frombuffer(b"abc", np.uint8)}
+        yield b"\0", {"data": np.empty(0, np.uint8)}
+
+
+SUITES = (OfCodecs, OfNeurons, OfInitializers, OfRegularizers, OfConstraints, OfNoise, OfCentred)
 
 
 @broken(OfNeurons, "gradients", "but central differences give")
@@ -288,6 +313,39 @@ class CentresWhatItReads(Centred):
         for block in blocks:
             block -= found["mean"]
         return found
+
+
+@broken(OfCodecs, "truncated", "raise IndexError")
+class LooksBehindTheEnd(Counted):
+    def describe(self, data: bytes) -> Any:
+        return {"data": Field((data[0],), "uint8")}
+
+    def decode(self, data: bytes, shapes: Any) -> Any:
+        return {"data": np.array([data[1 + place] for place in range(data[0])], np.uint8)}
+
+
+@broken(OfCodecs, "damaged", "make it take .* bytes of memory")
+class BelievesTheCount(Counted):
+    def decode(self, data: bytes, shapes: Any) -> Any:
+        np.zeros(data[0] * 100_000)
+        return super().decode(data, shapes)
+
+    def describe(self, data: bytes) -> Any:
+        np.zeros(data[0] * 100_000 if data else 0)
+        return super().describe(data)
+
+
+@broken(OfCodecs, "describe", "is of type uint8, but int64 is declared")
+class DeclaresAnotherType(Counted):
+    def describe(self, data: bytes) -> Any:
+        super().describe(data)
+        return {"data": Field((len(data) - 1,), "int64")}
+
+
+@broken(OfCodecs, "encode", "written and read|the count is wrong")
+class ForgetsTheCount(Counted):
+    def encode(self, record: Any) -> bytes:
+        return b"\0" + record["data"].tobytes()
 
 
 @pytest.mark.parametrize("suite", SUITES)
