@@ -174,6 +174,10 @@ class TestRecord(OfCodecs):
     component = own.Record
 
 
+class TestSingleLabelImageRecord(OfCodecs):
+    component = own.SingleLabelImageRecord
+
+
 def test_no_component_is_forgotten() -> None:
     here = registry()
     tested = {getattr(one, "component", None) for one in globals().values() if isinstance(one, type)}
