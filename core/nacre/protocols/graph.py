@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ..discovery.blame import answered
 from .layer import Layer, bottoms_of, tops_of
 
 
@@ -75,7 +76,7 @@ class Node:
 
     def tops_without_gradient(self) -> set[str]:
         """Return the names of the tops that have no gradient."""
-        constant = self.layer.tops_without_gradient()
+        constant = self._names("tops_without_gradient")
         if not constant:
             return set()
         return {top for own, top in zip(tops_of(self.layer), self.tops, strict=True) if own in constant}
@@ -83,8 +84,11 @@ class Node:
     @property
     def without_gradient(self) -> set[int]:
         """The indices of the bottoms that have no gradient."""
-        constant = self.layer.bottoms_without_gradient()
+        constant = self._names("bottoms_without_gradient")
         return {index for index, own in enumerate(bottoms_of(self.layer)) if own in constant} if constant else set()
+
+    def _names(self, method: str) -> tuple[str, ...]:
+        return answered(self.layer, method, getattr(self.layer, method)(), (tuple, list), "a tuple of names")
 
 
 @dataclass(frozen=True)
