@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..discovery.registry import Registry
     from .suite import Checks
 
+MANY = 10
+"""Suites that are told one by one; of more, only with -v."""
 FakeDistribution = Callable[..., Path]
 """The type of the fixture `fake_distribution`."""
 
@@ -126,6 +128,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Count skipped checks by themselves: the report of the kit has their reasons, not pytest's summary."""
+    kit = report.when == "call" and report.skipped and hasattr(report, "nacre") and not hasattr(report, "wasxfail")
+    return ("checks skipped", "s", "SKIPPED") if kit else None
+
+
 class NotRunError(Exception):
     """A check applies to what a suite tests, and pytest has not collected it."""
 
@@ -228,11 +236,19 @@ class Report:
         return result
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print for every suite how many tests ran and were skipped, and why; with -q only those of which some were."""
-        quiet = terminalreporter.verbosity < 0
-        told = {name: one for name, one in self.suites.items() if one.reasons or not quiet}
+        """Print for every suite how many tests ran and were skipped, and why; with -q only those of which some were.
+
+        Many suites are told in one line.
+        """
+        level = terminalreporter.verbosity
+        told = {name: one for name, one in self.suites.items() if one.reasons or level >= 0}
         if told:
             terminalreporter.section("nacre's conformance kit")
+        if len(told) > MANY and level < 1:
+            whole = Told(sum((one.outcomes for one in told.values()), Counter()))
+            (line,) = whole.lines(f"{len(told)} suites")
+            terminalreporter.write_line(f"{line} (-v lists them)")
+            return
         for name, one in told.items():
             for line in one.lines(name):
                 terminalreporter.write_line(line)
