@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from ..discovery.blame import answered
+from ..discovery.blame import answered, blaming
 from ..discovery.fitting import required
 from ..fields.checks import non_negative
 from ..fields.component import Component, Written, make_component
@@ -50,7 +50,8 @@ class Callback(Component, kind="callback"):
 
 def snapshot_place(callback: Callback) -> tuple[str, str] | None:
     """Return what a callback's `snapshots` returns. Raises PluginError if it is neither a pair nor None."""
-    found: Any = callback.snapshots()
+    with blaming(callback):  # a StopIteration would end the caller's generator
+        found: Any = callback.snapshots()
     right = found is None or (isinstance(found, tuple) and len(cast("tuple[Any, ...]", found)) == 2)
     return answered(callback, "snapshots", found, object if right else (), "None, or (folder, name of a store)")
 

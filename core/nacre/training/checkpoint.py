@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..discovery.blame import blaming, foreign, wrong
+from ..discovery.blame import answered, blaming, foreign, wrong
 from ..discovery.guard import described
 from ..errors import NacreError, SnapshotError, brief
 from ..fields.tables import table_of
@@ -204,8 +204,9 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
         saved = {**snapshot.state.get("memory", {}).get(name, {}), **arrays.get(name, {})}
         if saved:
             try:
-                if sentence := owner.remember(saved):
-                    said.append(sentence)
+                sentence: Any = owner.remember(saved)
+                if sentence is not None:
+                    said.append(answered(owner, "remember", sentence, str, "None, or a sentence"))
             except NacreError:
                 raise
             except Exception as error:  # a plugin's code may raise anything for a file's values

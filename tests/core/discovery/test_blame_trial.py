@@ -56,8 +56,16 @@ VALUES: list[Callable[[], Any]] = [
 NEVER_CALLED = ("FineSource.reading", "FineKernel.fuses_neuron", "FineKernel.backward", "FineConstraint.check")
 DECLINES = "FineKernel.supports"
 """What it raises makes a kernel decline: other code computes the layer, and `nacre train` says why."""
-ALLOWED = {"FineLayer.complaints": "fine: ", "FineBackend.unusable": "backend 'fine' cannot be used here: "}
-"""How errors begin where what a method returns is what it is for: reasons."""
+ALLOWED = {
+    "FineLayer.complaints": "fine: ",
+    "FineBackend.unusable": "backend 'fine' cannot be used here: ",
+    "FineBackend.to_host": "backend 'fine': ",
+    "FineSource.prepare": "blob 'x' has the shape",
+    "FineStore.open": "in: [Errno 5]",
+    "FineReader.__init__": "in: [Errno 5]",
+    "FineReader.read": "in: [Errno 5]",
+}
+"""How errors begin that need not name the plugin: reasons that it gives, errors of the system, shapes of data."""
 
 Case = tuple[type, str, Callable[..., Any], bool]
 
