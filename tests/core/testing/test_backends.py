@@ -297,7 +297,7 @@ class StartsAThread(Plain):
 def test_a_broken_promise_is_found_by_its_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made, check, words = BROKEN[name]
     monkeypatch.setattr("nacre.testing.outside.LATE", 0.05)
-    monkeypatch.setattr("nacre.testing.backends.LATE", 0.05)
+    monkeypatch.setattr("nacre.testing.backend.LATE", 0.05)
 
     class Suite(BackendSuite):
         backend = made

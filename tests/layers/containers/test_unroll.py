@@ -196,7 +196,7 @@ def test_parameters_have_no_step_in_their_names_and_random_numbers_have() -> Non
     net.write("x", x)
     net.write("wanted", np.zeros((2, 3, H)))
     net.forward()
-    masks = [net.node_ops[f"u/{step}/drop"].state.masks[0] for step in (1, 2, 3)]
+    masks = [net.node_ops[f"u/{step}/drop"].state.intermediates[0] for step in (1, 2, 3)]
     assert not all(np.array_equal(mask, masks[0]) for mask in masks)
 
 
