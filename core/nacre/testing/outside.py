@@ -131,48 +131,40 @@ def growth(work: Callable[[], object], allowed: int) -> int:
 
     Threads and libraries grow now and then; what is kept of each batch grows in every round.
     """
-    with _garbage_of_now():
-        tracemalloc.start()
-        try:
-            before, more = 0, 0
-            for number in range(4):
-                work()
-                gc.collect()
-                now = tracemalloc.get_traced_memory()[0]
-                before, more = now, now - before
-                if number and more <= allowed:
-                    break
-        finally:
-            tracemalloc.stop()
-    return more
-
-
-@contextmanager
-def _garbage_of_now() -> Generator[None]:
-    """Let `gc.collect` look only at objects made in the block: those of a whole process take it a fifth of a second."""
-    some = gc.get_freeze_count()
-    gc.freeze()
+    tracemalloc.start()
     try:
-        yield
+        before, more = 0, 0
+        for number in range(4):
+            work()
+            gc.collect()
+            now = tracemalloc.get_traced_memory()[0]
+            before, more = now, now - before
+            if number and more <= allowed:
+                break
     finally:
-        if not some:  # else somebody wants them left alone
-            gc.unfreeze()
+        tracemalloc.stop()
+    return more
 
 
 def keeps_objects(work: Callable[[], object], allowed: int) -> bool:
     """Return whether more than so many of Python's blocks of memory are kept in each round of some work.
 
-    This is a quick look, without tracing; `growth` measures.
+    This is a quick look, without tracing, and only new garbage is collected; `growth` measures. Python itself holds up
+    to a hundred numbers and lists for the next ones, so that work has to make more.
     """
-    spare: list[Any] = [(number + 0.5, [], {}) for number in range(200)]  # what Python holds for the next ones
-    with _garbage_of_now():
+    enabled = gc.isenabled()
+    gc.disable()  # else old garbage would go in the midst of a round
+    try:
         for number in range(5):
             if number:  # it may have been garbage
-                gc.collect()
+                gc.collect(1)
             before = sys.getallocatedblocks()
             work()
             if number:
-                gc.collect()
+                gc.collect(1)
             if sys.getallocatedblocks() - before <= allowed:
                 return False
-    return bool(spare)
+    finally:
+        if enabled:
+            gc.enable()
+    return True

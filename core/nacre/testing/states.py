@@ -36,7 +36,7 @@ DRAWS_EXAMPLES = When("with a `strategy`", lambda suite: suite.strategy is not S
 
 EARLY = 10
 """Steps before memory is looked at."""
-FEW, MANY = 60, 1000
+FEW, MANY = 200, 1000
 """Steps after which it is looked at, and those over which it is measured where that is suspicious."""
 KEPT = 8
 """Bytes that may be in use besides for each step."""
@@ -308,7 +308,7 @@ class StateTests(Suite):
             run(EARLY)
             opened: Backend = trial.ops[0].backend if trial.ops else trial.net.backend
             with _no_arrays(opened):
-                if keeps_objects(lambda: run(FEW), FEW // 2):
+                if keeps_objects(lambda: run(FEW), FEW // 3):
                     more = growth(lambda: run(MANY), MANY * KEPT)
                     told = f"in {MANY} steps {more:,} bytes more are in use: what is kept of each step?"
                     assert more <= MANY * KEPT, told
