@@ -83,13 +83,15 @@ def choose(
     pins: Mapping[str, str],
     kernels: Collection[str],
     backend: type | None,
+    adds_copies: Accept | None,
 ) -> Choice:
     """Choose among the kernels for exactly `cls`: backend by backend of the lineage, and there rank by rank.
 
     The ranks are: the pinned one; the backend's owner; the owner of `cls`; enabled strangers. Ranks below the first
     that serves are not opened, nor are strangers that are not enabled: a package that merely got installed is not even
-    imported. `kernels` are enabled distributions, and `backend` is the class of the lineage's first. Raises
-    RegistryError where two kernels of one rank accept, or where a pin names a distribution that offers none.
+    imported. `kernels` are enabled distributions, and `backend` is the class of the lineage's first. An enabled
+    stranger's kernel for an ancestor is also declined for the reason that `adds_copies` returns. Raises RegistryError
+    where two kernels of one rank accept, or where a pin names a distribution that offers none.
     """
     things = registry.offers_of(cls, kind)
     prefix = "" if kind == "layer" else f"{kind}/"
@@ -110,6 +112,8 @@ def choose(
         while ranks:
             why, offers = ranks.pop(0)
             willing = _willing(registry, offers, accept, choice)
+            if adds_copies and not ranks and ancestor != lineage[0]:
+                willing = _without_copies(willing, adds_copies, keys[-1], choice)
             if len(willing) > 1:
                 raise _clash(label, keys[-1], [offer for offer, _ in willing])
             if willing:
@@ -190,6 +194,19 @@ def _willing(registry: Offers, offers: list[Offer], accept: Accept | None, choic
         else:
             willing.append((offer, kernel))
     return willing
+
+
+def _without_copies(
+    willing: list[tuple[Offer, Any]], adds_copies: Accept, key: str, choice: Choice
+) -> list[tuple[Offer, Any]]:
+    """Decline the kernels that need copies between memories which the net does not need without them."""
+    found: list[tuple[Offer, Any]] = []
+    for offer, kernel in willing:
+        if reason := adds_copies(kernel, offer):
+            choice.declined.append((offer, f"{reason}; to choose it: {pin_line(key, offer.distribution)}"))
+        else:
+            found.append((offer, kernel))
+    return found
 
 
 def _clash(label: str, key: str, offers: list[Offer]) -> RegistryError:

@@ -242,14 +242,16 @@ class Registry:
         pins: Mapping[str, str] | None = None,
         kernels: Collection[str] = (),
         backend: type | None = None,
+        adds_copies: Accept | None = None,
     ) -> Choice:
         """Choose the kernel for a class on a backend of this lineage; `accept` returns why a kernel cannot be used.
 
         `kernels` are distributions whose kernels may be used though they own neither the class nor the backend, and
-        `backend` is the class of the first backend of the lineage. Raises RegistryError naming two kernels of the same
-        rank that could both be used, and the pin that decides.
+        `backend` is the class of the first backend of the lineage. `adds_copies` returns why a kernel for one of the
+        others would need copies that the class's own code does not need: without a pin, only owners' kernels may.
+        Raises RegistryError naming two kernels of the same rank that could both be used, and the pin that decides.
         """
-        return choose_kernel(self, cls, kind, lineage, accept, pins or {}, kernels, backend)
+        return choose_kernel(self, cls, kind, lineage, accept, pins or {}, kernels, backend, adds_copies)
 
     def explain(self, thing: str | type, backend: str, pins: Mapping[str, str] | None = None) -> Choice:
         """Return which kernel a layer ("Pooling") or a component ("neuron/GELU") gets on a backend if none declines."""

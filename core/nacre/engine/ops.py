@@ -265,6 +265,12 @@ def plain_space(backend: Backend, *, host_only: bool = False) -> Space:
     return HOST if backend.on_host or host_only else ("plain", backend.name)
 
 
+def space_text(space: Space) -> str:
+    """Return what a space is called in a sentence: "numpy's own blobs"."""
+    kind, backend = space
+    return "the host's arrays" if kind == "host" else f"{backend}'s {'own blobs' if kind == 'own' else 'plain arrays'}"
+
+
 def value_bytes(value: Value) -> int:
     """Return the bytes of a plain array of a value."""
     return prod(value.shape) * item_size(value.dtype)

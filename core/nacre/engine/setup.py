@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..discovery.blame import accused
 from ..discovery.kernels import Choice
+from ..discovery.offers import Offer
 from ..errors import ConfigError, ContractError
 from ..graph.gradients import back_propagates
 from ..graph.wiring import Wiring
-from ..protocols.backend import HostMemory
+from ..protocols.backend import Backend, HostMemory
 from ..protocols.blob import Blob
 from ..protocols.components import Neuron
 from ..protocols.graph import Node
-from ..protocols.layer import is_identity, layer_type
+from ..protocols.layer import Layer, is_identity, layer_type
 from ..protocols.parameter import Parameter
 from ..protocols.state import LayerState, SourceState
 from ..protocols.view import Fitted, View
 from ..text import with_article
 from .kernels import check_state_alike, is_foreign
-from .ops import Op, Value, call_named, plain_space, returned
+from .ops import Op, Value, call_named, plain_space, returned, space_text
 from .target import Target
+
+Made = Callable[[Choice, ExitStack], Op]
+"""Makes the op of a layer or neuron for a choice; the state's `shutdown` is put on the stack."""
 
 
 def set_up(target: Target, wiring: Wiring, wanted: Sequence[bool], stack: ExitStack, *, trains: bool) -> list[Op]:
@@ -65,46 +70,71 @@ def _counted(node: Node, classes: Mapping[str, Sequence[str]]) -> Node:
 
 def _layer_op(target: Target, node: Node, inputs: list[Value], stack: ExitStack) -> Op:
     layer = node.layer
-    blobs: list[Any] = [value.declared() for value in inputs]
-    passed_on = [
-        value.gradient is not None and index not in node.without_gradient for index, value in enumerate(inputs)
-    ]
-    diffs: list[Any] = [
-        Blob(one.shape, one.dtype) if wanted else None for one, wanted in zip(inputs, passed_on, strict=True)
-    ]
-    choice = target.choose_kernel(layer, blobs)
-    asked = len(target.components)
-    if choice.kernel is not None:
-        backend = target.backend_of(choice)
-        state = choice.kernel(layer, target.view(backend, node), blobs, diffs)
+
+    def made(choice: Choice, stack: ExitStack) -> Op:
+        blobs: list[Any] = [value.declared() for value in inputs]
+        diffs: list[Any] = [
+            None if value.gradient is None or index in node.without_gradient else Blob(value.shape, value.dtype)
+            for index, value in enumerate(inputs)
+        ]
+        backend, asked = _backend_of(target, choice), len(target.components)
+        if choice.kernel is not None:
+            state = choice.kernel(layer, target.view(backend, node), blobs, diffs)
+        else:
+            state = layer.setup(target.view(node=node), blobs, diffs)
+            if getattr(type(state), "host_only", False) and not backend.on_host:
+                state.backend = target.view(HostMemory.shared(), node)
         check_state(node, state)
         stack.callback(state.shutdown)
-        _compare(target, node, inputs, diffs, choice, state)
-    else:
-        backend = target.backend
-        state = layer.setup(target.view(node=node), blobs, diffs)
-        if getattr(type(state), "host_only", False) and not backend.on_host:
-            state.backend = target.view(HostMemory.shared(), node)
-        check_state(node, state)
-        stack.callback(state.shutdown)
-    op = Op(node, node.name, state, backend, choice, inputs, blobs, diffs)
-    op.in_place, op.is_source, op.components = layer.is_inplace, layer.is_source, target.components[asked:]
-    op.outputs = [_declare(target, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
-    op.intermediates = _intermediates(op)
+        op = Op(node, node.name, state, backend, choice, inputs, blobs, diffs)
+        op.in_place, op.is_source, op.components = layer.is_inplace, layer.is_source, target.components[asked:]
+        op.outputs = [_declare(target, op, top, blob) for top, blob in zip(node.tops, state.blobs, strict=True)]
+        op.intermediates = _intermediates(op)
+        return op
+
+    return _chosen_op(target, layer, [value.declared() for value in inputs], made, stack)
+
+
+def _chosen_op(target: Target, thing: Layer | Neuron, inputs: list[Blob], made: Made, stack: ExitStack) -> Op:
+    """Choose the kernel of a layer or neuron, and return its op.
+
+    A stranger's kernel is compared with the own state, except for a source, whose data this would open once more.
+    """
+    opens = isinstance(thing, Layer) and thing.is_source
+    choice = target.choose_kernel(thing, inputs, _cannot_tell if opens else partial(_adds_copies, target, made))
+    op = made(choice, stack)
+    if is_foreign(choice) and not opens:
+        with ExitStack() as trial:
+            check_state_alike(op.name, choice, op.state, made(_own(target), trial).state)
     return op
 
 
-def _compare(
-    target: Target, node: Node, inputs: Sequence[Value], diffs: list[Any], choice: Choice, kernel: LayerState
-) -> None:
-    """Check that a stranger's kernel declares what the layer's own state does; a source's would open its data twice."""
-    if is_foreign(choice) and not node.layer.is_source:
-        own = node.layer.setup(target.view(node=node), [value.declared() for value in inputs], list(diffs))
-        try:
-            check_state(node, own)
-            check_state_alike(node.name, choice, kernel, own)
-        finally:
-            own.shutdown()
+def _own(target: Target) -> Choice:
+    """Return the choice of the own state of a layer or neuron."""
+    return Choice("", target.backend.name, "")
+
+
+def _backend_of(target: Target, choice: Choice) -> Backend:
+    return target.backend if choice.kernel is None else target.backend_of(choice)
+
+
+def _adds_copies(target: Target, made: Made, kernel: Any, offer: Offer) -> str | None:
+    """Return why a kernel may need copies that the layer's own state would not need, or None.
+
+    It needs the same ones if it has each blob in the same memory; where that differs, they depend on the layers above.
+    """
+    with ExitStack() as trial:
+        own = made(_own(target), trial)
+        other = made(Choice("", offer.name.rpartition("@")[2], "", kernel, offer), trial)
+        for here, there in zip((*other.inputs, *other.outputs), (*own.inputs, *own.outputs), strict=True):
+            if (space := other.space(here)) != (usual := own.space(there)):
+                whose = f"{space_text(space)}, the layer's own code in {space_text(usual)}"
+                return f"it may add copies: it needs '{here.name}' in {whose}"
+    return None
+
+
+def _cannot_tell(kernel: Any, offer: Offer) -> str:
+    return "it may add copies, which cannot be known before its data are open"
 
 
 def _declare(target: Target, op: Op, name: str, blob: Any) -> Value:
@@ -145,23 +175,24 @@ def _neuron_op(target: Target, node: Node, op: Op, value: Value, stack: ExitStac
             f"{type(neuron).__name__} is computed in a floating type",
             "leave the neuron out, or give the Input that the numbers come from a floating type",
         )
-    wanted = value.gradient is not None
-    blobs: list[Any] = [Blob(value.shape, value.dtype)]
-    diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
-    choice = target.choose_kernel(neuron, blobs)
-    backend = target.backend if choice.kernel is None else target.backend_of(choice)
-    state: LayerState = (choice.kernel or NeuronState)(neuron, target.view(backend), blobs, diffs)
-    stack.callback(state.shutdown)
-    name = f"{node.name}/{type(neuron).__name__}"
-    if is_foreign(choice):
-        check_state_alike(name, choice, state, NeuronState(neuron, target.view(), blobs, diffs))
-    after = Op(node, name, state, backend, choice, [value], blobs, diffs)
-    after.in_place, after.backward, after.neuron = True, wanted, neuron
-    after.intermediates = _intermediates(after)
-    top = _declare(target, after, value.name, state.blobs[0])
+    wanted, name = value.gradient is not None, f"{node.name}/{type(neuron).__name__}"
+
+    def made(choice: Choice, stack: ExitStack) -> Op:
+        blobs: list[Any] = [Blob(value.shape, value.dtype)]
+        diffs: list[Any] = [Blob(value.shape, value.dtype) if wanted else None]
+        backend = _backend_of(target, choice)
+        state: LayerState = (choice.kernel or NeuronState)(neuron, target.view(backend), blobs, diffs)
+        stack.callback(state.shutdown)
+        after = Op(node, name, state, backend, choice, [value], blobs, diffs)
+        after.in_place, after.backward, after.neuron = True, wanted, neuron
+        after.intermediates = _intermediates(after)
+        after.outputs = [_declare(target, after, value.name, state.blobs[0])]
+        return after
+
+    after = _chosen_op(target, neuron, [Blob(value.shape, value.dtype)], made, stack)
     if wanted:
+        (top,) = after.outputs
         top.gradient = Value(top.name, top.shape, top.dtype, top.space)
-    after.outputs = [top]
     return after
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..discovery.guard import ForeignError, described, guarded, place_of, place_of_thing, shown
-from ..discovery.kernels import Choice
+from ..discovery.kernels import Accept, Choice
 from ..discovery.loading import unusable
 from ..discovery.offers import Offer
 from ..discovery.registry import registry
@@ -78,8 +78,12 @@ class Target:
         """Return the backend whose kernel was chosen: this one, unless the kernel belongs to one of its ancestors."""
         return self.backend if choice.ancestor == self.backend.name else open_backend(choice.ancestor)
 
-    def choose_kernel(self, thing: Any, inputs: Any) -> Choice:
-        """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`."""
+    def choose_kernel(self, thing: Any, inputs: Any, adds_copies: Accept | None = None) -> Choice:
+        """Choose the kernel of a layer or component on the net's backend; `inputs` go to the kernels' `supports`.
+
+        `adds_copies` returns why a kernel for one of the backend's ancestors would need copies between memories that
+        the layer's own state does not need. Other components work on the arrays of whatever uses them, without copies.
+        """
 
         def accept(kernel: Any, offer: Offer) -> str | None:
             try:
@@ -95,7 +99,7 @@ class Target:
             return declined
 
         lineage = self.backend.lineage or (self.backend.name,)
-        settled = (self.pins, self.kernels, type(self.backend))
+        settled = (self.pins, self.kernels, type(self.backend), adds_copies)
         return registry().choose(thing.__class__, thing.nacre_kind, lineage, accept, *settled)
 
     def _declines(self, kernel: Any, thing: Any, inputs: Any) -> Any:

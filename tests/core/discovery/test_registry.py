@@ -568,6 +568,31 @@ def test_the_lineage_is_asked_in_order(kernels: Kernels) -> None:
     assert outcome(kernels.choose("alien")) == ("dev", "base", [], ["alien"])
 
 
+def test_only_an_enabled_stranger_with_a_kernel_for_an_ancestor_is_asked_for_copies(kernels: Kernels) -> None:
+    kernels.registry.kernels = ("alien",)
+    asked: list[str] = []
+
+    def adds_copies(kernel: type, offer: object) -> str:
+        asked.append(kernel.__name__)
+        return "it adds copies"
+
+    def choose(pins: dict[str, str] | None = None) -> Choice:
+        return kernels.registry.choose(kernels.layer, "layer", ("cpu", "base"), None, pins, adds_copies=adds_copies)
+
+    kernels.kernel("alien", backend="base")
+    choice = choose()
+    assert outcome(choice) == (None, "cpu", [], ["alien"])
+    pin = 'pin = { "kernel:Pool@base" = "alien" } under [plugins] in the net file or in nacre.toml'
+    assert choice.declined[0][1] == f"it adds copies; to choose it: {pin}"
+    assert asked == ["alien"]
+    assert outcome(choose({"kernel:Pool@base": "alien"})) == ("alien", "base", [], [])
+    kernels.kernel("own", backend="base")
+    assert outcome(choose()) == ("own", "base", ["alien"], [])
+    kernels.kernel("alien")
+    assert outcome(choose()) == ("alien", "cpu", [], [])
+    assert asked == ["alien"]
+
+
 def test_a_kernel_serves_exactly_its_class(kernels: Kernels) -> None:
     kernels.kernel("dev")
     assert outcome(kernels.choose(cls=type("PoolLayer", (kernels.layer,), {})))[0] is None

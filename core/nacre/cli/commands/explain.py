@@ -49,6 +49,7 @@ def command(
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
     """Return every choice that was made for a net, as data for JSON."""
     from ...discovery.registry import registry
+    from ...engine.ops import space_text
     from ...fields.tables import type_name
     from ...training.penalties import choose_penalties
 
@@ -84,7 +85,7 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         "components": components,  # of layers; regularisers and constraints
         "solver": solver,
         "copies": [
-            {"blob": blob, "from": _space(start), "to": _space(end)} for blob, start, end in net.schedule.copies
+            {"blob": blob, "from": space_text(start), "to": space_text(end)} for blob, start, end in net.schedule.copies
         ],
     }
 
@@ -101,11 +102,6 @@ def _spans(net: Net) -> list[Span]:
             value, gradient = Blob((size,), dtype), Blob((size,), dtype)
             spans.append(Span(value, gradient, slot.parameters[0].lr, [Piece(slot.name, 0, slot.storage)]))
     return spans
-
-
-def _space(space: tuple[str, str]) -> str:
-    kind, backend = space
-    return "the host's arrays" if kind == "host" else f"{backend}'s {'own blobs' if kind == 'own' else 'plain arrays'}"
 
 
 def _print_entry(entry: dict[str, Any]) -> None:
