@@ -63,9 +63,13 @@ __getattr__ = lazy(__name__, _PLACE)
 
 def main() -> None:
     """Run the command of this process, and end the process with its exit code."""
-    from .streams import open_closed_streams
+    import sys
+
+    from .streams import keep_stdout, open_closed_streams
 
     open_closed_streams()
+    if "--json" in sys.argv:
+        keep_stdout()
     from .app import nacre
 
     nacre.main()

@@ -23,6 +23,18 @@ def open_closed_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (it stays open)
 
 
+def keep_stdout() -> None:
+    """Let only `sys.stdout` reach stdout: what C code or a child process prints there goes to stderr.
+
+    They write to the descriptor, C code perhaps only at exit, when its buffer is flushed.
+    """
+    before = sys.stdout
+    if before is sys.__stdout__:  # else somebody who has imported nacre collects the output
+        before.flush()
+        sys.stdout = open(os.dup(1), "w", encoding=before.encoding, errors=before.errors, closefd=False)  # noqa: SIM115 (it stays open)
+        os.dup2(2, 1)
+
+
 def drop(stream: Any) -> None:
     """Discard output that cannot be printed; otherwise Python would try again at exit, and print an error."""
     try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -9,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import NET, run
+from command_line import NET, SCRIPT, run
 from nacre import DataError
 from nacre.config import load
 from nacre.discovery.settings import settings
@@ -122,6 +125,33 @@ def test_prints_at_import_stay_out_of_json(install: Install) -> None:
     done = run("layers", "neuron/Loud", "--json")
     assert done.json[0]["name"] == "Loud"
     assert done.err == "imported\nopened\n"
+
+
+LOUD = """
+import ctypes, os, subprocess
+os.write(1, b"written\\n")
+subprocess.run(["echo", "child"])
+ctypes.CDLL(None).printf(b"printed at exit\\n")
+print("from Python")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its C library has no printf by this name")
+def test_what_c_code_and_children_print_stays_out_of_json(install: Install, tmp_path: Path) -> None:
+    install("loud", offering("offer_components", "{'neuron': {'Loud': 'loud_at:Loud'}}", LOUD))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *sys.path])}
+
+    def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*SCRIPT, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    done = process("plugins", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "loud" in [one["distribution"] for one in json.loads(done.stdout)]
+    assert sorted(done.stderr.splitlines()) == ["child", "from Python", "printed at exit", "written"]
+    failed = process("layers", "Nothing", "--json")
+    assert (failed.returncode, list(json.loads(failed.stdout))) == (2, ["error", "remedy"])
+    assert "printed at exit" in process("plugins").stdout  # a person may see it
 
 
 # Processes that read
