@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from forging import trials
 from nacre.discovery.registry import Registry
 from nacre.files import remote
-from nacre.testing.layers import Suite
+from nacre.testing.suite import Suite
 from registries import NewRegistry, use_registry
 
 for name in ("NACRE_BACKEND", "NACRE_DISABLE_PLUGINS", "NACRE_NO_PLUGINS", "NACRE_PLUGINS"):

@@ -13,6 +13,7 @@ import pytest
 
 from command_line import run
 from nacre import __version__
+from nacre.testing.plugin import FakeDistribution
 from nacre_commands.new import KINDS
 
 NAMES = {
@@ -69,20 +70,12 @@ def begun(kind: str, name: str, *options: object) -> Path:
     return folder
 
 
-def install(folder: Path) -> None:
-    """Make a package look installed where its folder is on the path."""
-    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    (entry,) = project["entry-points"]["nacre.plugins"].items()
-    (info / "entry_points.txt").write_text(f"[nacre.plugins]\n{entry[0]} = {entry[1]}\n")
-
-
-def run_tests_of(*folders: Path) -> str:
+def run_tests_of(fake_distribution: FakeDistribution, *folders: Path) -> str:
     """Run the tests of packages, all in one process, as if they were installed; return what pytest prints."""
     for folder in folders:
-        install(folder)
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        where = {"name": project["name"], "version": project["version"], "folder": str(folder.absolute())}
+        fake_distribution({}, project["entry-points"]["nacre.plugins"], **where)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--import-mode=importlib"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder.absolute()) for folder in folders)}
     done = subprocess.run([*command, *folders], env=environment, capture_output=True, text=True, check=False)
@@ -90,8 +83,8 @@ def run_tests_of(*folders: Path) -> str:
     return done.stdout
 
 
-def test_what_is_begun_passes_its_own_tests() -> None:
-    printed = run_tests_of(*(begun(kind, NAMES[kind]) for kind in KINDS))
+def test_what_is_begun_passes_its_own_tests(fake_distribution: FakeDistribution) -> None:
+    printed = run_tests_of(fake_distribution, *(begun(kind, NAMES[kind]) for kind in KINDS))
     passed = re.search(r"(\d+) passed", printed)
     assert passed is not None and int(passed[1]) > 150, printed
 
@@ -123,13 +116,13 @@ def test_names_follow_from_the_one_that_is_given() -> None:
     assert '"ShiftAll": "nacre_shift_all.layer:ShiftAllLayer"' in light
 
 
-def test_a_file_becomes_a_package() -> None:
+def test_a_file_becomes_a_package(fake_distribution: FakeDistribution) -> None:
     Path("mine.py").write_text(MINE, encoding="utf-8")
     folder = begun("layer", "Copy", "--from", "mine.py")
     assert (folder / "nacre_copy/layer.py").read_text(encoding="utf-8") == MINE
     light = (folder / "nacre_copy/__init__.py").read_text(encoding="utf-8")
     assert 'OFFERS = {\n    "neuron": {"Half": "nacre_copy.layer:Half"},\n    "layer": {"Copy": ' in light
-    assert "3 passed" in run_tests_of(folder)
+    assert "3 passed" in run_tests_of(fake_distribution, folder)
 
 
 @pytest.mark.parametrize(

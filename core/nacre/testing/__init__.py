@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .codecs import CodecTests as CodecTests
     from .commands import CommandTests as CommandTests
     from .components import ComponentTests as ComponentTests
+    from .distributions import check_plugin as check_plugin
     from .gradients import check_net_gradients as check_net_gradients
     from .gradients import numerical_gradient as numerical_gradient
     from .gradients import worst_error as worst_error
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .neurons import NeuronTests as NeuronTests
     from .penalties import ConstraintTests as ConstraintTests
     from .penalties import RegularizerTests as RegularizerTests
-    from .plugins import check_plugin as check_plugin
     from .solvers import SolverTests as SolverTests
     from .sources import SourceTests as SourceTests
     from .stores import StoreTests as StoreTests
@@ -43,13 +43,13 @@ _PLACES = {
     "codecs": "CodecTests",
     "commands": "CommandTests",
     "components": "ComponentTests",
+    "distributions": "check_plugin",
     "gradients": "check_net_gradients numerical_gradient worst_error",
     "initializers": "InitializerTests",
     "kernels": "KernelTests",
     "layers": "LayerTests",
     "neurons": "NeuronTests",
     "penalties": "ConstraintTests RegularizerTests",
-    "plugins": "check_plugin",
     "solvers": "SolverTests",
     "sources": "SourceTests",
     "stores": "StoreTests",

@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import isfinite, prod
 from typing import Any, ClassVar
@@ -25,13 +25,13 @@ from ..protocols.state import LayerState
 from ..random import Random
 from ..training.solver import Solver
 from ..training.training import Training
-from .bench import Bench, spoiled
+from .bench import Bench, spoil
 from .close import TOLERANCES, assert_close, assert_near
-from .layers import Suite
 from .outside import LATE, Things, refusal
+from .suite import Checks
 from .tour import tour
 from .toys import Descent, Momenta, Rates, as_saved
-from .trial import Example, ThroughLayer, ThroughState, spread_values
+from .trial import ThroughLayer, ThroughState, spread_values
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 SHAPES = ((), (1,), (7,), (0,), (3, 0, 2), (5, 4), (2, 3, 4, 5))
@@ -65,7 +65,7 @@ class FailedError(Exception):
     """Raised by the kit in the middle of a pass."""
 
 
-class BackendTests(Suite):
+class BackendTests(Checks):
     """The tests of a backend.
 
     An author gives the class:
@@ -87,9 +87,6 @@ class BackendTests(Suite):
     SUBJECT = "backend"
     backend: ClassVar[type[Backend]]
     tolerances: ClassVar[dict[str, float]] = {"float64": 1e-9, "float32": 1e-4}
-
-    def examples(self) -> Iterable[Example]:
-        yield Example()
 
     def layers(self) -> list[Layer]:
         """Return the net that is trained: with a source for every phase, and a loss."""
@@ -591,7 +588,7 @@ class BackendTests(Suite):
         for blob in blobs:
             count, kind = opened.storage(blob)
             arena = opened.empty((count + 16,), kind)
-            opened.from_host(spoiled((count + 16,), kind), arena)
+            spoil(opened, [arena])
             yield blob, arena, count
 
     def _compare(self, bench: Bench, name: str, given: Sequence[Any], result: str = "") -> None:
@@ -606,7 +603,7 @@ class BackendTests(Suite):
         kind = result or bench.dtype
         wanted = getattr(np, name)(*given)
         out = bench.backend.empty(wanted.shape, kind)
-        bench.backend.from_host(spoiled(wanted.shape, kind), out)
+        spoil(bench.backend, [out])
         function = getattr(bench.backend.xp, name, None)
         if function is None:
             raise ContractError(f"backend '{self.backend.name}': xp has no function {name}")

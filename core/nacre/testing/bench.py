@@ -1,15 +1,16 @@
-"""Bench: arrays of a backend and a state's view of it, to try components without a net."""
+"""Bench: arrays of a backend and a state's view of it, to try components without a net; and spoilt memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..protocols.array import Array
-from ..protocols.backend import Backend, Step, open_backend
-from ..protocols.view import Scalars, View
+from ..protocols.backend import Backend, HostMemory, Own, Step, open_backend
+from ..protocols.view import Scalars, View, scratches
 
 
 class Bench:
@@ -36,9 +37,7 @@ class Bench:
 
     def spoil_scratch(self) -> None:
         """Overwrite all scratch memory, whose content is for one call only."""
-        for (_, kind, *shape), array in self.view._scratch.items():  # pyright: ignore[reportPrivateUsage]
-            if shape == ["all"]:
-                self.backend.from_host(spoiled(array.shape, kind), array)
+        spoil(self.backend, scratches(self.view))
 
     def run(self, call: Callable[[], object], worker: Any) -> None:
         """Call a kernel's method as a step of the backend, which may record it first."""
@@ -50,6 +49,22 @@ class Bench:
         self.backend.wrap(self.backend.compile([step]))()
 
 
-def spoiled(shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Return what memory may hold before it is written: NaN, or for whole numbers 77."""
-    return np.full(tuple(shape), np.nan if dtype.startswith("float") else 77, dtype)
+def spoiled(shape: Sequence[int], dtype: str, number: float = np.nan) -> np.ndarray:
+    """Return what memory may hold before it is written: NaN or another number, or for whole numbers 77."""
+    return np.full(tuple(shape), number if dtype.startswith("float") else 77, dtype)
+
+
+def spoil(backend: Backend, arrays: Iterable[Any], number: float = np.nan) -> None:
+    """Fill arrays of a backend, plain or its own, with what `spoiled` gives; None is left out."""
+    for array in arrays:
+        if isinstance(array, Own) and array.layout != "plain":
+            plain = backend.empty(array.shape, array.dtype)
+            spoil(backend, [plain], number)
+            pack = Step("copy", "tested", partial(backend.pack, plain, array), backend, None, "pack")
+            backend.compile([pack])()  # a backend may record the step and run it later
+        elif isinstance(array, Own):
+            spoil(backend, [array.memory], number)
+        elif array is not None:
+            host = spoiled(array.shape, str(array.dtype), number)
+            owner: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
+            owner.from_host(host, array)

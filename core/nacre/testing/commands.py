@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,11 @@ import click
 import pytest
 
 from ..discovery.registry import registry
-from .layers import Suite
-from .trial import Example
+from .suite import Checks, When, only
 
 ODD = {"is gone": None, "is empty": b"", "is no text": bytes(range(256)) * 4}
 """What an input file may be instead of what it should."""
+JSON = When("commands with `--json`", lambda suite: any("--json" in one.opts for one in suite.command.params))
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Done:
     err: str
 
 
-class CommandTests(Suite):
+class CommandTests(Checks):
     """The tests of a command.
 
     An author gives the command and its name, and the arguments of a call that ends well:
@@ -58,17 +58,9 @@ class CommandTests(Suite):
     name: ClassVar[str]
     wrong: ClassVar[Sequence[Sequence[str]]] = ()
 
-    def examples(self) -> Iterable[Example]:
-        yield Example()
-
     def arguments(self, folder: Path) -> Sequence[str]:
         """Write what a call needs into a folder, which is the working folder; return its arguments."""
         return ()
-
-    @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
-        has_json = any("--json" in one.opts for one in cls.command.params)
-        return set(super().applicable(tests)) - (set() if has_json else {"test_json", "test_json_errors"})
 
     def test_help(self) -> None:
         """The command says what it does; every option has a help, and every function argument a doc."""
@@ -99,6 +91,7 @@ class CommandTests(Suite):
             changed = [name for name, data in before.items() if after.get(name) != data]
             assert not changed, f"it changes {changed[0]}, which it only has to read"
 
+    @only(JSON)
     def test_json(self, tmp_path: Path) -> None:
         """With --json its output is JSON and nothing else: one value, or one in each line."""
         with self.at_work(tmp_path) as arguments:
@@ -106,6 +99,7 @@ class CommandTests(Suite):
             assert done.code == 0, f"with --json the exit code is {done.code}: {done.err or done.out}"
             assert _is_json(done.out), f"with --json it prints what is no JSON: {done.out[:200]!r}"
 
+    @only(JSON)
     def test_json_errors(self, tmp_path: Path) -> None:
         """With --json an error is JSON, too."""
         with self.at_work(tmp_path) as arguments:

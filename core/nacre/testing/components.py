@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 from ..errors import ConfigError, ContractError
 from ..fields.component import Component
 from ..fields.tables import table_of
-from ..protocols.backend import Backend, HostMemory
 from ..text import with_article
-from .layers import Suite
 from .outside import refusal
+from .suite import Checks, gives, only
 from .trial import Example
 
 
-class ComponentTests(Suite):
+class ComponentTests(Checks):
     """The tests of a component of any kind, also of one of your own: of its fields, and of what net files write.
 
         class TestTriangle(ComponentTests):
@@ -43,14 +42,12 @@ class ComponentTests(Suite):
     wrong: ClassVar[Sequence[Mapping[str, Any]]] = ()
 
     @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
+    def check_subject(cls) -> None:
         if not issubclass(cls.component, cls.BASE):
             kind = cls.BASE.nacre_kind or "component"
             raise ContractError(
                 f"{cls.__name__}: component={cls.component.__name__}, but it must be {with_article(kind)}"
             )
-        without = set[str]() if cls.wrong else {"test_wrong_fields"}
-        return set(super().applicable(tests)) - without
 
     def examples(self) -> Iterable[Example]:
         """Return the fields that are tried; by default none."""
@@ -59,10 +56,6 @@ class ComponentTests(Suite):
     def make_component(self, example: Example) -> Any:
         """Make the component of an example."""
         return self.component(**example.fields)
-
-    def home(self) -> Backend:
-        """Return the backend for tests that look at nothing of a backend: the memory of NumPy."""
-        return HostMemory.shared()
 
     def test_file(self, example: Example) -> None:
         """What a net file writes of it makes the same again."""
@@ -84,6 +77,7 @@ class ComponentTests(Suite):
             assert told, f"{field.name}=nan is accepted: declare what it must be, such as `finite`"
             assert field.name in told, f"{field.name}=nan is refused, but the error does not name it: {told}"
 
+    @only(gives("wrong"))
     def test_wrong_fields(self) -> None:
         """What is wrong is refused by a ConfigError that names a field, when the component is made."""
         for fields in self.wrong:

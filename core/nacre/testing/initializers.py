@@ -1,4 +1,4 @@
-"""InitializerTests: what gives parameters their first values."""
+"""InitializerTests: what everything that gives parameters their first values has to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, ContractError
 from ..fields.types import Names, default
 from ..net.net import Net
 from ..protocols.components import Initializer
@@ -18,7 +18,8 @@ from ..protocols.state import LayerState
 from ..random import Random
 from .close import assert_close
 from .components import ComponentTests
-from .outside import global_random_numbers, refusal
+from .outside import global_state, refusal
+from .suite import When, defines, only
 from .toys import NumbersLayer
 from .trial import NAME, Example
 
@@ -72,17 +73,11 @@ class InitializerTests(ComponentTests):
 
     def spread(self, initializer: Any, shape: tuple[int, ...]) -> tuple[float, float]:
         """Return mean and standard deviation of the numbers; by default they are not looked at."""
-        raise NotImplementedError
+        raise ContractError(f"{type(self).__name__} does not define spread()")
 
     def shapes(self) -> Iterable[tuple[int, ...]]:
         """Return the shapes of parameters that are tried; by default of 1, 2 and 4 axes."""
         return SHAPES
-
-    @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
-        without = set[str]() if cls.spread is not InitializerTests.spread else {"test_spread"}
-        without |= {"test_few_axes"} if cls.axes <= 1 else set()
-        return set(super().applicable(tests)) - without
 
     def test_values(self, example: Example) -> None:
         """`values` gives finite float64 numbers of the shape, in an array that is not given twice."""
@@ -119,15 +114,16 @@ class InitializerTests(ComponentTests):
             else:
                 assert same, f"another {what} gives other numbers, but is_random is False"
 
-    def test_global_random_numbers(self, example: Example) -> None:
-        """It neither reads nor changes the random numbers of `numpy.random` and `random`."""
+    def test_global_state(self, example: Example) -> None:
+        """It neither reads nor changes the random numbers of `numpy.random` and `random`, nor NumPy's settings."""
         found: list[np.ndarray] = []
         for seed in (1, 2):
-            with global_random_numbers(seed):
+            with global_state(seed):
                 found.append(_values(self.make_component(example), self._shapes()[-1]))
         same = np.array_equal(found[0], found[1])
         assert same, "the numbers depend on the global random numbers: draw from the Random that values() gets"
 
+    @only(defines("spread"))
     def test_spread(self, example: Example) -> None:
         """Many numbers have the mean and the standard deviation that `spread` gives."""
         made = self.make_component(example)
@@ -138,6 +134,7 @@ class InitializerTests(ComponentTests):
         found = float(values.std())
         assert abs(found - deviation) <= 0.02 * deviation, f"the deviation is {found:.6g} instead of {deviation:.6g}"
 
+    @only(When("with `axes` above 1", lambda suite: suite.axes > 1))
     def test_few_axes(self, example: Example) -> None:
         """A shape of too few axes is refused by a ConfigError that names the shape."""
         made, shape = self.make_component(example), (4,) * (self.axes - 1)

@@ -1,4 +1,4 @@
-"""KernelTests: a kernel against the layer's own state."""
+"""KernelTests: what every kernel has to do: give what the layer's own state gives."""
 
 from __future__ import annotations
 

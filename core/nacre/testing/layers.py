@@ -605,6 +605,3 @@ def run_strategy(suite: Suite, check: Callable[[Example], None]) -> None:
         print_blob=False,
     )
     once(hypothesis.given(strategy)(check))()
-
-
-__all__ = ["LayerTests", "Suite", "check_kernel", "run_strategy"]

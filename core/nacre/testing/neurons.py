@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import ContractError
 from ..fields.types import Names
+from ..protocols.backend import HostMemory
 from ..protocols.components import Identity, Neuron
 from ..protocols.layer import Layer
 from ..protocols.state import LayerState
@@ -46,7 +47,7 @@ class ActivatedState(LayerState, of=ActivatedLayer, reads=""):
 
 
 class NeuronTests(ComponentTests):
-    """The tests of a neuron, on every backend that can be used here.
+    """The tests of a neuron.
 
     An author gives the class, and what it computes:
 
@@ -87,7 +88,7 @@ class NeuronTests(ComponentTests):
         """The gradient is that of central differences; in other types than float64, that of float64."""
         neuron, x = self.make_component(example), self.inputs()
         dy = spread_values(x.shape, 1)
-        fine = Bench(backend if dtype == "float64" else self.home(), "float64")
+        fine = Bench(backend if dtype == "float64" else HostMemory.shared(), "float64")
         exact = _backward(fine, neuron, x, dy)
         if dtype != "float64":
             found = _backward(Bench(backend, dtype), neuron, x, dy)
@@ -148,7 +149,7 @@ class NeuronTests(ComponentTests):
 
     def test_large_numbers(self, dtype: str, example: Example) -> None:
         """Numbers up to 1e30 give no NaN and no warning, nor infinity unless the class of tests says `overflows`."""
-        neuron, bench = self.make_component(example), Bench(self.home(), dtype)
+        neuron, bench = self.make_component(example), Bench(HostMemory.shared(), dtype)
         with np.errstate(all="raise", under="ignore", over="ignore" if self.overflows else "raise"):
             try:
                 found = {"y": _forward(bench, neuron, FAR), "dx": _backward(bench, neuron, FAR, np.ones(FAR.size))}

@@ -65,7 +65,7 @@ def refusal(kind: type[Exception] | tuple[type[Exception], ...], call: Callable[
 
 
 @contextmanager
-def global_random_numbers(seed: int) -> Generator[None]:
+def global_state(seed: int) -> Generator[None]:
     """Seed `random` and `numpy.random` in the block.
 
     Raises:

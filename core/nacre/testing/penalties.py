@@ -1,4 +1,4 @@
-"""RegularizerTests and ConstraintTests: what acts on parameters beside the method."""
+"""RegularizerTests and ConstraintTests: what everything that acts on parameters beside the method has to do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError, ContractError
+from ..protocols.backend import HostMemory
 from ..protocols.components import Constraint, Regularizer
 from .bench import Bench
 from .close import GRADIENT_TOLERANCES, KERNEL_TOLERANCES, TOLERANCES, assert_close
@@ -75,7 +76,7 @@ class OfParameters(ComponentTests):
 
 
 class RegularizerTests(OfParameters):
-    """The tests of a regulariser, on every backend that can be used here.
+    """The tests of a regulariser.
 
     An author gives the class, and the penalty whose gradient it adds:
 
@@ -153,7 +154,7 @@ class RegularizerTests(OfParameters):
 
 
 class ConstraintTests(OfParameters):
-    """The tests of a constraint, on every backend that can be used here.
+    """The tests of a constraint.
 
     An author gives the class, and where it moves a parameter:
 
@@ -198,7 +199,7 @@ class ConstraintTests(OfParameters):
 
     def test_check(self, example: Example) -> None:
         """`check` refuses shapes by a ConfigError that names the shape, and all others can be constrained."""
-        made, bench = self.make_component(example), Bench(self.home(), "float64")
+        made, bench = self.make_component(example), Bench(HostMemory.shared(), "float64")
         accepted = self._shapes(made)
         assert accepted, f"check() refuses all of {list(self.shapes())}: give shapes() that it accepts"
         for shape in self.shapes():

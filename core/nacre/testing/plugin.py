@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import sys
 import textwrap
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +51,9 @@ def fake_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Genera
 
     `fake_distribution(files, entry_points, name=..., version=..., metadata=...)` takes the texts of files by their
     paths and entry points of the group `nacre.plugins` as {name: module}; it returns the folder. The name is that of
-    the first entry point unless given; `metadata` are further lines of it, and `folder` is one for several. The process
-    gets a new registry, which finds the distribution beside those that are installed.
+    the first entry point unless given; `metadata` are further lines of it, and `folder` is one for several. There is a
+    RECORD of the files, as pip writes it. The process gets a new registry, which finds the distribution beside those
+    that are installed.
     """
     before, own = set(sys.modules), set[str]()
 
@@ -73,10 +76,14 @@ def fake_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Genera
             f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}",
             f"{info}/entry_points.txt": "\n".join(["[nacre.plugins]", *lines, ""]),
         }
+        record: list[str] = []
         for path, text in texts.items():
-            file = root / path
+            file, data = root / path, text.encode()
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            file.write_bytes(data)
+            digest = urlsafe_b64encode(sha256(data).digest()).decode().rstrip("=")
+            record.append(f"{path},sha256={digest},{len(data)}\n")
+        (root / info / "RECORD").write_text("".join([*record, f"{info}/RECORD,,\n"]), encoding="utf-8")
         if str(root) not in sys.path:
             monkeypatch.setattr(sys, "path", [str(root), *sys.path])
         importlib.invalidate_caches()

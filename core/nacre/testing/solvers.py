@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, chdir, contextmanager
 from math import isfinite
 from numbers import Real
@@ -15,11 +14,10 @@ import numpy as np
 
 from ..errors import ContractError
 from ..fields.component import Component
-from ..fields.tables import table_of
 from ..graph.containers import expand
 from ..net.net import Net
 from ..protocols.algorithm import Algorithm
-from ..protocols.backend import Backend, HostMemory
+from ..protocols.backend import HostMemory
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer
 from ..training.callback import Callback
@@ -27,9 +25,11 @@ from ..training.method import Method
 from ..training.policies import LrPolicy, MomentumPolicy
 from ..training.solver import Solver
 from ..training.training import Training
+from .bench import spoil
 from .close import assert_close, assert_near
-from .outside import Things, check_unchanged, global_random_numbers, growth, saved
-from .suite import Checks, When, only
+from .components import ComponentTests
+from .outside import Things, check_unchanged, global_state, growth, saved
+from .suite import When, defines, only
 from .toys import (
     SIZES,
     TURNS,
@@ -70,11 +70,11 @@ POLICY = When("policies", lambda suite: suite.form() in ("lr_policy", "momentum_
 CALLBACK = When("callbacks", lambda suite: suite.form() == "callback")
 NO_CALLBACK = When("no callbacks", lambda suite: suite.form() != "callback")
 ALGORITHM = When("algorithms", lambda suite: suite.form() == "algorithm")
-REFERENCE = When("with a `reference`", lambda suite: suite.reference is not SolverTests.reference)
+REFERENCE = defines("reference")
 LOOKS_ON = When("not `changes_training`", lambda suite: not suite.changes_training)
 
 
-class SolverTests(Checks):
+class SolverTests(ComponentTests):
     """The tests of a method, a policy of the learning rate or the momentum, a callback, or an algorithm.
 
     An author gives the class, and fields to try it with:
@@ -100,14 +100,8 @@ class SolverTests(Checks):
         changes_training: whether a callback changes or ends the training; else parameters must be the same without it.
     """
 
-    SUBJECT = "component"
-    component: ClassVar[type[Any]]
     changes_training: ClassVar[bool] = False
     IN_TURNS = frozenset({"test_method_joined"})
-
-    def examples(self) -> Iterable[Example]:
-        """Return the fields that are tried; by default none."""
-        yield Example()
 
     def reference(
         self,
@@ -129,6 +123,10 @@ class SolverTests(Checks):
         return ()
 
     @classmethod
+    def check_subject(cls) -> None:
+        cls.form()
+
+    @classmethod
     def form(cls) -> str:
         """Return the name of the component's kind in `FORMS`."""
         found = [name for name, base in FORMS.items() if issubclass(cls.component, base)]
@@ -141,14 +139,6 @@ class SolverTests(Checks):
         return found[0]
 
     # Trainings
-
-    def make_component(self, example: Example) -> Any:
-        """Make the component of an example."""
-        return self.component(**example.fields)
-
-    def home(self) -> Backend:
-        """Return the backend for tests that look at nothing of a backend: the memory of NumPy."""
-        return HostMemory.shared()
 
     @contextmanager
     def training(
@@ -170,7 +160,7 @@ class SolverTests(Checks):
         others = [*self.callbacks(example), *([component] if form == "callback" else ())]
         fields["callbacks"] = others if callbacks is None else callbacks
         fields |= solver or {}
-        options: dict[str, Any] = {"backend": self.home(), "dtype": "float64", **net}
+        options: dict[str, Any] = {"backend": HostMemory.shared(), "dtype": "float64", **net}
         if form == "algorithm":
             options["algorithm"] = component
         made = Net("test", self.layers(example) if layers is None else layers, **options)
@@ -197,16 +187,6 @@ class SolverTests(Checks):
             yield training, recorder
 
     # All forms
-
-    def test_file(self, example: Example) -> None:
-        """What a net file writes of it makes the same again."""
-        made = self.make_component(example)
-        table = json.loads(json.dumps(table_of(made)))
-        again = type(made)(**{name: value for name, value in table.items() if name != "type"})
-        assert table_of(again) == table_of(made), f"written as {table}, and read as {table_of(again)}"
-        for name, value in made.given().items():
-            kinds = type(value).__name__, type(getattr(again, name)).__name__
-            assert kinds[0] == kinds[1], f"{name} is of type {kinds[0]}, but read from a file of type {kinds[1]}"
 
     def test_resume(self, example: Example, tmp_path: Path) -> None:
         """A training that is resumed after any iteration goes on bit for bit as the one that was not interrupted."""
@@ -268,11 +248,11 @@ class SolverTests(Checks):
                     "belongs to a training in its state"
                 )
 
-    def test_global_random_numbers(self, example: Example, tmp_path: Path) -> None:
-        """It neither reads nor changes the random numbers of `numpy.random` and `random`."""
+    def test_global_state(self, example: Example, tmp_path: Path) -> None:
+        """It neither reads nor changes the random numbers of `numpy.random` and `random`, nor NumPy's settings."""
         own, found = MEMBERS.get(self.form(), self.form()), list[Any]()
         for seed in (1, 2):
-            with self.recorded(example, tmp_path / str(seed)) as (training, recorder), global_random_numbers(seed):
+            with self.recorded(example, tmp_path / str(seed)) as (training, recorder), global_state(seed):
                 training.run()
             found.append(recorder.notes)
         for note, other in zip(*found, strict=True):
@@ -588,10 +568,7 @@ class SolverTests(Checks):
         with self.training(example) as clean, self.training(example) as spoiled:
             steps = [one.net.compile(one.solver.algorithm.start(one.net).train_one_batch()) for one in (clean, spoiled)]
             for _ in range(2):
-                for slot in spoiled.slots:
-                    gradient: Any = slot.gradient
-                    host = np.full(tuple(gradient.shape), np.nan)
-                    spoiled.net.backend.from_host(host, gradient)
+                spoil(spoiled.net.backend, [slot.gradient for slot in spoiled.slots])
                 for run in steps:
                     run()
                 found, wanted = (

@@ -15,14 +15,14 @@ import pytest
 
 from ..errors import ContractError, DataError
 from ..net.net import Net
-from ..protocols.backend import Backend, HostMemory
+from ..protocols.backend import HostMemory
 from ..protocols.layer import PHASES, Layer, Phase, tops_of
 from ..protocols.state import SourceState
-from .outside import Things, check_unchanged, global_random_numbers, growth, saved
+from .bench import spoil
+from .outside import Things, check_unchanged, global_state, growth, saved
 from .suite import Checks, When, only
-from .trial import Example
+from .trial import NAME, Example
 
-NAME = "tested"
 FED = 100
 """Batches between the two looks at the memory that is in use."""
 GROWTH = 50
@@ -92,7 +92,7 @@ class SourceTests(Checks):
     ) -> Generator[Feeding]:
         """Let the source work in a net of its own, and shut it down; further options are the net's."""
         layer = made or self.make_in(folder, example, batch=batch, name=name)
-        options: dict[str, Any] = {"backend": self.home(), **net}
+        options: dict[str, Any] = {"backend": HostMemory.shared(), **net}
         fed = Feeding(layer, **options)
         try:
             yield fed
@@ -103,10 +103,6 @@ class SourceTests(Checks):
         """Make the layer of an example, with batches of so many records."""
         fields: dict[str, Any] = {"name": name, **self.write(folder), self.size: batch, **example.fields}
         return self.layer(**fields)
-
-    def home(self) -> Backend:
-        """Return the backend for tests that look at nothing of a backend: the memory of NumPy."""
-        return HostMemory.shared()
 
     # Blobs
 
@@ -133,7 +129,7 @@ class SourceTests(Checks):
                 self.feeding(tmp_path, example, phase=phase) as spoiled,
             ):
                 for number in range(5):
-                    spoiled.spoil()
+                    spoil(spoiled.net.backend, spoiled.state.blobs)
                     wrong = spoiled.batch().differs(clean.batch())
                     assert not wrong, (
                         f"phase {phase}, batch {number}: {wrong}, where the blobs held other numbers before"
@@ -367,12 +363,12 @@ class SourceTests(Checks):
                     wrong = fed.batch().differs(alone[phase][number])
                     assert not wrong, f"phase {phase}: batch {number} is another one beside a second net: {wrong}"
 
-    def test_global_random_numbers(self, example: Example, tmp_path: Path) -> None:
-        """A source neither reads nor changes the random numbers of `numpy.random` and `random`."""
+    def test_global_state(self, example: Example, tmp_path: Path) -> None:
+        """It neither reads nor changes the random numbers of `numpy.random` and `random`, nor NumPy's settings."""
         way = _with(example, self.shuffling())
         found: list[list[Batch]] = []
         for seed in (1, 2):
-            with global_random_numbers(seed), self.feeding(tmp_path, way) as fed:
+            with global_state(seed), self.feeding(tmp_path, way) as fed:
                 found.append([fed.batch() for _ in range(3)])
         for number, (one, other) in enumerate(zip(*found, strict=True)):
             assert one.same_numbers(other), (
@@ -387,7 +383,7 @@ class SourceTests(Checks):
             del fed  # what the one before has left open is closed now, not while this one is looked at
             gc.collect()
             before = Things.open()
-            fed = Feeding(layer, backend=self.home())
+            fed = Feeding(layer, backend=HostMemory.shared())
             for _ in range(batches):
                 fed.batch()
             fed.state.interrupt()
@@ -493,17 +489,6 @@ class Feeding:
             self.net.step += 1
         tops = {top: np.array(self.net.blob(top)) for top in tops_of(self.layer)}
         return Batch(tops, self.state.rows, self.state.epoch)
-
-    def spoil(self) -> None:
-        """Fill the blobs with NaN, those of whole numbers with 77."""
-        backend = self.net.backend
-        for blob in self.state.blobs:
-            kind = str(blob.dtype)
-            host = np.full(tuple(blob.shape), np.nan if kind.startswith("float") else 77, kind)
-            if isinstance(blob, np.ndarray):
-                blob[...] = host
-            else:
-                backend.from_host(host, blob)
 
 
 def _with(example: Example, fields: Mapping[str, Any]) -> Example:

@@ -18,8 +18,8 @@ from ..protocols.backend import Backend, HostMemory, Own
 from ..protocols.layer import is_container, is_output
 from ..protocols.state import LayerState
 from .close import TOLERANCES, assert_close, both_zero
-from .outside import global_random_numbers, growth, keeps_objects
-from .suite import Suite, When, only
+from .outside import global_state, growth, keeps_objects
+from .suite import Suite, When, defines, only
 from .trial import NAME, Example, ThroughLayer, Trial, with_kernel
 
 ONE_STATE = When("no containers", lambda suite: not is_container(suite.layer))
@@ -32,7 +32,7 @@ READS = When("no `is_source`", lambda suite: is_container(suite.layer) or not su
 OWN_MEMORY = When("no `is_inplace`", lambda suite: not suite.layer.is_inplace)
 LEARNS = When("`has_param`, or a container", lambda suite: suite.layer.has_param or is_container(suite.layer))
 FORGETS = When("no outputs, which keep what they read", lambda suite: not is_output(suite.layer))
-DRAWS_EXAMPLES = When("with a `strategy`", lambda suite: suite.strategy is not Suite.strategy)
+DRAWS_EXAMPLES = defines("strategy")
 
 EARLY = 10
 """Steps before memory is looked at."""
@@ -319,7 +319,7 @@ class StateTests(Suite):
         """A layer neither reads nor changes the random numbers of `numpy.random` and `random`, nor NumPy's settings."""
         found: list[Look] = []
         for seed in (1, 2):
-            with global_random_numbers(seed), self.tried(example, backend, dtype) as trial:
+            with global_state(seed), self.tried(example, backend, dtype) as trial:
                 found.append(Look.at(trial))
                 where = "depends on the global random numbers: draw from backend.random(layer.name)"
                 self._check_same(found[-1], found[0], trial, where)

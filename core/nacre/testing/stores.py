@@ -1,4 +1,4 @@
-"""StoreTests: a format of files with records."""
+"""StoreTests: what every store, a format of files with records, has to do."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from ..errors import ContractError, DataError
 from ..net.records import open_records
 from ..protocols.data_store import Field, Reader, Store, blocks
 from .outside import Things
-from .suite import Checks, When, only
+from .suite import Checks, When, defines, only
 
 RECORDS = 7
-
-
-WRITES = When("with `fields`", lambda suite: suite.fields is not StoreTests.fields)
-READS_ONLY = When("without `fields`", lambda suite: suite.fields is StoreTests.fields)
+"""In the files that the tests write."""
+WRITES = defines("fields")
+READS_ONLY = When("without `fields`", lambda suite: not WRITES.holds(suite))
 COUNTED = When("not `sequential`", lambda suite: not suite.sequential)
 
 

@@ -28,6 +28,16 @@ class When:
     holds: Callable[[Any], bool]
 
 
+def defines(name: str) -> When:
+    """Return the condition that a suite defines this method itself, which the kit leaves to its author."""
+    return When(f"with `{name}`", lambda suite: getattr(suite, name) is not getattr(suite._kit(), name))
+
+
+def gives(name: str) -> When:
+    """Return the condition that an attribute of a suite is not empty."""
+    return When(f"with `{name}`", lambda suite: bool(getattr(suite, name)))
+
+
 def only(*conditions: When) -> Callable[[Test], Test]:
     """Let a check apply only to suites for which all these conditions hold."""
 
@@ -75,6 +85,7 @@ class Checks:
         cls.cases = {}
         if not hasattr(cls, cls.SUBJECT):
             return
+        cls.check_subject()
         kit = cls._kit()
         tests = kit.names_of_tests()
         for name in cls._absent:  # of the class above, whose subject may be another
@@ -99,6 +110,10 @@ class Checks:
                     f"{cls.__name__}.expected_failures names '{key}', but there is no such check{nearest(name, known)}",
                     f"the checks are: {', '.join(known)}",
                 )
+
+    @classmethod
+    def check_subject(cls) -> None:
+        """Raise ContractError if the subject is none that the suite can test."""
 
     @classmethod
     def _kit(cls) -> type[Checks]:

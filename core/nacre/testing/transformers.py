@@ -1,11 +1,11 @@
-"""TransformerTests: what changes the batches of a source."""
+"""TransformerTests: what everything that changes the batches of a source has to do."""
 
 from __future__ import annotations
 
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,8 @@ from ..random import RecordRandom
 from .bench import spoiled
 from .close import TOLERANCES, assert_close
 from .components import ComponentTests
-from .outside import global_random_numbers, refusal
+from .outside import global_state, refusal
+from .suite import When, defines, gives, only
 from .trial import Example
 
 NAME = "tested/data/0"
@@ -27,6 +28,8 @@ AT_ONCE = 4
 """Threads that use one transformer at the same time."""
 TURNS = 20
 """Batches that each of them changes."""
+REFERENCE = defines("reference")
+FITTED = When("transformers with `fit`", lambda suite: suite.component.fit is not Transformer.fit)
 
 
 @dataclass
@@ -80,18 +83,12 @@ class TransformerTests(ComponentTests):
         raise ContractError(f"{type(self).__name__} does not define reference()")
 
     @classmethod
-    def applicable(cls, tests: set[str]) -> Iterable[str]:
-        made = cls.component
-        without = set[str]() if made.fit is not Transformer.fit else {name for name in tests if name[5:8] == "fit"}
-        without |= {"test_reference"} if cls.reference is TransformerTests.reference else set()
-        without |= set() if cls.wrong_shapes else {"test_wrong_shapes"}
-        without |= set() if made.keeps_type else {"test_stored_type"}
-        without |= set() if made.by_record else {"test_by_record"}
-        if cls.reference is TransformerTests.reference and not cls.is_random:
+    def check_subject(cls) -> None:
+        super().check_subject()
+        if not (REFERENCE.holds(cls) or cls.is_random):
             raise ContractError(
                 f"{cls.__name__} has no reference()", "define it, or say is_random = True if random numbers are drawn"
             )
-        return set(super().applicable(tests)) - without
 
     def make_fitted(self, example: Example) -> Any:
         """Make the transformer of an example, fitted to its records if it has to be."""
@@ -100,6 +97,7 @@ class TransformerTests(ComponentTests):
 
     # What it makes of records
 
+    @only(REFERENCE)
     def test_reference(self, dtype: str, example: Example) -> None:
         """Every number is what the reference says, in all phases."""
         made, records = self.make_fitted(example), self.records(example)
@@ -142,6 +140,7 @@ class TransformerTests(ComponentTests):
         wanted = self.changed(made, _batch(records.astype(dtype)), dtype)
         assert_close(found, wanted, f"of records of type {records.dtype}", TOLERANCES[dtype])
 
+    @only(When("transformers with `keeps_type`", lambda suite: suite.component.keeps_type))
     def test_stored_type(self, example: Example) -> None:
         """With `keeps_type` it works in the type of the records, too, to one unit of it."""
         made, records = self.make_fitted(example), self.records(example)
@@ -153,6 +152,7 @@ class TransformerTests(ComponentTests):
         off = np.abs(found - wanted).max()
         assert off <= 1, f"records of type {kind} are changed in this type with numbers that are off by up to {off:.3g}"
 
+    @only(gives("wrong_shapes"))
     def test_wrong_shapes(self, example: Example) -> None:
         """`shape_of` refuses records that do not fit, by a ConfigError or DataError that names the shape."""
         made = self.make_component(example)
@@ -174,6 +174,7 @@ class TransformerTests(ComponentTests):
                 what = f"phase {phase}: the records {list(numbers)} in a batch of their own"
                 assert_close(found, whole[list(numbers)], what, TOLERANCES[dtype])
 
+    @only(When("transformers with `by_record`", lambda suite: suite.component.by_record))
     def test_by_record(self, dtype: str, example: Example) -> None:
         """With `by_record` it draws no random numbers, so that parts of a batch can be handed over."""
         made, batch = self.make_fitted(example), _batch(self.records(example))
@@ -203,11 +204,11 @@ class TransformerTests(ComponentTests):
                         "" if self.is_random else ": say is_random = True in the class of tests"
                     )
 
-    def test_global_random_numbers(self, example: Example) -> None:
-        """It neither reads nor changes the random numbers of `numpy.random` and `random`."""
+    def test_global_state(self, example: Example) -> None:
+        """It neither reads nor changes the random numbers of `numpy.random` and `random`, nor NumPy's settings."""
         found: list[np.ndarray] = []
         for seed in (1, 2):
-            with global_random_numbers(seed):
+            with global_state(seed):
                 found.append(self.changed(self.make_fitted(example), _batch(self.records(example)), self.dtypes[0]))
         same = np.array_equal(found[0], found[1])
         assert same, "what it makes depends on the global random numbers: draw from the `random` that it gets"
@@ -254,6 +255,7 @@ class TransformerTests(ComponentTests):
 
     # What it is fitted to
 
+    @only(FITTED)
     def test_fit(self, dtype: str, example: Example) -> None:
         """What `fit` returns can be kept in a snapshot, and what comes back from there serves as well."""
         made, batch = self.make_component(example), _batch(self.records(example))
@@ -264,6 +266,7 @@ class TransformerTests(ComponentTests):
         again = self.make_component(example).with_fitted(kept)
         assert_close(self.changed(again, batch, dtype), wanted, "fitted by what a snapshot kept", 0.0)
 
+    @only(FITTED)
     def test_fit_blocks(self, example: Example) -> None:
         """What is learned does not depend on the size of the blocks, nor on what was fitted before."""
         made = self.make_component(example)
@@ -277,6 +280,7 @@ class TransformerTests(ComponentTests):
                 else:
                     assert value == first[key], f"'{key}' is {value!r}, in blocks of {size}, instead of {first[key]!r}"
 
+    @only(FITTED)
     def test_fit_leaves_records_alone(self, example: Example) -> None:
         """`fit` does not change the blocks."""
         records = self.records(example).astype(np.float64)
@@ -284,6 +288,7 @@ class TransformerTests(ComponentTests):
         self.make_component(example).fit(_blocks(records, 3))
         assert np.array_equal(records, before, equal_nan=True), "fit() changes the records that it reads"
 
+    @only(FITTED)
     def test_fit_is_needed(self, example: Example) -> None:
         """Without what it was fitted to, or with that of other records, it raises a DataError, not another error."""
         made, records = self.make_component(example), self.records(example)
@@ -300,6 +305,7 @@ class TransformerTests(ComponentTests):
                 raise AssertionError(f"{what}, it raises {told}: use fitted_array()") from error
             raise AssertionError(f"{what}, it raises no DataError")
 
+    @only(FITTED)
     def test_fit_of_equal_records(self, dtype: str, example: Example) -> None:
         """Fitted to records that are all the same, or to a single one, it gives finite numbers, or refuses them."""
         made, records = self.make_component(example), self.records(example)
@@ -313,12 +319,10 @@ class TransformerTests(ComponentTests):
 
     # How it is checked
 
-    def changed(self, made: Any, batch: Batch, dtype: str, *, before: float | None = None) -> np.ndarray:
+    def changed(self, made: Any, batch: Batch, dtype: str, *, before: float = np.nan) -> np.ndarray:
         """Return what a transformer makes of a batch, in a type; `before` is what the memory held."""
         shape = (len(batch.records), *made.shape_of(batch.records.shape[1:]))
-        out = spoiled(shape, dtype)
-        if before is not None and dtype.startswith("float"):
-            out[...] = before
+        out = spoiled(shape, dtype, before)
         made.transform_into(batch.records, out, batch.random(), batch.phase)
         return out
 

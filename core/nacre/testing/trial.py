@@ -21,13 +21,14 @@ from ..graph.containers import expand
 from ..net.input import InputLayer
 from ..net.net import Net
 from ..protocols.array import Dtype
-from ..protocols.backend import Backend, HostMemory, Own, Step, open_backend
+from ..protocols.backend import Backend, Own, open_backend
 from ..protocols.graph import Graph
 from ..protocols.layer import PHASES, Layer, Phase, layer_type, tops_of
 from ..protocols.state import LayerState
 from ..protocols.view import View, scratches
 from ..random import Random
 from ..text import with_containers
+from .bench import spoil
 
 NAME = "tested"
 """What the layer is called in its net."""
@@ -365,8 +366,8 @@ class Trial:
 
     def spoil(self, *lists: Iterable[Any]) -> None:
         """Fill arrays of the layer with NaN (whole numbers with 77), so that reading or adding to them shows."""
-        for values in lists:
-            self.fill(values, np.nan)
+        for arrays in lists:
+            self.fill(arrays, np.nan)
 
     def spoil_scratch(self) -> None:
         """Fill what states share as scratch memory with NaN, whole numbers with 77."""
@@ -375,24 +376,7 @@ class Trial:
 
     def fill(self, arrays: Iterable[Any], number: float) -> None:
         """Fill arrays of the layer with a number, whole numbers with 77."""
-        for array in arrays:
-            if array is not None:
-                self._fill(array, number)
-
-    def _fill(self, array: Any, number: float) -> None:
-        backend = self.op.backend
-        if isinstance(array, Own):
-            if array.layout != "plain":
-                plain = backend.empty(array.shape, array.dtype)
-                self._fill(plain, number)
-                pack = Step("copy", NAME, lambda: backend.pack(plain, array), backend, None, "pack")
-                backend.compile([pack])()  # a backend may record the step and run it later
-                return
-            array = array.memory
-        kind = str(array.dtype)
-        host = np.full(tuple(array.shape), number if kind.startswith("float") else 77, kind)
-        owner: Backend = HostMemory.shared() if isinstance(array, np.ndarray) else backend
-        owner.from_host(host, array)
+        spoil(self.op.backend, arrays, number)
 
     def shutdown(self) -> None:
         self.net.shutdown()

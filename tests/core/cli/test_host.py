@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from command_line import NET, SCRIPT, run
 from nacre import DataError
 from nacre.config import load
 from nacre.discovery.settings import settings
+from nacre.testing.plugin import FakeDistribution
 from registries import NewRegistry
 
 HOOKS = "from nacre.hooks import hookimpl\nnacre_api = '1'\n"
@@ -23,18 +23,11 @@ Install = Callable[..., Path]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Write a distribution to a folder of `sys.path`."""
-    monkeypatch.syspath_prepend(tmp_path / "site")
+def install(fake_distribution: FakeDistribution) -> Install:
+    """Write a distribution to a folder of `sys.path`; its light module has its name."""
 
     def make(name: str, text: str, version: str = "1.0", site: str = "site") -> Path:
-        info = tmp_path / site / f"{name}-{version}.dist-info"
-        info.mkdir(parents=True)
-        module = name.replace("-", "_")
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        (info / "entry_points.txt").write_text(f"[nacre.plugins]\n{name} = {module}\n")
-        (info.parent / f"{module}.py").write_text(textwrap.dedent(text))
-        return info.parent
+        return fake_distribution({f"{name}.py": text}, {name: name}, version=version, folder=site)
 
     return make
 
@@ -52,7 +45,7 @@ def test_where_nothing_is_odd(install: Install) -> None:
     assert run("plugins", "doctor", "--json").json == []
 
 
-def test_everything_that_is_odd_is_found(install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_that_is_odd_is_found(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("crashes", "import faulthandler\nfaulthandler._sigsegv()\n")
     install("raises", "raise ValueError('bad day')\n")
     install("heavy", offering("offer_layers", "{'Same': 'heavy_layers:X'}", "import numpy"))
@@ -60,7 +53,6 @@ def test_everything_that_is_odd_is_found(install: Install, tmp_path: Path, monke
     install("other", offering("offer_layers", "{'Same': 'other_layers:X'}"))
     install("fast", offering("offer_kernels", "{('Poolng', 'numpy'): 'fast_kernels:K'}"))
     install("other", offering("offer_layers", "{'Same': 'other_layers:X'}"), "0.9", "behind")
-    monkeypatch.syspath_prepend(tmp_path / "behind")
     monkeypatch.setenv("NACRE_DISABLE_PLUGINS", "unheard-of")
     Path("nacre.toml").write_text("[plugins]\nkernels = ['fsat', 'crashes']\npin = { 'layer:Smae' = 'other' }\n")
     done = run("plugins", "doctor", "--json", code=1)

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from base64 import urlsafe_b64encode
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from nacre.testing.plugin import FakeDistribution
 
 LIGHT = """
 from nacre import hookimpl
@@ -33,30 +33,19 @@ class {title}(Neuron):
 """
 
 
-def install(site: Path, name: str, version: str = "1.0") -> Path:
-    """Put a distribution with a plugin into a folder as pip does, and return the folder of its package."""
-    words = {"name": name, "title": name.title()}
-    files = {f"{name}/__init__.py": LIGHT.format(**words), f"{name}/model.py": MODEL.format(**words)}
-    info = f"{name}-{version}.dist-info"
-    files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    files[f"{info}/entry_points.txt"] = f"[nacre.plugins]\n{name} = {name}\n"
-    lines: list[str] = []
-    for path, text in files.items():
-        (site / path).parent.mkdir(parents=True, exist_ok=True)
-        (site / path).write_text(text, encoding="utf-8")
-        digest = urlsafe_b64encode(sha256(text.encode()).digest()).decode().rstrip("=")
-        lines.append(f"{path},sha256={digest},{len(text)}")
-    (site / info / "RECORD").write_text("\n".join([*lines, f"{info}/RECORD,,"]) + "\n", encoding="utf-8")
-    return site / name
-
-
 class Place:
     """A folder to work in, and one with installed plugins."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, fake_distribution: FakeDistribution) -> None:
         self.folder, self.site = folder / "work", folder / "site"
         self.folder.mkdir()
-        self.site.mkdir()
+        self.fake_distribution = fake_distribution
+
+    def install(self, name: str, version: str = "1.0") -> Path:
+        """Install a distribution with a plugin, and return the folder of its package."""
+        words = {"name": name, "title": name.title()}
+        files = {f"{name}/__init__.py": LIGHT.format(**words), f"{name}/model.py": MODEL.format(**words)}
+        return self.fake_distribution(files, {name: name}, version=version, folder=self.site.name) / name
 
     def nacre(self, *words: str, code: int | None = 0, **variables: str) -> str:
         """Run a command; nacre itself is editable where its tests run. Return what it prints; None is any code."""
@@ -77,16 +66,16 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path, fake_distribution: FakeDistribution) -> Place:
     """Return a place in which the plugin alpha is installed and locked."""
-    made = Place(tmp_path)
-    install(made.site, "alpha")
+    made = Place(tmp_path, fake_distribution)
+    made.install("alpha")
     assert "alpha 1.0, nacre " in made.nacre("plugins", "lock")
     return made
 
 
 def test_what_is_locked_works_and_nothing_else_is_imported(place: Place) -> None:
-    install(place.site, "beta")
+    place.install("beta")
     found = place.plugins()
     assert [one["status"] for one in found.values()] == ["active", "active"]
     for switch in ({"NACRE_LOCKED": "1"}, {"NACRE_LOCKED": str(place.folder / "nacre.lock")}):
@@ -104,7 +93,7 @@ def test_what_is_locked_works_and_nothing_else_is_imported(place: Place) -> None
 
 
 def test_commands_of_plugins_are_locked_too(place: Place) -> None:
-    install(place.site, "beta")
+    place.install("beta")
     assert "beta is imported" not in place.nacre("graph", "--help", "--locked")
     assert "beta is imported" not in place.nacre("--locked", "graph", "--help")
     assert "beta is imported" in place.nacre("graph", "--help")
@@ -148,7 +137,7 @@ def test_a_compiled_file_beside_the_source_is_not_believed(place: Place) -> None
 
 
 def test_another_version_or_other_files_of_a_version(place: Place) -> None:
-    install(place.site, "alpha")
+    place.install("alpha")
     record = place.site / "alpha-1.0.dist-info/RECORD"
     record.write_text(record.read_text(encoding="utf-8") + "alpha/more.py,sha256=AAAA,1\n", encoding="utf-8")
     found = place.plugins(NACRE_LOCKED="1")["alpha"]
@@ -158,12 +147,12 @@ def test_another_version_or_other_files_of_a_version(place: Place) -> None:
     for file in (place.site / "alpha-1.0.dist-info").iterdir():
         file.unlink()
     (place.site / "alpha-1.0.dist-info").rmdir()
-    install(place.site, "alpha", "1.1")
+    place.install("alpha", "1.1")
     assert "alpha 1.1 is installed, but it has version 1.0" in place.plugins(NACRE_LOCKED="1")["alpha"]["problem"]
 
 
 def test_what_is_locked_but_not_installed_is_told(place: Place) -> None:
-    install(place.site, "beta")
+    place.install("beta")
     place.nacre("plugins", "lock", "--requirements", "plugins.txt")
     requirements = (place.folder / "plugins.txt").read_text(encoding="utf-8").splitlines()
     assert requirements[:2] == ["alpha==1.0", "beta==1.0"]
@@ -175,7 +164,7 @@ def test_what_is_locked_but_not_installed_is_told(place: Place) -> None:
 
 
 def test_a_plugin_that_is_disabled_or_broken_can_be_left_out(place: Place) -> None:
-    (install(place.site, "beta") / "__init__.py").write_text("1 / 0", encoding="utf-8")
+    (place.install("beta") / "__init__.py").write_text("1 / 0", encoding="utf-8")
     told = place.nacre("plugins", "lock", NACRE_DISABLE_PLUGINS="beta")
     assert "alpha" in told
     assert "beta" not in told

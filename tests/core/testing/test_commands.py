@@ -15,6 +15,7 @@ import pytest
 from nacre import DataError
 from nacre.testing import CommandTests as CommandSuite
 from nacre.testing import check_plugin
+from nacre.testing.plugin import FakeDistribution
 from registries import NewRegistry
 from run_suite import failures
 
@@ -139,17 +140,12 @@ def test_a_broken_promise_is_found_by_its_check(
     assert len(found) <= 4, f"{name} is found by {sorted(found)}"
 
 
-def test_check_plugin_tells_all_that_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = tmp_path / "nacre_odd-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nacre-odd\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[nacre.plugins]\nodd = nacre_odd\n")
+def test_check_plugin_tells_all_that_is_wrong(fake_distribution: FakeDistribution) -> None:
     light = "import h5py\nfrom nacre import hookimpl\nnacre_api = '1'\n\n@hookimpl\ndef offer_layers():\n    return "
-    (tmp_path / "nacre_odd.py").write_text(light + "{'Odd': 'nacre_odd_layers:OddLayer', 'Gone': 'nacre_gone:X'}\n")
+    light += "{'Odd': 'nacre_odd_layers:OddLayer', 'Gone': 'nacre_gone:X'}\n"
     layers = "from nacre import Layer, LayerState, Names\nclass OddLayer(Layer):\n    x: 'Nowhere'\n"
     layers += "class OddState(LayerState, of=OddLayer): ...\n"
-    (tmp_path / "nacre_odd_layers.py").write_text(layers)
-    monkeypatch.syspath_prepend(tmp_path)
+    fake_distribution({"nacre_odd.py": light, "nacre_odd_layers.py": layers}, {"odd": "nacre_odd"}, name="nacre-odd")
     with pytest.raises(AssertionError) as told:
         check_plugin("nacre-odd")
     text = str(told.value)

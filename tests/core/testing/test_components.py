@@ -223,7 +223,7 @@ class HasASeedOfItsOwn(Wide):
         return np.random.default_rng(7).standard_normal(shape)
 
 
-@broken(OfInitializers, "global_random_numbers", "the state of the global random numbers has changed")
+@broken(OfInitializers, "global_state", "the state of the global random numbers has changed")
 class DrawsFromNumpy(Wide):
     def values(self, random: Any, shape: tuple[int, ...]) -> Any:
         return super().values(random, shape) + 0 * np.random.random()  # noqa: NPY002

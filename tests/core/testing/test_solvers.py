@@ -2,7 +2,7 @@
 
 import random
 import threading
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from nacre import (
     LrPolicy,
     Method,
     MethodState,
+    non_negative,
 )
 from nacre.testing import Example
 from nacre.testing import SolverTests as SolverSuite
@@ -113,7 +114,7 @@ class SlowState:
 class Slow(LrPolicy):
     """A policy with a memory."""
 
-    base: float = 0.1
+    base: Annotated[float, non_negative, "the rate"] = 0.1
     state: Any = SlowState
 
     def start(self, training):
@@ -347,7 +348,7 @@ class CountsForAll(MeanState):
         type(self).counted = 0
 
 
-@broken(OfMethods, "global_random_numbers", "the state of the global random numbers has changed")
+@broken(OfMethods, "global_state", "the state of the global random numbers has changed")
 class AddsNoise(MeanState):
     def update(self):
         random.random()
@@ -432,7 +433,7 @@ class CountsFromZero(LossesState):
         return (self.training.iteration - 1) % 2 == 0
 
 
-@broken(OfCallbacks, "global_random_numbers", "the state of the global random numbers has changed")
+@broken(OfCallbacks, "global_state", "the state of the global random numbers has changed")
 class DrawsARecord(LossesState):
     def run(self):
         super().run()

@@ -319,14 +319,14 @@ class SharesItsPlace(SevenState):
 PLACES: dict[int, list[int]] = {}
 
 
-@broken("global_random_numbers", "the state of the global random numbers has changed")
+@broken("global_state", "the state of the global random numbers has changed")
 class DrawsFromNumpy(SevenState):
     def order(self, epoch):
         np.random.random()  # noqa: NPY002
         return super().order(epoch)
 
 
-@broken("global_random_numbers", "batch 0 depends on the global random numbers")
+@broken("global_state", "batch 0 depends on the global random numbers")
 class ReadsNumpysState(SevenState):
     def order(self, epoch):
         order = super().order(epoch)

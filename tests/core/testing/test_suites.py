@@ -6,15 +6,18 @@ import subprocess
 import sys
 import textwrap
 
+import click
 import pytest
 
 import nacre.testing
 from nacre import ContractError
-from nacre.testing import KernelTests, LayerTests, SolverTests, SourceTests, StoreTests
+from nacre.testing import CodecTests, CommandTests, InitializerTests, LayerTests, TransformerTests
 from nacre.testing.suite import Checks
-from nacre_layers import AccuracyLayer, ConcatLayer, SequentialLayer
+from nacre_data import Scale
+from nacre_layers import AccuracyLayer, ConcatLayer, Constant, SequentialLayer
 
-SUITES = [KernelTests, LayerTests, SolverTests, SourceTests, StoreTests]
+EVERY = [getattr(nacre.testing, name) for name in nacre.testing.__all__]
+SUITES = [one for one in EVERY if isinstance(one, type) and issubclass(one, Checks)]
 
 
 class Mean(LayerTests):
@@ -41,6 +44,23 @@ def test_which_checks_apply():
     assert "container_survives_a_file" in container.required()
     assert container.test_reads is None
     assert callable(type("Derived", (container,), {"layer": ConcatLayer}).test_reads)
+
+
+def test_what_a_suite_gives_decides_which_checks_apply():
+    scale = type("Of", (TransformerTests,), {"component": Scale, "reference": lambda *_: None})
+    assert {"reference", "by_record"} <= set(scale.required())
+    assert not {"wrong_shapes", "wrong_fields", "fit", "fit_blocks"} & set(scale.required())
+    more = type("More", (scale,), {"wrong_shapes": [(3,)], "wrong": [{"scale": float("nan")}]})
+    assert {"reference", "wrong_shapes", "wrong_fields"} <= set(more.required())
+    with pytest.raises(ContractError, match=r"Of has no reference\(\)"):
+        type("Of", (TransformerTests,), {"component": Scale})
+    plain = type("Of", (InitializerTests,), {"component": Constant})
+    assert not {"spread", "few_axes"} & set(plain.required())
+    more = type("More", (plain,), {"spread": lambda *_: (0.0, 0.0), "axes": 2})
+    assert {"spread", "few_axes"} <= set(more.required())
+    silent = type("Of", (CommandTests,), {"command": click.Command("silent"), "name": "silent"})
+    assert not {"json", "json_errors"} & set(silent.required())
+    assert {one.name: one.applies for one in CodecTests.table()}["encode"] == "codecs with `encode`"
 
 
 def test_a_check_is_not_replaced():
