@@ -197,14 +197,26 @@ class Inputs:
         self.close()
 
 
+def blobs_of(file: NetFile, want: Wanted, shape: tuple[int, ...] | None) -> Sequence[str]:
+    """Return the blobs of the sources that the outputs need; `shape` is that of --shape.
+
+    Raises:
+        DataError: they need none, or several, although a shape is given.
+    """
+    if not want.needed:
+        raise DataError(f"{file.path}: the net reads no blob of its sources", "choose another blob (--blob)")
+    if shape is not None and len(want.needed) > 1:
+        read = ", ".join(want.needed)
+        raise DataError(f"--shape is for nets of one input, but this one reads {read}", "leave it out")
+    return want.needed
+
+
 def by_blob(file: NetFile, paths: Sequence[Path], blobs: Sequence[str]) -> dict[str, list[Path]]:
     """Return the files of each blob: those given as BLOB=FILE, and all others, which have records of every one.
 
     Raises:
-        DataError: there is no blob, or a blob has no file.
+        DataError: a blob has no file.
     """
-    if not blobs:
-        raise DataError(f"{file.path}: the net reads no blob of its sources", "choose another blob (--blob)")
     found: dict[str, list[Path]] = {blob: [] for blob in blobs}
     for path in paths:
         name, equals, rest = str(path).partition("=")
@@ -315,11 +327,11 @@ def _known_batch(file: NetFile, blob: str) -> tuple[tuple[int, ...] | None, Fitt
     return None, {}
 
 
-def whole_records(records: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return for each record whether no number in it is NaN."""
+def whole_records(records: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return for each record whether no number in it is NaN, in any of the blobs."""
     import numpy as np
 
-    return np.array([not np.isnan(record).any() for record in records])
+    return np.all([[not np.isnan(record).any() for record in array] for array in records.values()], axis=0)
 
 
 def _warn_of_not_finite(bad: Sequence[int], path: Path) -> None:

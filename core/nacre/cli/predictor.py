@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError, NacreError, nearest
-from .inputs import Inputs, known_shape, whole_records, written_net
+from .inputs import Batch, Inputs, blobs_of, known_shape, side_by_side, whole_records, written_net
 from .outputs import Answers, compares_numbers, names_for
 from .screen import print_json
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..net.predict import Wanted
     from ..snapshots.snapshot import Snapshot
 
-    Record = tuple[str, np.ndarray]
-    """The key of a record, and its numbers."""
+    Record = tuple[str, Mapping[str, np.ndarray]]
+    """The key of a record, and its numbers for each blob."""
 
 
 class Predictor:
@@ -31,12 +31,12 @@ class Predictor:
 
     Args:
         blobs: the first is told of; by default that which no layer reads.
-        shape: of a record; by default that of the net file's data, or of the first record.
+        shape: of a record, for nets that read one blob; by default that of the net file's data, or of the first record.
         names: of the classes; by default those of the snapshot.
         batch_size: how many records are computed at a time.
 
     Raises:
-        DataError: the net has no output, or reads several blobs of its sources.
+        DataError: the net has no output or reads no blob of its sources; or it reads several, and a shape is given.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Predictor:
         self.file, self.saved, self.backend = file, saved, backend
         self.batch_size, self.divide = batch_size, divide
         self.want = wanted(file.layers, blobs, file.algorithm)
-        self.blob, self.output = input_blob(file, self.want), self.want.outputs[0]
+        self.blobs, self.output = blobs_of(file, self.want, shape), self.want.outputs[0]
         self.from_option = shape is not None
-        self.shape = shape or known_shape(file, self.blob)
-        self.sure = self.shape is not None and not self.from_option
+        self.shapes = {blob: shape or known_shape(file, blob) for blob in self.blobs}
+        self.sure = not self.from_option and None not in self.shapes.values()
         self.names = names
         self.answers = Answers(names or (), top, numbers=compares_numbers(file.layers, self.output), unit=unit)
         self._stack = ExitStack()
@@ -70,36 +70,52 @@ class Predictor:
     def read(self, given: Any) -> Record:
         """Return a record that was given in JSON: numbers in lists, {blob: numbers, "key": name}, or {"file": path}.
 
+        Of a net that reads several blobs, each has its numbers by name, or the file has all.
+
         Raises:
             DataError: it cannot be read, or does not fit the net.
         """
+        first, *others = self.blobs
         if not isinstance(given, dict):
-            return "", self._numbers(given)
-        known = {"file", "key", self.blob}
+            if others:
+                read = ", ".join(self.blobs)
+                raise DataError(f"the net reads {read}, but the record does not say whose numbers it has", self._form())
+            return "", {first: self._numbers(first, given)}
+        known = {"file", "key", *self.blobs}
         table = cast("dict[str, Any]", given)
         if unknown := [name for name in table if name not in known]:
             raise DataError(f"a record has no {unknown[0]!r}{nearest(unknown[0], known)}", self._form())
-        key = str(table.get("key", ""))
-        if ("file" in table) == (self.blob in table):
-            raise DataError(f"a record has either '{self.blob}' or 'file'", self._form())
+        key, missing = str(table.get("key", "")), [blob for blob in self.blobs if blob not in table]
+        if ("file" in table) != (len(missing) == len(self.blobs)):
+            names = " and ".join(f"'{blob}'" for blob in self.blobs)
+            raise DataError(f"a record has either {names} or 'file'", self._form())
         if "file" not in table:
-            return key, self._numbers(table[self.blob])
+            if missing:
+                raise DataError(f"the record has no '{missing[0]}', which the net reads too", self._form())
+            return key, {blob: self._numbers(blob, table[blob]) for blob in self.blobs}
         if not isinstance(table["file"], str):
             raise DataError("'file' must be the path of a file", self._form())
         return self.read_file(Path(table["file"]), key)
 
     def read_file(self, path: Path, key: str = "") -> Record:
         """Return the only record of a file. Raises DataError if it has several, or cannot be read."""
-        found: list[Record] = []
-        with Inputs(self.file, [path], self.blob, self.shape, self.divide, from_option=self.from_option) as records:
-            for batch in records.batches(2):
-                found += zip(batch.keys, batch.records, strict=True)
-                if len(found) > 1:
+        found: dict[str, Batch] = {}
+        with ExitStack() as stack:
+            records = {
+                blob: stack.enter_context(
+                    Inputs(self.file, [path], blob, shape, self.divide, from_option=self.from_option)
+                )
+                for blob, shape in self.shapes.items()
+            }
+            for batches in side_by_side(records, 1):
+                if found:
                     raise DataError(f"{path}: it has several records, but one is asked for", "give a file for each")
-            named = records.named
-        return key or (found[0][0] if named else str(path)), found[0][1]
+                found = batches
+        first = self.blobs[0]
+        key = key or (found[first].keys[0] if records[first].named else str(path))
+        return key, {blob: batch.records[0] for blob, batch in found.items()}
 
-    def _numbers(self, given: Any) -> np.ndarray:
+    def _numbers(self, blob: str, given: Any) -> np.ndarray:
         import numpy as np
 
         try:
@@ -107,17 +123,21 @@ class Predictor:
         except (TypeError, ValueError) as error:
             raise DataError("the record must hold numbers, in lists of equal lengths", self._form()) from error
         record /= self.divide
-        if self.shape is None or record.shape == self.shape:
+        shape = self.shapes[blob]
+        if shape is None or record.shape == shape:
             return record
-        source = self.want.source_of(self.blob)
-        if record.size == prod(self.shape):
-            return record.reshape(self.shape)
-        if not self.from_option and source.prepared_shape(self.blob, record.shape) == self.shape:
+        if record.size == prod(shape):
+            return record.reshape(shape)
+        if not self.from_option and self.want.source_of(blob).prepared_shape(blob, record.shape) == shape:
             return record
-        raise DataError(f"the record has the shape {record.shape}, but the net needs {self.shape}", self._form())
+        whose = f"'{blob}' of the record" if len(self.blobs) > 1 else "the record"
+        raise DataError(f"{whose} has the shape {record.shape}, but the net needs {shape}", self._form())
 
     def _form(self) -> str:
-        return f'write [numbers], {{"{self.blob}": [numbers], "key": "a name"}} or {{"file": "cat.jpg"}}'
+        table = ", ".join(f'"{blob}": [numbers]' for blob in self.blobs)
+        if len(self.blobs) > 1:
+            return f'write {{{table}, "key": "a name"}} or {{"file": "records.h5"}}'
+        return f'write [numbers], {{{table}, "key": "a name"}} or {{"file": "cat.jpg"}}'
 
     def answer(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """Return the answers to at most `batch_size` records: {key, classes}, {key, values} or {key, error, remedy}."""
@@ -133,29 +153,28 @@ class Predictor:
 
         from ..net.predict import prepared, run
 
-        if len({array.shape for _, array in records}) > 1:
+        given = {blob: [arrays[blob] for _, arrays in records] for blob in self.blobs}
+        if any(len({array.shape for array in arrays}) > 1 for arrays in given.values()):
             raise DataError("the records have different shapes", "give all records one shape")
-        arrays = np.stack([array for _, array in records])
-        net = self._net or self._make(arrays.shape[1:])
-        ready = prepared(net, self.want, {self.blob: arrays})
+        batch = {blob: np.stack(arrays) for blob, arrays in given.items()}
+        net = self._net or self._make({blob: array.shape[1:] for blob, array in batch.items()})
+        ready = prepared(net, self.want, batch)
         found = run(net, self.want, ready)[self.output]
-        rows = self.answers.of(found, whole_records(ready[self.blob]))
+        rows = self.answers.of(found, whole_records(ready))
         return [{"key": key, **one} for (key, _), one in zip(records, rows, strict=True)]
 
-    def _make(self, shape: tuple[int, ...]) -> Net:
-        """Make the net for records of a shape."""
+    def _make(self, shapes: Mapping[str, tuple[int, ...]]) -> Net:
+        """Make the net for records of these shapes."""
         from ..net.predict import check_outputs
 
         with ExitStack() as stack:
-            made = net_for(
-                self.file, self.saved, self.want, {self.blob: shape}, self.batch_size, self.backend, sure=self.sure
-            )
+            made = net_for(self.file, self.saved, self.want, shapes, self.batch_size, self.backend, sure=self.sure)
             net = stack.enter_context(made)
             check_outputs(net, self.want)
             count = prod(net.memory.final[self.output].shape[1:])
             self.answers.names = names_for(self.file, self.output, count, self.names, "--classes")
             self._stack = stack.pop_all()
-        self.shape = self.shape or shape
+        self.shapes = {blob: known or shapes[blob] for blob, known in self.shapes.items()}
         self._net = net
         return net
 
@@ -199,15 +218,6 @@ def _answer_line(predictor: Predictor, line: str) -> Mapping[str, Any]:
 # The net
 
 
-def input_blob(file: NetFile, want: Wanted) -> str:
-    """Return the one blob of the sources that the outputs need. Raises DataError if they need none, or several."""
-    if len(want.needed) != 1:
-        found = ", ".join(sorted(want.needed)) or "none"
-        message = f"{file.path}: a net for records one by one must read exactly one blob of its sources, but it reads: "
-        raise DataError(message + found, "choose a blob that needs only one of them (--blob), or use files")
-    return want.needed[0]
-
-
 @contextmanager
 def net_for(
     file: NetFile,
@@ -230,14 +240,14 @@ def net_for(
     shapes = {blob: want.source_of(blob).prepared_shape(blob, given) for blob, given in records.items()}
     if not sure:  # before there are parameters, whose shape other nets of these layers share
         with written_net(file, want, shapes, batch_size, backend, allocate=False) as planned:
-            _check_shape(planned, saved, next(iter(records.values())))
+            _check_shapes(planned, saved, records)
     with written_net(file, want, shapes, batch_size, backend) as made:
         made.parameters.load(saved, strict=False)
         yield made
 
 
-def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:
-    """Check the shape of records: with a wrong one, layers have the trained number of outputs, but not of inputs.
+def _check_shapes(net: Net, saved: Snapshot, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check the shapes of records: with a wrong one, layers have the trained number of outputs, but not of inputs.
 
     Raises:
         DataError: names a parameter.
@@ -247,5 +257,7 @@ def _check_shape(net: Net, saved: Snapshot, shape: tuple[int, ...]) -> None:
     other = [(name, there, net.parameters[name].shape) for name, there in pairs if there != net.parameters[name].shape]
     if other and all(there[:1] == here[:1] for _, there, here in other):
         name, there, here = other[0]
-        message = f"records of shape {shape} do not fit the net: '{name}' was trained with the shape {there}"
-        raise DataError(f"{message}, but they need {here}", "use the right shape, for example --shape 1,8,8")
+        told = " and ".join(map(str, shapes.values()))
+        message = f"records of shape {told} do not fit the net: '{name}' was trained with the shape {there}"
+        more = ", for example --shape 1,8,8" if len(shapes) == 1 else ""
+        raise DataError(f"{message}, but they need {here}", f"use the right shape{more}")

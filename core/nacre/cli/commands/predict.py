@@ -109,15 +109,13 @@ def command(
     A net that reads several blobs gets BLOB=FILE for each of them, such as left=a.npy right=b.npy, or files with all.
 
     With --stdin each line of the input is a record in JSON: its numbers in lists, or {"data": numbers, "key": name}
-    with the name of the blob, or {"file": "cat.jpg"}. Each is answered at once, with a line as in the list that --json
-    prints, or {"error": ..., "remedy": ...}.
+    with the name of the blob, or {"file": "cat.jpg"}; if the net reads several blobs, {"left": numbers, "right":
+    numbers}. Each is answered at once, with a line as in the list that --json prints, or {"error": ..., "remedy": ...}.
     """
-    import numpy as np
-
     from ...fields.outputs import uploading
     from ...net.predict import check_outputs, prepared, run, wanted
     from ...net.records import store_of
-    from ..inputs import Inputs, by_blob, known_shape, side_by_side, whole_records
+    from ..inputs import Inputs, blobs_of, by_blob, known_shape, side_by_side, whole_records
     from ..outputs import Answers, compares_numbers, names_for, read_classes
     from ..predictor import Predictor, answer_lines, net_for
     from ..screen import print_json
@@ -138,9 +136,7 @@ def command(
             answer_lines(predictor, sys.stdin)
         return
     want = wanted(file.layers, blobs, file.algorithm)
-    output, files = want.outputs[0], by_blob(file, inputs, want.needed)
-    if shape is not None and len(files) > 1:
-        raise click.UsageError(f"--shape is for nets of one input, but this one reads {', '.join(files)}")
+    output, files = want.outputs[0], by_blob(file, inputs, blobs_of(file, want, shape))
     known = {blob: known_shape(file, blob) if shape is None else None for blob in files}
     told: list[dict[str, Any]] = []
     shapes: dict[str, tuple[int, ...]] = {}
@@ -173,8 +169,7 @@ def command(
                     writer = stack.enter_context(store.create(path, fields_of(found)))
             if writer is not None:
                 writer.append(found, keys if first.named else ())
-            whole = [whole_records(one) for one in ready.values()]
-            rows = answers.of(found[output], np.all(whole, axis=0))
+            rows = answers.of(found[output], whole_records(ready))
             for key, one in zip(keys, rows, strict=True):
                 if as_json:
                     told.append({"record": count, "key": key, **one})
