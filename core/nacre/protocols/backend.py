@@ -12,7 +12,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..discovery.blame import answered, blaming
+from ..discovery.blame import answered, blaming, wrong
 from ..discovery.fitting import required
 from ..errors import NacreError, PluginError
 from .array import Array
@@ -291,10 +291,8 @@ def _check_zeros(backend: Backend) -> None:
         host = backend.to_host(array)
         if host.shape != (7, 5) or host.any():
             what = f"of shape {host.shape}" if host.shape != (7, 5) else "with other numbers than 0"
-            raise PluginError(
-                f"backend '{backend.name}': {type(backend).__name__}.empty((7, 5), 'float32') returned an array {what}",
-                "it must return arrays in C order, filled with zeros: correct it, or use another backend",
-            )
+            reason = f"empty((7, 5), 'float32') returned an array {what}"
+            raise wrong(backend, f"{reason}, but it must return arrays in C order, filled with zeros")
         backend.from_host(np.full((7, 5), np.nan, np.float32), array)
 
 

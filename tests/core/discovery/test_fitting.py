@@ -142,8 +142,8 @@ def test_a_backend_whose_arrays_are_not_zero_is_not_opened(
         def empty(self, shape: Any, dtype: str) -> Any:
             return make(shape, dtype)
 
-    new_registry().register(Dirty, "dirty")
-    with pytest.raises(PluginError, match=r"backend 'dirty': Dirty.empty\(\(7, 5\), 'float32'\) returned") as caught:
+    new_registry().register(Dirty, "dirty", distribution="acme")
+    with pytest.raises(PluginError, match=r"backend 'dirty' of acme: empty\(\(7, 5\), 'float32'\) ret") as caught:
         open_backend("dirty")
     assert words in str(caught.value)
 
