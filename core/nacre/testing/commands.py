@@ -49,7 +49,7 @@ class CommandTests(Checks):
 
     Attributes:
         command: the click command.
-        name: its name behind `nacre`.
+        name: its name behind `nacre`, such as "sizes", or "data show" for a command of a group.
         wrong: arguments, behind those of the good call, that must end in an error.
     """
 
@@ -74,12 +74,13 @@ class CommandTests(Checks):
                 assert one.help, f"the option {one.opts[0]} has no help: click.option(..., help=...)"
 
     def test_listed(self) -> None:
-        """`nacre --help` has a line for it."""
-        shown = self._invoke(["--help"])
-        lines = [line.split() for line in shown.out.splitlines()]
-        line = next((words for words in lines if words and words[0].rpartition(":")[2] == self.name), None)
-        assert line is not None, f"`nacre --help` does not list '{self.name}'"
-        assert len(line) > 1, f"`nacre --help` says nothing of '{self.name}'"
+        """`nacre --help`, or the help of its group, has a line for it."""
+        *groups, name = self.name.split()
+        lines = [line.split() for line in self._invoke([*groups, "--help"]).out.splitlines()]
+        line = next((words for words in lines if words and words[0].rpartition(":")[2] == name), None)
+        where = " ".join(["nacre", *groups, "--help"])
+        assert line is not None, f"`{where}` does not list '{name}'"
+        assert len(line) > 1, f"`{where}` says nothing of '{name}'"
 
     def test_runs(self, tmp_path: Path) -> None:
         """The call ends well, and leaves its input files as they are."""
@@ -153,7 +154,7 @@ class CommandTests(Checks):
 
     def run(self, *arguments: str) -> Done:
         """Run the command in this process."""
-        return self._invoke([self.name, *arguments])
+        return self._invoke([*self.name.split(), *arguments])
 
     @contextmanager
     def at_work(self, folder: Path) -> Generator[Sequence[str]]:
@@ -171,7 +172,8 @@ class CommandTests(Checks):
 
         from ..cli.app import COMMANDS, nacre
 
-        if self.name not in COMMANDS and not registry().offers("command", self.name):
+        first = self.name.partition(" ")[0]
+        if first == self.name not in COMMANDS and not registry().offers("command", first):
             registry().register(self.command, self.name, "command")
         result: Any = CliRunner().invoke(nacre, list(arguments))
         if result.exception is not None and not isinstance(result.exception, SystemExit):
