@@ -166,7 +166,7 @@ def test_explain_tells_the_strangers_kernel(fresh: Environment, folder: Path) ->
     assert told["lost"] == told["declined"] == told["not_enabled"] == []
 
 
-@pytest.mark.parametrize("name", ["nacre-serve", "nacre-swirl", "nacre-swirl-fast"])
+@pytest.mark.parametrize("name", [name for name in STRANGERS if name != "nacre-parquet"])
 def test_they_pass_their_own_tests(fresh: Environment, tmp_path: Path, name: str) -> None:
     """With nacre's kit, as their authors run them; test_distributions.py has those that need other libraries."""
     shutil.copytree(PLUGINS / name / "tests", tmp_path / "tests")

@@ -12,7 +12,7 @@ from nacre_numba import LayerNormKernel, LRNKernel, RMSNormKernel
 
 from nacre import InputLayer, Net
 from nacre.config import load
-from nacre.testing import Example, KernelTests
+from nacre.testing import Example, KernelTests, check_plugin
 from nacre_layers import LayerNormLayer, LRNLayer, RMSNormLayer
 
 
@@ -103,3 +103,8 @@ def test_a_net_has_a_kernel_only_if_somebody_asks_for_it(tmp_path: Path, line: s
     (tmp_path / "net.toml").write_text(f"{NET}\n{line}\n", encoding="utf-8")
     with load(tmp_path / "net.toml").net(backend="numpy") as net:
         assert isinstance(net.owners()["layer.norm"], LayerNormKernel) == taken
+
+
+def test_everything_that_is_offered_can_be_used() -> None:
+    """As `nacre check nacre-numba` says."""
+    check_plugin("nacre-numba")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nacre import DataError, Field, open_records
-from nacre.testing import StoreTests
+from nacre.testing import StoreTests, check_plugin
 
 pyarrow = pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -137,3 +137,8 @@ def test_what_a_file_has_no_room_for_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing can be appended"):
         Parquet().create(tmp_path / "x.parquet", {"x": Field((), "float32")}, append=True)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_everything_that_is_offered_can_be_used() -> None:
+    """As `nacre check nacre-parquet` says."""
+    check_plugin("nacre-parquet")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from nacre.cli import Predictor, net_argument, net_options, read_trained
+from nacre.cli import Predictor, net_argument, net_options, print_json, read_trained
 
 
 @click.command()
@@ -18,7 +19,7 @@ from nacre.cli import Predictor, net_argument, net_options, read_trained
 @click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Requests computed at a time.")
 @net_options
 def command(
-    net: Path, snapshot: Path, port: int, top: int, batch_size: int, backend: str | None, **others: Any
+    net: Path, snapshot: Path, port: int, top: int, batch_size: int, backend: str | None, as_json: bool, **others: Any
 ) -> None:
     """Answer requests of programs on this machine with a trained net.
 
@@ -32,8 +33,7 @@ def command(
         Predictor(file, saved, top=top, batch_size=batch_size, backend=backend) as predictor,
         Server(port, predictor, file.name) as server,
     ):
-        click.echo(f"net '{file.name}' at http://127.0.0.1:{server.server_port}/ until Ctrl-C")
-        try:
+        told = {"net": file.name, "url": f"http://127.0.0.1:{server.server_port}/"}
+        print_json(told, lines=True) if as_json else click.echo(f"net '{file.name}' at {told['url']} until Ctrl-C")
+        with suppress(KeyboardInterrupt):
             server.serve_forever()
-        except KeyboardInterrupt:
-            click.echo("stopped")

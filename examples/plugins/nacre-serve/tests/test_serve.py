@@ -21,6 +21,7 @@ from nacre_serve.server import Handler, Server
 from nacre import Solver
 from nacre.cli import Predictor, read_trained
 from nacre.config import load
+from nacre.testing import CommandTests, check_plugin
 from nacre_solvers import Snapshot
 
 NET = """
@@ -55,14 +56,19 @@ exclude = ["train"]
 def predictor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Predictor]:
     """Return a net that knows dark from bright pictures of 4 x 4 pixels."""
     monkeypatch.chdir(tmp_path)
+    write_trained(200)
+    file, saved = read_trained(Path("net.toml"), (), None, "snapshots")
+    with Predictor(file, saved, batch_size=4, backend="numpy") as made:
+        yield made
+
+
+def write_trained(iterations: int) -> None:
+    """Write the net file, its data and a snapshot into the working folder."""
     label = np.arange(24) % 2
     np.savez("train.npz", data=label[:, None, None, None] * np.full((1, 4, 4), 250.0), label=label)
     Path("net.toml").write_text(NET)
     with load("net.toml").net("train", backend="numpy") as net:
-        Solver("SGD", max_iter=200, lr_policy=1e-5, callbacks=[Snapshot()]).solve(net)
-    file, saved = read_trained(Path("net.toml"), (), None, "snapshots")
-    with Predictor(file, saved, batch_size=4, backend="numpy") as made:
-        yield made
+        Solver("SGD", max_iter=iterations, lr_policy=1e-5, callbacks=[Snapshot()]).solve(net)
 
 
 @pytest.fixture
@@ -149,16 +155,40 @@ def test_it_says_what_it_is(server: Server) -> None:
     assert Handler.timeout < 60
 
 
-def test_the_command_ends_with_ctrl_c(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a traceback."""
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let somebody type Ctrl-C as soon as a server listens."""
 
-    def interrupted(_: Server) -> None:
+    def interrupt(_: Server) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Server, "serve_forever", interrupted)
+    monkeypatch.setattr(Server, "serve_forever", interrupt)
+
+
+@pytest.mark.usefixtures("interrupted")
+class TestServe(CommandTests):
+    """Help, JSON, errors in sentences, and no traces elsewhere."""
+
+    command = command
+    name = "serve"
+    wrong = (("--port", "70000"), ("--set", "layer.nobody.output_dim=2"))
+
+    def arguments(self, folder: Path) -> list[str]:
+        write_trained(1)
+        return ["net.toml", "snapshots", "--port", "0", "--backend", "numpy"]
+
+
+def test_everything_that_is_offered_can_be_used() -> None:
+    """As `nacre check nacre-serve` says."""
+    check_plugin("nacre-serve")
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_the_command_ends_with_ctrl_c(predictor: Predictor) -> None:
+    """Without a traceback."""
     done = CliRunner().invoke(command, ["net.toml", "snapshots", "--port", "0", "--backend", "numpy"])
     assert done.exit_code == 0, done.output
-    assert done.output.startswith("net 'net' at http://127.0.0.1:") and done.output.endswith("stopped\n")
+    assert done.output.startswith("net 'net' at http://127.0.0.1:")
     with Server(0, predictor, "net") as taken:
         done = CliRunner().invoke(command, ["net.toml", "snapshots", "--port", str(taken.server_port)])
     assert isinstance(done.exception, OSError)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nacre_swirl import SwirlLayer
 from nacre_swirl_fast import SwirlKernel
 
-from nacre.testing import Example, KernelTests
+from nacre.testing import Example, KernelTests, check_plugin
 
 
 class TestSwirlKernel(KernelTests):
@@ -21,3 +21,8 @@ class TestSwirlKernel(KernelTests):
         yield Example(inputs=[(2, 6, 5, 4)], label="images")
         yield Example(inputs=[(2, 2, 1, 1), (2, 2, 4, 3)], label="two bottoms")
         yield Example(inputs=[(2, 2, 3)], label="declined")
+
+
+def test_everything_that_is_offered_can_be_used() -> None:
+    """As `nacre check nacre-swirl-fast` says."""
+    check_plugin("nacre-swirl-fast")

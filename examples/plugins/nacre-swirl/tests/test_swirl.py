@@ -10,7 +10,7 @@ import pytest
 from nacre_swirl import SwirlLayer
 
 from nacre import ConfigError, InputLayer, Net
-from nacre.testing import Example, LayerTests
+from nacre.testing import Example, LayerTests, check_plugin
 
 
 class TestSwirl(LayerTests):
@@ -44,3 +44,8 @@ def test_channels_must_be_pairs(shapes: list[tuple[int, int]], what: str) -> Non
     with pytest.raises(ConfigError, match=what) as error:
         Net("swirl", [*sources, swirl])
     assert str(error.value).startswith("swirl1: ")
+
+
+def test_everything_that_is_offered_can_be_used() -> None:
+    """As `nacre check nacre-swirl` says."""
+    check_plugin("nacre-swirl")

@@ -16,7 +16,7 @@ from torch import nn
 import nacre
 from nacre import ConfigError, ContractError, Input, L, Net, Solver
 from nacre.config import load
-from nacre.testing import Example, LayerTests
+from nacre.testing import Example, LayerTests, check_plugin
 from nacre_solvers import SGD
 
 EXAMPLES = {
@@ -230,3 +230,8 @@ def test_mistakes_are_told() -> None:
         net.forward()
     with pytest.raises(ConfigError, match="module"):
         one(nn.Linear(3, 2)).save("object.nacre")
+
+
+def test_everything_that_is_offered_can_be_used() -> None:
+    """As `nacre check nacre-torch` says."""
+    check_plugin("nacre-torch")

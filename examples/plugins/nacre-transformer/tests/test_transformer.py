@@ -21,7 +21,7 @@ from nacre_transformer import (
 from nacre_transformer.kernel import library
 
 from nacre import ConfigError, DataError, InputLayer, Layer, NacreError, Net, open_backend
-from nacre.testing import Example, KernelTests, LayerTests
+from nacre.testing import Example, KernelTests, LayerTests, check_plugin
 from nacre_layers import EmbeddingLayer, SquareLossLayer
 
 
@@ -520,3 +520,8 @@ def test_the_trigram_model_counts() -> None:
 
     expected = np.mean([-np.log2(share(text[max(0, i - 2) : i], text[i])) for i in range(1, len(text))])
     assert abs(runpy.run_path(str(SCRIPT))["trigram"](*codes, len(names)) - expected) < 1e-9
+
+
+def test_everything_that_is_offered_can_be_used() -> None:
+    """As `nacre check nacre-transformer` says."""
+    check_plugin("nacre-transformer")
