@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_nobody_gets_a_net_that_is_not_ready() -> None:
 
 MEANINGS = {"kernel", "command", "layer_of", "number_of", "default_of"}
 """Kinds whose names are made of other kinds' names, or are words of the command line."""
-LIBRARIES = (str, OSError, np.ndarray, np.random.Generator)
+LIBRARIES = (str, OSError, TextIOWrapper, np.ndarray, np.random.Generator)
 """Classes whose attributes may be called like a plugin's field."""
 
 
