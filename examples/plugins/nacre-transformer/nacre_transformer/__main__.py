@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from nacre_transformer.kernel import library
+
 KEPT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "8589934592",
@@ -49,6 +51,8 @@ def main() -> None:
     if arguments.worker:
         work(nacre_step(arguments) if arguments.worker == "nacre" else torch_step(arguments))
         return
+    if library() is None:
+        print("the flash kernel is not compiled here: install the package, and run this from another folder")
     workers = {side: started(side, arguments) for side in dict.fromkeys(["nacre", *(arguments.side or SIDES)])}
     try:
         losses = {side: asked(worker, 20)[1] for side, worker in workers.items()}
