@@ -15,7 +15,7 @@ from nacre.cli.inputs import Inputs
 from nacre.config import NetFile
 from nacre.net.records import store_of
 from nacre_data import AsyncHDF5DataLayer, HDF5DataLayer, SubMean
-from nacre_data.hdf5_checks import DatasetRows
+from nacre_data.hdf5_rows import DatasetRows
 from nacre_data.stores.hdf5 import HDF5Reader
 
 COUNT = 40

@@ -167,7 +167,8 @@ class StoreRecords(Records):
             self.whole.read(records, arrays)
             return
         if self.window is None or self.window.count < len(records):
-            self.window = ArrayRecords(self.where, self.tops, self.empty(max(len(records), self.at_once)))
+            whole_batches = len(records) * max(1, self.at_once // len(records))
+            self.window = ArrayRecords(self.where, self.tops, self.empty(whole_batches))
         first, last = int(records[0]), int(records[-1])
         following = self.at_once > 0 and in_a_row(records)
         if not (following and first in self.held and last in self.held):

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -23,7 +22,7 @@ import numpy as np
 from nacre import DataError, nearest
 from nacre.files import Watched, check_file
 
-from .hdf5_chunks import DEFLATE, FLETCHER32, LZF, SHUFFLE, Chunks
+from .hdf5_chunks import DEFLATE, FLETCHER32, LZF, SHUFFLE
 from .hdf5_texts import texts_of
 
 MAX_BYTES = 1 << 20  # of numbers that were never written, and so are not stored
@@ -112,41 +111,6 @@ class CheckedFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class DatasetRows:
-    """Records of a dataset that follow each other, read by HDF5's own calls: h5py's take longer than a small batch.
-
-    `where` begins errors.
-    """
-
-    def __init__(self, dataset: h5py.Dataset, where: str) -> None:
-        self.dataset = dataset.id
-        with readable(where):
-            self.chunks = Chunks(dataset) if dataset.chunks else None
-        self.space = dataset.id.get_space()
-        self.known: tuple[Any, Any] = (None, None)
-        self.memory: tuple[Any, Any] = (None, None)
-
-    def read(self, first: int, out: np.ndarray) -> None:
-        """Write the records from `first` on into `out`, which is contiguous; its type may be another."""
-        if not len(out):
-            return
-        if not self.chunks:
-            self._read(first, out)
-            return
-        self.chunks.check(first, first + len(out))
-        rows = self.chunks.rows
-        for begin, end in pairwise([0, *range(rows - first % rows, len(out), rows), len(out)]):
-            self._read(first + begin, out[begin:end])
-
-    def _read(self, first: int, out: np.ndarray) -> None:
-        if self.known != (out.shape, out.dtype):
-            self.known = out.shape, out.dtype
-            self.memory = h5py.h5s.create_simple(out.shape), h5py.h5t.py_create(out.dtype)
-        space, kind = self.memory
-        self.space.select_hyperslab((first, *[0] * (out.ndim - 1)), out.shape)
-        self.dataset.read(space, self.space, out, kind)
 
 
 def open_hdf5(source: str | Path | BinaryIO, max_bytes: int = MAX_BYTES, where: str = "") -> CheckedFile:

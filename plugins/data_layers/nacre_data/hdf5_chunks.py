@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 
 import h5py
+import numpy as np
 
 from nacre import DataError
 
@@ -15,6 +16,7 @@ CHECKSUM = 4  # bytes that FLETCHER32 adds
 AT_ONCE = 1 << 13
 """Chunks that HDF5 reads in a call: older versions take 5 KiB for each, be it written or not."""
 BYTES_OF_EACH = 256  # of the file, for more chunks in one record than that
+ELSEWHERE = -1  # in the file: what was never written
 REMEDY = "write it again: h5repack OLD NEW"
 
 
@@ -22,7 +24,7 @@ class Chunks:
     """The chunks of a dataset, each of which is checked before HDF5 reads it for the first time.
 
     Where a chunk unpacks to fewer bytes than it should, HDF5 returns whatever stood behind them in memory, or crashes.
-    At most `rows` records are to be read in a call.
+    At most `rows` records are to be read in a call. `whole` says whether chunks have the bytes of whole records.
     """
 
     def __init__(self, dataset: h5py.Dataset) -> None:
@@ -43,6 +45,8 @@ class Chunks:
             raise DataError(message, REMEDY)
         self.rows = max(1, AT_ONCE // max(1, across)) * self.chunks[0]
         self.known = bytearray(-(-self.shape[0] // self.chunks[0]))  # rows of chunks that were checked
+        self.whole = not self.filters and self.chunks[1:] == self.shape[1:]
+        self.starts = np.full(len(self.known) if self.whole else 0, ELSEWHERE)
 
     def check(self, first: int, last: int) -> None:
         """Check the chunks with the records from `first` to before `last`.
@@ -57,6 +61,17 @@ class Chunks:
             for corner in product(*sides):
                 self._check((row * height, *corner))
             self.known[row] = 1
+
+    def places(self, records: np.ndarray) -> np.ndarray:
+        """Return at which bytes of the file records begin, or `ELSEWHERE`; raise DataError as `check` does."""
+        if not self.whole:
+            return np.full(len(records), ELSEWHERE)
+        rows, within = np.divmod(records, self.chunks[0])
+        for row in set(rows.tolist()):
+            if not self.known[row]:
+                self.check(row * self.chunks[0], row * self.chunks[0] + 1)
+        starts = self.starts[rows]
+        return np.where(starts == ELSEWHERE, ELSEWHERE, starts + within * (self.size // self.chunks[0]))
 
     def _check(self, corner: tuple[int, ...]) -> None:
         chunk = self.dataset.get_chunk_info_by_coord(corner)
@@ -79,6 +94,8 @@ class Chunks:
                 size = lzf_size(data[: max(0, size)], before)
         if size != self.size:
             raise self._wrong(corner, f"it has {size:,} bytes, but should have {self.size:,}")
+        if self.whole:
+            self.starts[corner[0] // self.chunks[0]] = chunk.byte_offset
 
     def _before(self, place: int, mask: int) -> int:
         """Return how many bytes a filter is given when a chunk is written."""

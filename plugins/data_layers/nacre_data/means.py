@@ -46,7 +46,8 @@ def no_fit(path: str, shape: tuple[int, ...], record: tuple[int, ...]) -> DataEr
 
 def _of_hdf5(path: str, record: tuple[int, ...] | None) -> np.ndarray:
     from .checks import check_entries
-    from .hdf5_checks import DatasetRows, open_hdf5
+    from .hdf5_checks import open_hdf5
+    from .hdf5_rows import DatasetRows
 
     with open_hdf5(path) as file:
         dataset = file.dataset("mean")

@@ -1,8 +1,11 @@
 """HDF5 as a store."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -91,6 +94,74 @@ def test_records_far_from_each_other(
         reader.read(np.arange(50, 56), {"data": wide})
     assert (out == array[numbers]).all()
     assert (wide == array[50:56]).all()
+
+
+NUMBERS = np.arange(1, 85, dtype=np.int16).reshape(7, 4, 3)
+
+
+def _compact(file: h5py.File) -> None:
+    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plan.set_layout(h5py.h5d.COMPACT)
+    made = h5py.h5d.create(file.id, b"data", h5py.h5t.NATIVE_INT16, h5py.h5s.create_simple((7, 4, 3)), plan)
+    made.write(h5py.h5s.ALL, h5py.h5s.ALL, NUMBERS)
+
+
+def _narrow(file: h5py.File) -> None:
+    kind = h5py.h5t.NATIVE_INT16.copy()
+    kind.set_precision(12)
+    made = h5py.h5d.create(file.id, b"data", kind, h5py.h5s.create_simple((7, 4, 3)))
+    made.write(h5py.h5s.ALL, h5py.h5s.ALL, NUMBERS)
+
+
+def _in_part(file: h5py.File) -> None:
+    file.create_dataset("data", (7, 4, 3), np.int16, chunks=(2, 4, 3), fillvalue=9)[:3] = NUMBERS[:3]
+
+
+@pytest.mark.skipif(not hasattr(os, "preadv"), reason="this system cannot read past HDF5")
+@pytest.mark.parametrize(
+    ("make", "options", "past"),
+    [
+        (lambda file: file.create_dataset("data", data=NUMBERS), {}, True),
+        (lambda file: file.create_dataset("data", data=NUMBERS, chunks=(2, 4, 3)), {}, True),
+        (lambda file: file.create_dataset("data", data=NUMBERS, chunks=(2, 4, 2)), {}, False),
+        (lambda file: file.create_dataset("data", data=NUMBERS, chunks=(2, 4, 3), compression="gzip"), {}, False),
+        (lambda file: file.create_dataset("data", data=NUMBERS, chunks=(2, 4, 3), fletcher32=True), {}, False),
+        (lambda file: file.create_dataset("data", data=NUMBERS.astype(">i2")), {}, False),
+        (lambda file: file.create_dataset("data", data=NUMBERS), {"userblock_size": 512}, False),
+        (lambda file: file.create_dataset("data", (7, 4, 3), np.int16, fillvalue=9), {}, False),
+        (_in_part, {}, True),
+        (_compact, {}, False),
+        (_narrow, {}, False),
+    ],
+    ids=["plain", "chunks", "cut", "packed", "sums", "swapped", "user's", "unwritten", "in part", "compact", "narrow"],
+)
+def test_bytes_are_read_past_hdf5_where_they_lie_as_they_are(
+    make: Callable[[h5py.File], object],
+    options: dict[str, Any],
+    past: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hdf5, "SPARSE", 0)
+    monkeypatch.setattr(hdf5, "CALL", 0)
+    calls, read = list[int](), os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *arguments: calls.append(1) or read(*arguments))
+    with h5py.File(tmp_path / "a.h5", "w", **options) as file:
+        make(file)
+    with h5py.File(tmp_path / "a.h5") as file:
+        wanted: Any = file["data"]
+        wanted = wanted[()]
+    with HDF5().open(tmp_path / "a.h5") as reader:
+        for first in range(7):
+            for last in range(first + 1, 8):
+                out = np.empty((last - first, 4, 3), np.int16)
+                reader.read(np.arange(first, last), {"data": out})
+                assert (out == wanted[first:last]).all()
+        numbers = np.array([6, 0, 3, 3, 1])
+        out = np.empty((5, 4, 3), np.int16)
+        reader.read(numbers, {"data": out})
+    assert (out == wanted[numbers]).all()
+    assert bool(calls) == past
 
 
 def test_datasets_grow_by_whole_records(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from nacre import DataError, Field, Reader, Store, Writer, blocks
 from nacre.files import NewFile, os_errors
 
 from ..checks import check_counts, check_entries
-from ..hdf5_checks import CheckedFile, DatasetRows, open_hdf5
+from ..hdf5_checks import CheckedFile, open_hdf5
+from ..hdf5_rows import DatasetRows
 from ..records import in_a_row
 
 CLASSES = "classes"
@@ -110,11 +111,8 @@ class HDF5Reader(Reader):
             self.rows_of[name].read(first, span)
             return span, numbers - first
         wanted, back = np.unique(numbers, return_inverse=True)
-        if dataset.chunks is None:
-            return dataset[wanted], back
         some = np.empty((len(wanted), *dataset.shape[1:]), field.dtype)
-        for place, number in enumerate(wanted.tolist()):  # for parts, a list of numbers takes several times as long
-            self.rows_of[name].read(number, some[place : place + 1])
+        self.rows_of[name].read_each(wanted, some)
         return some, back
 
     def close(self) -> None:
