@@ -223,15 +223,20 @@ def _read(name: str, given: Any, layer: InputLayer, *, is_label: bool) -> tuple[
     if changed == array.shape[1:]:
         array = array.reshape(len(array), *layer.shape)
     real = np.dtype(layer.dtype or "float32").kind == "f"
-    whole = array.dtype.kind != "f" or bool(np.isfinite(array).all() and (array == np.rint(array)).all())
-    if not (real or whole):
-        raise DataError(f"{where} must hold whole numbers ({layer.dtype}), but some are not")
     single = array.size == len(array)
+    if not real and not _are_whole(array):
+        raise DataError(f"{where} must hold whole numbers ({layer.dtype}), but some are not")
     if real and single and not (is_label or names):
         array = array.astype(np.float64, copy=False)
-    elif array.dtype.kind == "f" and (not real or (single and whole and is_label)):
+    elif array.dtype.kind == "f" and (not real or (single and is_label and _are_whole(array))):
         array = array.astype(np.int64)
     return array, names
+
+
+def _are_whole(array: np.ndarray) -> bool:
+    import numpy as np
+
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all() and (array == np.rint(array)).all())
 
 
 def _one_hot(array: np.ndarray) -> bool:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ..net.net import Net
     from .training import Training
 
+AT_ONCE = 1 << 18
+"""Numbers that are checked in one call: what is found of them stays in the processor's cache."""
+
 
 def fit(
     net: Net,
@@ -120,12 +123,17 @@ def _refuse_nan(records: Records) -> None:
 
     filled = {name for name, _ in records.changes}
     for name, array in records.arrays.items():
-        if array.dtype.kind == "f" and name not in filled and not np.isfinite(array).all():
-            found = np.isfinite(array).reshape(len(array), -1).all(axis=1).argmin()
-            raise DataError(
-                f"'{name}': record {found} has a number that is not finite",
-                "leave such records out, or put numbers in: np.nan_to_num(x)",
-            )
+        if array.dtype.kind != "f" or name in filled:
+            continue
+        step = max(1, AT_ONCE // max(1, array[0].size))
+        for first in range(0, len(array), step):
+            finite = np.isfinite(array[first : first + step])
+            if not finite.all():
+                found = first + finite.reshape(len(finite), -1).all(axis=1).argmin()
+                raise DataError(
+                    f"'{name}': record {found} has a number that is not finite",
+                    "leave such records out, or put numbers in: np.nan_to_num(x)",
+                )
 
 
 def _check(name: str, value: Any, least: int) -> None:
