@@ -234,7 +234,7 @@ def of_records(state: Any, batches: int, found: dict[tuple[int, int], bytes]) ->
     """Note what becomes of each record in each pass; it must be the same everywhere."""
     for _ in range(batches):
         state.forward([])
-        epochs = state.pipelines[0].randoms[0]._epochs.tolist()
+        epochs = state.randoms[0]._epochs.tolist()
         for record, epoch, picture in zip(state.blobs[1].tolist(), epochs, state.blobs[0], strict=True):
             assert found.setdefault((epoch, record), picture.tobytes()) == picture.tobytes()
 

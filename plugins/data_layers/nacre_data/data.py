@@ -162,8 +162,9 @@ class StoreRecords(Records):
     def read(self, records: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
         if self.cached:
             self.whole = self.whole or self._read_all()
-            with named(self.where):
-                records = self.reader.instead(records)
+            if self.reader.damaged:
+                with named(self.where):
+                    records = self.reader.instead(records)
             self.whole.read(records, arrays)
             return
         if self.window is None or self.window.count < len(records):

@@ -257,7 +257,8 @@ class RecordSourceState(SourceState, host_only=True):
         batches = [(np.empty(size, np.intp), np.empty(size, np.int64), self._places()) for _ in range(number)]
         self.batches = [Batch(*arrays) for arrays in batches]
         tops = zip(self.layer.tops, self.batches[0].arrays, self.blobs, self.changes, strict=True)
-        self.pipelines = [Pipeline(self.layer.name, *top, self.phase) for top in tops]
+        pipelines = enumerate(Pipeline(self.layer.name, *top, self.phase) for top in tops)
+        self.pipelines = [(top, pipeline) for top, pipeline in pipelines if pipeline.stages]
 
     def _places(self) -> list[np.ndarray]:
         """Return arrays for a batch, as `Records.read` fills them: the blobs themselves, if nothing is between."""
@@ -272,8 +273,8 @@ class RecordSourceState(SourceState, host_only=True):
 
     def forward(self, inputs: list[Any]) -> None:
         batch = self._next()
-        for pipeline, array in zip(self.pipelines, batch.arrays, strict=True):
-            pipeline.run(array, batch.records, batch.epochs)
+        for top, pipeline in self.pipelines:
+            pipeline.run(batch.arrays[top], batch.records, batch.epochs)
         ends = batch.epoch > self.epoch
         self.rows, self.position, self.epoch = batch.rows, batch.position, batch.epoch
         self.left_out += batch.left_out
