@@ -58,3 +58,17 @@ def test_its_readme_is_true(installed: tuple[str, Environment], tmp_path: Path) 
     for program, *arguments in [["python", "-W", "error", "-c", script], *commands]:
         done = environment.run(program, *arguments, folder=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_its_model_of_characters_knows_half_a_bit_more_than_a_trigram_model(
+    installed: tuple[str, Environment], tmp_path: Path
+) -> None:
+    name, environment = installed
+    if name != "nacre-transformer":
+        pytest.skip(f"{name} has none")
+    shutil.copytree(PLUGINS / name / "text", tmp_path / "text")
+    done = environment.run("python", "-W", "error", "text/text.py", "1500", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"net ([\d.]+), trigram ([\d.]+)", done.stdout)
+    assert found, done.stdout
+    assert float(found[1]) <= float(found[2]) - 0.5

@@ -10,9 +10,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from ..discovery.offers import ABOUT_OTHERS
 from ..errors import NacreError
 
-NO_PARTS = ("kernel", "command", "layer_of", "number_of", "default_of")
+NO_PARTS = ("kernel", "command", *ABOUT_OTHERS)
 """Kinds of offers that no net file names."""
 
 

@@ -23,6 +23,9 @@ KIND_OF_HOOK = {
     "offer_commands": "command",
 }
 
+ABOUT_OTHERS = ("layer_of", "number_of", "default_of")
+"""Kinds of offers that say what others mean: which layer a name of their kind stands for, or a number, or the default."""
+
 _NAME = r"[A-Za-z][A-Za-z0-9_.-]*"
 _NAMES = re.compile(_NAME)
 _KERNELS = re.compile(rf"(?:[a-z_]+/)?(?:{_NAME}:)?{_NAME}@{_NAME}")

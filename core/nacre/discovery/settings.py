@@ -146,9 +146,43 @@ def enable(distribution: str) -> bool:
     def wanted(plugins: dict[str, Any]) -> dict[str, Any]:
         return {**plugins, "kernels": [distribution, *plugins.get("kernels", [])]}
 
-    line = f'kernels = ["{distribution}"]'
-    _write(wanted, (r"\bkernels\b[\"' \t]*=[ \t]*\[", "kernels"), f'"{distribution}"', line, enabling(distribution))
+    def versions(text: str, plugins: dict[str, Any]) -> Iterator[str]:
+        entry = f'"{distribution}"'
+        inside = r"\bkernels\b[\"' \t]*=[ \t]*\[", "kernels"
+        return _with_line(text, plugins, inside, entry, f"kernels = [{entry}]")
+
+    _write(wanted, versions, f"add it by hand: {enabling(distribution)}")
     return True
+
+
+def disable(distribution: str) -> bool:
+    """Take back what `enable` wrote into the `nacre.toml` of the working folder; everything else in it stays as it is.
+
+    Return False if it was not enabled there.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or the name cannot be taken out.
+    """
+    from ..files.toml import read_toml
+    from .offers import normalised
+
+    if not FILE.exists():
+        return False
+    kernels: list[str] = read_toml(FILE).get("plugins", {}).get("kernels", [])
+    out = {name for name in kernels if normalised(name) == distribution}
+
+    def wanted(plugins: dict[str, Any]) -> dict[str, Any]:
+        return {**plugins, "kernels": [name for name in kernels if name not in out]}
+
+    def versions(text: str, _: dict[str, Any]) -> Iterator[str]:
+        name = rf"""(["'])(?:{"|".join(map(re.escape, out))})\1"""
+        for pattern in (rf"{name}, ?", rf",\s*{name}", name):
+            for match in re.finditer(pattern, text):
+                yield text[: match.start()] + text[match.end() :]
+
+    if out:
+        _write(wanted, versions, f"take it out of kernels, under [plugins], by hand: {distribution}")
+    return bool(out)
 
 
 def pin(key: str, distribution: str) -> None:
@@ -162,15 +196,24 @@ def pin(key: str, distribution: str) -> None:
     def wanted(plugins: dict[str, Any]) -> dict[str, Any]:
         return {**plugins, "pin": {**plugins.get("pin", {}), key: distribution}}
 
-    entry = f'"{key}" = "{distribution}"'
-    table = (r"\bpin\b[\"' \t]*=[ \t]*\{", "pin")
-    _write(wanted, table, entry, f"pin = {{ {entry} }}", pin_line(key, distribution))
+    def versions(text: str, plugins: dict[str, Any]) -> Iterator[str]:
+        entry = f'"{key}" = "{distribution}"'
+        return _with_line(text, plugins, (r"\bpin\b[\"' \t]*=[ \t]*\{", "pin"), entry, f"pin = {{ {entry} }}")
+
+    _write(wanted, versions, f"add it by hand: {pin_line(key, distribution)}")
+
+
+Plugins = dict[str, Any]
+"""The table [plugins] of a file."""
 
 
 def _write(
-    wanted: Callable[[dict[str, Any]], dict[str, Any]], inside: tuple[str, str], entry: str, line: str, by_hand: str
+    wanted: Callable[[Plugins], Plugins], versions: Callable[[str, Plugins], Iterator[str]], remedy: str
 ) -> None:
-    """Write the `nacre.toml` of the working folder anew, so that its table [plugins] is what `wanted` makes of it."""
+    """Write the `nacre.toml` of the working folder anew, so that its table [plugins] is what `wanted` makes of it.
+
+    `versions` gives texts that may be right; a parser finds the one that is.
+    """
     import tomllib
 
     from ..files.durable import atomic_write
@@ -180,7 +223,7 @@ def _write(
     table, text = (read_toml(path), path.read_bytes().decode()) if path.exists() else ({}, "")
     plugins: dict[str, Any] = table.get("plugins", {})
     whole = {**table, "plugins": wanted(plugins)}
-    for written in _with_line(text, plugins, inside, entry, line):
+    for written in versions(text, plugins):
         try:
             fits = tomllib.loads(written.removeprefix("\ufeff")) == whole
         except ValueError:
@@ -188,11 +231,11 @@ def _write(
         if fits:
             atomic_write(path, written.encode(), ConfigError)
             return
-    raise ConfigError(f"{path}: the line cannot be inserted automatically", f"add it by hand: {by_hand}")
+    raise ConfigError(f"{path}: the line cannot be changed automatically", remedy)
 
 
 def _with_line(text: str, plugins: dict[str, Any], inside: tuple[str, str], entry: str, line: str) -> Iterator[str]:
-    """Yield versions of a TOML text with one more entry in [plugins]; a parser has to find the one that is right.
+    """Yield versions of a TOML text with one more entry in [plugins].
 
     `inside` has the pattern behind which an entry stands if its list or table is there, and the name of that.
     """

@@ -18,7 +18,7 @@ from command_line import run
 from nacre import ConfigError, RegistryError
 from nacre.discovery.discovery import find_plugins
 from nacre.discovery.isolate import tried
-from nacre.discovery.settings import enable, pin, settings
+from nacre.discovery.settings import disable, enable, pin, settings
 from nacre.testing.plugin import FakeDistribution
 from registries import NewRegistry
 
@@ -161,6 +161,11 @@ def test_enabling_changes_nothing_else(empty: Path, text: str) -> None:
         assert written.count("\n") == written.count("\r\n")
     assert not enable("nacre-fast")
     assert file.read_bytes().decode() == written
+    assert disable("nacre-fast")
+    assert settings() == before
+    rest = iter(file.read_bytes().decode())
+    assert all(letter in rest for letter in text)
+    assert not disable("nacre-fast")
 
 
 def test_enabling_writes_into_the_file_behind_a_link(empty: Path) -> None:
@@ -186,6 +191,27 @@ def test_the_command_enables_what_is_installed_even_if_it_is_broken(empty: Path,
     told = run("plugins", "enable", "nacre-fats", code=2).err
     assert "no plugin 'nacre-fats' is installed (did you mean 'nacre-fast'?)" in told
     assert "no plugin 'nacre' is installed" in run("plugins", "enable", "nacre", code=2).err
+    assert run("plugins", "disable", "Nacre_Fast").out == "nacre.toml: nacre-fast is not enabled any more\n"
+    assert settings().kernels == ()
+    assert run("plugins", "disable", "nacre-fast").out == "nacre.toml: nacre-fast is not enabled in this folder\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[plugins]\nkernels = ['a', \"Nacre_Fast\", 'b'] # mine\n",
+        "[plugins]\nkernels = [\n  'a', # first\n  'nacre-fast',\n  'b',\n]\n",
+        "plugins = { kernels = [ 'a','nacre-fast' ] }\n",
+        'backend = "nacre-fast"\nplugins.kernels = ["nacre-fast", "a"]\n',
+    ],
+)
+def test_disabling_changes_nothing_else(empty: Path, text: str) -> None:
+    Path("nacre.toml").write_text(text)
+    before = tomllib.loads(text)
+    assert disable("nacre-fast")
+    kernels = before["plugins"]["kernels"]
+    before["plugins"]["kernels"] = [name for name in kernels if name not in ("Nacre_Fast", "nacre-fast")]
+    assert tomllib.loads(Path("nacre.toml").read_text()) == before
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ...discovery.discovery import EDITABLE, LOCK, LOCKED, find_plugins, is_on, switch_off
-from ...discovery.offers import Plugin, Problem, Provenance
+from ...discovery.offers import ABOUT_OTHERS, Plugin, Problem, Provenance
 from ..options import common, json_option
 
 LIMIT = click.FloatRange(min=0, min_open=True)
@@ -42,7 +42,11 @@ def command(ctx: click.Context, isolate: bool, limit: float, as_json: bool) -> i
                 f"{one['distribution']} ({one['module']})" if one["module"] else one["distribution"],
                 one["version"],
                 one["status"],
-                ", ".join(f"{len(names)} {_plural(kind, len(names))}" for kind, names in one["offers"].items()),
+                ", ".join(
+                    f"{len(names)} {_plural(kind, len(names))}"
+                    for kind, names in one["offers"].items()
+                    if kind not in ABOUT_OTHERS
+                ),
             )
             for one in found
         ],
@@ -72,6 +76,21 @@ def enable(name: str) -> None:
         raise RegistryError(message, f"installed: {', '.join(known)}" if known else f"pip install {name}")
     new = enable(normalised(name))
     click.echo(f"{FILE}: {normalised(name)} is {'now enabled in this folder' if new else 'already enabled'}")
+
+
+@command.command()
+@click.argument("name")
+@common
+def disable(name: str) -> None:
+    """Take back what `nacre plugins enable NAME` did in this folder.
+
+    The plugin's layers stay as they are. NACRE_DISABLE_PLUGINS=NAME keeps nacre from importing any of it.
+    """
+    from ...discovery.offers import normalised
+    from ...discovery.settings import FILE, disable
+
+    was = disable(normalised(name))
+    click.echo(f"{FILE}: {normalised(name)} is {'not enabled any more' if was else 'not enabled in this folder'}")
 
 
 @command.command()
