@@ -60,6 +60,7 @@ COMPONENTS = {
     "lr_policy": "Learning-rate policies",
     "momentum_policy": "Momentum policies",
     "algorithm": "Algorithms",
+    "framework": "Frameworks of several ranks",
     "callback": "Callbacks",
     "store": "Stores of records",
     "codec": "Codecs",

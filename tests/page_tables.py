@@ -18,7 +18,8 @@ from nacre.config import netfile as config
 from nacre.protocols.layer import PHASES
 
 OBJECTS = {"net": nacre.Net, "layer": nacre.Layer, "solver": nacre.Solver, "training": nacre.Training}
-KINDS = sorted(set(nacre.registry().kinds()) - {"backend", "kernel", "command", "snapshot_store", "default_of"})
+PLAIN = {"backend", "kernel", "command", "snapshot_store", "communicator", "default_of"}  # they have no fields
+KINDS = sorted(set(nacre.registry().kinds()) - PLAIN)
 
 
 def rows(page: Path) -> Iterator[tuple[str, list[str], list[str]]]:

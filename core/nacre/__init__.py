@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .errors import NacreError as NacreError
     from .errors import NotFiniteError as NotFiniteError
     from .errors import PluginError as PluginError
+    from .errors import RankError as RankError
     from .errors import RegistryError as RegistryError
     from .errors import SnapshotError as SnapshotError
     from .errors import TopologyError as TopologyError
@@ -112,6 +113,11 @@ if TYPE_CHECKING:
     from .protocols.backend import Step as Step
     from .protocols.backend import open_backend as open_backend
     from .protocols.blob import Blob as Blob
+    from .protocols.communicator import Communicator as Communicator
+    from .protocols.communicator import Request as Request
+    from .protocols.communicator import check_op as check_op
+    from .protocols.communicator import flat_view as flat_view
+    from .protocols.communicator import reduce_into as reduce_into
     from .protocols.components import Blocks as Blocks
     from .protocols.components import ComponentKernel as ComponentKernel
     from .protocols.components import Constraint as Constraint
@@ -156,6 +162,8 @@ if TYPE_CHECKING:
     from .training.callback import Callback as Callback
     from .training.callback import CallbackState as CallbackState
     from .training.callback import Score as Score
+    from .training.framework import Framework as Framework
+    from .training.framework import FrameworkState as FrameworkState
     from .training.method import Method as Method
     from .training.method import MethodState as MethodState
     from .training.policies import LrPolicy as LrPolicy
@@ -173,8 +181,8 @@ _PLACES = {
     "config.saved": "load",
     "discovery.lazy": "lazy",
     "discovery.registry": "register register_kernel registry",
-    "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RegistryError "
-    "SnapshotError TopologyError as_named nearest where_it_is",
+    "errors": "BlobError ConfigError ContractError DataError NacreError NotFiniteError PluginError RankError "
+    "RegistryError SnapshotError TopologyError as_named nearest where_it_is",
     "fields.checks": "Check as_many_as at_least every exactly finite fraction non_negative non_zero one_of positive "
     "same_numbers",
     "fields.component": "Component Maybe Written make_component",
@@ -199,6 +207,7 @@ _PLACES = {
     "protocols.array": "Array",
     "protocols.backend": "Backend HostMemory Own Step open_backend",
     "protocols.blob": "Blob",
+    "protocols.communicator": "Communicator Request check_op flat_view reduce_into",
     "protocols.components": "Blocks ComponentKernel Constraint Identity Initializer Neuron Regularizer Transformer",
     "protocols.data_store": "Codec Field Reader ReaderWrapper Store Writer blocks",
     "protocols.graph": "Graph Node",
@@ -212,6 +221,7 @@ _PLACES = {
     "snapshots.snapshot": "Snapshot",
     "threads": "interruptible number_of_threads",
     "training.callback": "Callback CallbackState Score",
+    "training.framework": "Framework FrameworkState",
     "training.method": "Method MethodState",
     "training.policies": "LrPolicy LrState MomentumPolicy MomentumState",
     "training.solver": "Solver",

@@ -113,6 +113,10 @@ class NotFiniteError(NacreError):
     """A loss, a gradient or a parameter is not finite. The message names layer and blob."""
 
 
+class RankError(NacreError):
+    """Another rank of a training has failed, or the ranks do not fit together. The message names ranks."""
+
+
 def put_full_name(error: NacreError, own: str, full: str) -> None:
     """Replace a layer's own name, as the subject of an error's message, by its full name in its containers."""
     name = rf"^{re.escape(own)}(?=: )|(?<=layer '){re.escape(own)}(?=')"

@@ -10,7 +10,8 @@ uniform is `(number >> 11) * 2**-53`. Code that computes the same bits elsewhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,9 +47,38 @@ class Random:
         self._bits.state = self._state
         return self._generator
 
-    def uniform(self, out: np.ndarray, draw: int = 0) -> None:
-        """Fill a C-contiguous float32 or float64 array with uniform numbers from [0, 1)."""
-        self.generator(draw).random(out=out, dtype=out.dtype.type)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    def uniform(
+        self, out: np.ndarray, draw: int = 0, *, whole: Sequence[int] | None = None, start: Sequence[int] | None = None
+    ) -> None:
+        """Fill a C-contiguous float32 or float64 array with uniform numbers from [0, 1).
+
+        With `whole` and `start` it is a box of an array of the shape `whole`, whose first element is at the index
+        `start`, and gets the numbers that it has there: so parts that are drawn in several places fit together.
+        """
+        import numpy as np
+
+        if whole is None:
+            self._fill(out, draw)
+            return
+        first, *others = [0] * out.ndim if start is None else start
+        row = prod(whole[1:])
+        if tuple(whole[1:]) == out.shape[1:]:
+            self._fill(out, draw, first * row)
+            return
+        rows = np.empty((out.shape[0], *whole[1:]), out.dtype)
+        self._fill(rows, draw, first * row)
+        box = (slice(begin, begin + length) for begin, length in zip(others, out.shape[1:], strict=True))
+        np.copyto(out, rows[:, *box])
+
+    def _fill(self, out: np.ndarray, draw: int, first: int = 0) -> None:
+        """Fill an array with the numbers from number `first` on."""
+        block, skipped = divmod(first, 32 // out.itemsize)  # a counter gives 32 bytes
+        self._counter[0] = block
+        generator = self.generator(draw)
+        self._counter[0] = 0
+        if skipped:
+            generator.random(skipped, out.dtype.type)
+        generator.random(out=out, dtype=out.dtype.type)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 class RecordRandom(Random):

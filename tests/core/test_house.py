@@ -33,8 +33,8 @@ CIRCLES = [
     {f"protocols.{name}" for name in ("backend", "components", "layer", "parameter", "state", "view")},
     # Net.predict and Net.evaluate make another net
     {"net.net", "net.predict", "net.arrays"},
-    # callbacks and policies are started with the training, which a solver makes of them
-    {"training.callback", "training.policies", "training.solver", "training.training"},
+    # callbacks, policies and frameworks are started with the training, which a solver makes of them
+    {f"training.{name}" for name in ("callback", "framework", "policies", "solver", "training")},
 ]
 """Files that may name each other; no others do."""
 

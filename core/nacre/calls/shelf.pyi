@@ -362,6 +362,7 @@ class Shelf:
             axis: axis of the channels (different from 0); by default 1
             decay: share of the running values that is kept in each pass (0 or more, and below 1); by default 0.9
             use_running: use the running mean and variance in phase train too, without changing them; by default False
+            sync: of several ranks: use the mean and variance of all rows of the batch, not of each rank's; by default False
             use_batch: use the batch's own mean and variance in the other phases too; by default False
             epsilon: added to the variance (above 0); by default 1e-05
             scale: whether there is a scale; by default True
@@ -387,6 +388,7 @@ class Shelf:
             axis: int = ...,
             decay: float = ...,
             use_running: bool = ...,
+            sync: bool = ...,
             use_batch: bool = ...,
             epsilon: float = ...,
             scale: bool = ...,

@@ -24,7 +24,7 @@ from ..errors import NacreError, RegistryError, nearest
 from .options import debug_option, lock_options, plugin_option, with_common
 from .streams import drop
 
-COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins", "check")
+COMMANDS = ("train", "test", "predict", "explain", "layers", "backends", "plugins", "check", "doctor")
 """The core's own commands; all others are offered by plugins, some of them by nacre's own."""
 
 
@@ -68,7 +68,7 @@ class Nacre(click.Group):
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run with these arguments, or by default the process's own, and exit."""
         given = list(sys.argv[1:] if args is None else args)
-        extra |= {"prog_name": "nacre", "standalone_mode": False}
+        extra |= {"prog_name": "nacre", "standalone_mode": False, "obj": given}
         if "--locked" in given:  # before a command is looked for; processes that this one starts are locked too
             os.environ[LOCKED] = str(Path(LOCK).absolute())
         if "--allow-editable" in given:
@@ -102,14 +102,12 @@ def _offered() -> dict[str, Provenance]:
     return dict(sorted(found.items()))
 
 
-def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """Print an error and its remedy, with `as_json` as one line of JSON; return the exit code."""
+def described_error(error: BaseException) -> tuple[int, str, str]:
+    """Return the exit code for an error, its message and its remedy."""
     import traceback
 
     from ..discovery.blame import blamed
 
-    if debug:
-        traceback.print_exception(error)
     code, remedy = 2, ""
     error = error if isinstance(error, click.ClickException | OSError) else blamed(error) or error
     if isinstance(error, NacreError):
@@ -130,6 +128,16 @@ def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
         where = f" [{frames[-1].filename}:{frames[-1].lineno}]" if frames else ""
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         message = f"a bug in nacre {__version__}: {described(error)}{notes}{where}"
+    return code, message, remedy
+
+
+def _print_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """Print an error and its remedy, with `as_json` as one line of JSON; return the exit code."""
+    import traceback
+
+    if debug:
+        traceback.print_exception(error)
+    code, message, remedy = described_error(error)
     if as_json:
         from .screen import print_json
 

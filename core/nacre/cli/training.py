@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..config.netfile import NetFile
     from ..discovery.kernels import Choice
     from ..net.net import Net
+    from ..protocols.communicator import Communicator
     from ..protocols.layer import Layer
     from ..training.solver import Solver
     from ..training.training import Training
@@ -83,6 +84,7 @@ def train(
     find_nan: bool = False,
     quiet: bool = False,
     verbose: bool = False,
+    communicator: Communicator | None = None,
 ) -> Training:
     """Train the net of a net file, with progress on the screen unless `quiet`, and a JSON line per report in `log`.
 
@@ -91,25 +93,36 @@ def train(
 
     `resume` is "" to begin anew, a snapshot's file or folder, or "auto" for the newest snapshot in the folder of the
     callback that saves them; with `reset_solver` the solver begins anew. `weights` are only for a new training.
+
+    The ranks of a `communicator` train together; the first one finds the snapshot and decides the plan, and it alone
+    shows and logs.
     """
     from ..net.fitted import joined
     from ..net.summary import broken, not_enabled
     from ..snapshots.folder import meant
 
     solver = file.solver()
-    snapshot = resumed(file, solver, resume)
+    first = communicator is None or communicator.rank == 0
+    quiet = quiet or not first
+    if communicator is not None and communicator.size > 1:
+        layers = solver.framework_of(communicator).layers(file.layers, communicator)
+        file = replace(file, layers=tuple(layers))
+    snapshot = resumed(file, solver, resume) if first else None
+    if communicator is not None:
+        path = communicator.share(snapshot and snapshot.path)
+        snapshot = snapshot or (load_snapshot(path, file) if path else None)
     begun: dict[str, Any] = {}
     if snapshot is not None:
         begun = {"plan": snapshot.state.get("plan"), "initialise": False, "fitted": snapshot.fitted()}
     elif weights is not None and weights.fitted:
         begun = {"fitted": joined(load_snapshot(path, file).fitted() for path in weights.paths)}
     screen = Screen(quiet=quiet)
-    reports = [screen.report]
+    reports = [screen.report] if first else []
     with ExitStack() as stack:
         stack.enter_context(work_matters_more())
-        if log is not None:
+        if log is not None and first:
             reports.append(stack.enter_context(_logging(log)))
-        net = stack.enter_context(file.net("train", backend=backend, **begun))
+        net = stack.enter_context(_net(file, backend, communicator, begun))
         if find_nan:
             net.find_nan()
         if not quiet:
@@ -139,12 +152,26 @@ def train(
     return training
 
 
+def _net(file: NetFile, backend: str | None, communicator: Communicator | None, begun: Mapping[str, Any]) -> Net:
+    """Return the net to train; of several ranks the first one decides the plan, and the others wait and take it."""
+    options: dict[str, Any] = {"backend": backend, **begun}
+    if communicator is None:
+        return file.net("train", **options)
+    if communicator.rank == 0:
+        net = file.net("train", **options, communicator=communicator)
+        communicator.share(net.plan)
+        return net
+    options["plan"] = communicator.share(None)
+    return file.net("train", **options, communicator=communicator)
+
+
 def begin_text(net: Net, solver: Solver) -> str:
     """Return the first line of a training: what is trained, how long, on what, and where it is saved."""
     parameters = sum(slot.storage.size for slot in net.slots if slot.trainable)
     frozen = sum(slot.storage.size for slot in net.slots if slot.trainable and slot.frozen)
     rows = max((op.outputs[0].shape[0] for op in net.ops if op.is_source and op.outputs[0].shape), default=0)
-    records = f" of {rows * solver.n_accumulate:,} records" if rows else ""
+    ranks = net.target.ranks
+    records = f" of {rows * solver.n_accumulate * ranks:,} records" if rows else ""
     epochs = f"{solver.max_epoch:,} epoch{'s' * (solver.max_epoch > 1)}" if solver.max_epoch else ""
     if isfinite(solver.n_iter):
         most = f" and {epochs}, whichever ends first" if epochs else ""
@@ -152,9 +179,10 @@ def begin_text(net: Net, solver: Solver) -> str:
     else:
         turns = f"{epochs} in batches{records}"
     place = solver.snapshot_place()
+    several = f" on {ranks} ranks" if ranks > 1 else ""
     saved = f"snapshots go to {place[0]}" if place else "nothing is saved"
     kept = f" ({frozen:,} frozen)" if frozen else ""
-    return f"training '{net.name}': {parameters:,} parameters{kept}, {turns}; {saved}"
+    return f"training '{net.name}': {parameters:,} parameters{kept}, {turns}{several}; {saved}"
 
 
 def _choices(training: Training) -> list[Choice]:

@@ -26,6 +26,8 @@ BASES = {
     "momentum_policy": "MomentumPolicy",
     "callback": "Callback",
     "algorithm": "Algorithm",
+    "communicator": "Communicator",
+    "framework": "Framework",
     "store": "Store",
     "codec": "Codec",
     "drawing": "Drawing",

@@ -13,17 +13,19 @@ from ..protocols.backend import Backend, Step, loop
 from .memory import Memory
 from .ops import HOST, Op, Space, Value, call_named, plain_space, returned
 from .parameters import Slot
+from .shares import Shares
 
 
 class Schedule:
     """The steps of a net's passes over its memory and its parameters.
 
     `parameters` has the parameters of each op, with their slots; `copies` lists every copy of a blob between memories
-    that the passes need: (blob, from, to).
+    that the passes need: (blob, from, to). `shares` are those of the losses, of several ranks.
     """
 
-    def __init__(self, memory: Memory, slots: Sequence[Slot]) -> None:
+    def __init__(self, memory: Memory, slots: Sequence[Slot], shares: Shares | None = None) -> None:
         self.memory = memory
+        self.shares = shares
         self.ops = memory.ops
         self.main = memory.main
         self.slots = slots
@@ -40,7 +42,11 @@ class Schedule:
         self.copies.clear()
         return {
             "feed": self._forward_steps(sources=True),
-            "forward": [*self._forward_steps(sources=False), *self._keep_buffers()],
+            "forward": [
+                *self._forward_steps(sources=False),
+                *self._keep_buffers(),
+                *([self.shares.step()] if self.shares else []),
+            ],
             "backward": self._backward_steps(),
         }
 
@@ -77,6 +83,8 @@ class Schedule:
             if not op.backward:
                 continue
             steps.append(self._step("backward", op))
+            if self.shares is not None and op in self.shares.losing:
+                steps.append(self.shares.backward_step(op))
             steps += self._add_gradients(op)
             for index, value in enumerate(op.inputs):
                 part = op.input_diffs[index]

@@ -12,6 +12,7 @@ from ..discovery.loading import unusable
 from ..discovery.offers import Offer
 from ..discovery.registry import registry
 from ..protocols.backend import Backend, open_backend
+from ..protocols.communicator import Communicator
 from ..protocols.graph import Node
 from ..protocols.view import Fitted, Scalars, View, named_view
 from .kernels import misfit
@@ -23,7 +24,8 @@ class Target:
 
     `compute` is the narrower type that kernels use if they can, or `dtype`; `pins` and `kernels` are those of the net
     and of the settings together; `fitted` is what is known of the training data; `rank` is that of this process among
-    `ranks` of them. `components` are those of layers for which states have asked (`View.kernel`), in order.
+    `ranks` of them, which the `communicator` connects, if there is one. `components` are those of layers for which
+    states have asked (`View.kernel`), in order.
     """
 
     backend: Backend
@@ -37,6 +39,7 @@ class Target:
     fitted: Fitted
     rank: int
     ranks: int
+    communicator: Communicator | None
     scalars: Scalars = field(default_factory=Scalars)
     views: dict[str, View] = field(default_factory=dict[str, View])
     components: list[tuple[Any, Choice]] = field(default_factory=list[tuple[Any, Choice]])
@@ -64,6 +67,7 @@ class Target:
                 fitted=self.fitted,
                 rank=self.rank,
                 ranks=self.ranks,
+                communicator=self.communicator,
                 find_kernel=self.find_kernel,
             )
         return self.views[backend.name]

@@ -21,6 +21,7 @@ from ..engine.ops import working
 from ..engine.parameters import initialise, names_of, place_parameters
 from ..engine.schedule import Schedule
 from ..engine.setup import set_up
+from ..engine.shares import Shares
 from ..errors import ConfigError, TopologyError, brief
 from ..fields.component import Written
 from ..fields.outputs import check_places
@@ -30,6 +31,7 @@ from ..graph.wiring import check_names, results, sort, wire
 from ..protocols.algorithm import Algorithm
 from ..protocols.array import Dtype
 from ..protocols.backend import Backend, Step
+from ..protocols.communicator import Communicator
 from ..protocols.graph import Graph
 from ..protocols.layer import Layer, Phase
 from ..protocols.parameter import Storage
@@ -87,6 +89,8 @@ class Net(NetAccess):
         allocate: False only plans: shapes, parameters and bytes are known, but nothing can run.
         rank, ranks: this process's number and how many there are, of several that compute parts of the same batches:
             sources feed its part of them.
+        communicator: connects these processes, whose `rank` and `ranks` are then its own. Every pass is one of all of
+            them: losses are divided by what counts on all ranks, and `count_losses` and `statistics` are of all.
 
     Raises:
         TopologyError: the layers cannot be connected.
@@ -120,6 +124,7 @@ class Net(NetAccess):
         allocate: bool = True,
         rank: int = 0,
         ranks: int = 1,
+        communicator: Communicator | None = None,
     ) -> None:
         options = read_options({key: value for key, value in locals().items() if key not in ("self", "share")})
         self.name, self.layers, self.backend = options.name, options.layers, options.backend
@@ -174,10 +179,10 @@ class Net(NetAccess):
             self.memory = Memory(self.ops, self.backend, keep)
             how = {"trains": self.trains, "initialise": options.initialise, "allocate": options.allocate}
             self.slots = place_parameters(self.target, self.ops, given, **how)
-            self._make_accessors()
+            self._make_accessors(options)
 
             # lifetimes -> steps, with the copies between memories
-            self.schedule = Schedule(self.memory, self.slots)
+            self.schedule = Schedule(self.memory, self.slots, self._shares)
             self._passes = Passes(self.name, self.schedule, self.target, self._sources.rows_step(), bp_problem)
             if options.fallback == "error":
                 self.schedule.refuse_copies()
@@ -216,11 +221,13 @@ class Net(NetAccess):
         with enough_memory(self.name):
             self._allocate()
 
-    def _make_accessors(self) -> None:
+    def _make_accessors(self, options: NetOptions) -> None:
         """Make the objects that read and write blobs, sources, statistics and parameters."""
+        self.communicator = options.communicator
+        self._shares = self.communicator and Shares(self.communicator, self.ops, self.phase, self.scalars)
         self._blobs = Blobs(self.name, self.memory, trains=self.trains)
-        self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs)
-        self._statistics = Statistics(self.node_ops.values(), self.scalars)
+        self._sources = Sources(self.name, self.phase, self.memory, self.scalars, self._blobs, self._shares)
+        self._statistics = Statistics(self.node_ops.values(), self.scalars, self._shares)
         self._carried = Carried(op.state for op in self.node_ops.values())
         self.parameters = Parameters(self.name, self.slots, self._read, self._write_array)
 

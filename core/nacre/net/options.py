@@ -18,6 +18,7 @@ from ..graph.containers import names_in
 from ..protocols.algorithm import Algorithm
 from ..protocols.array import DTYPES, Dtype
 from ..protocols.backend import Backend, open_backend
+from ..protocols.communicator import Communicator
 from ..protocols.layer import PHASES, Layer, Phase, check_outputs, layer_type, refuse_unwired
 from ..protocols.view import Fitted
 from .fitted import read_fitted
@@ -45,7 +46,7 @@ FILE_OPTIONS: Mapping[str, tuple[type, str]] = {
 
 HANDED_ON = (
     *("algorithm", "backend", "seed", "dtype", "compute", "deterministic", "insert_splits", "pins", "kernels"),
-    *("fallback", "rank", "ranks"),
+    *("fallback", "rank", "ranks", "communicator"),
 )
 """The options that derived nets take over."""
 
@@ -55,6 +56,7 @@ class NetOptions:
     """The checked arguments of `Net`; their meaning is described there.
 
     `backend` is open, `compute` is a type, `keep` is None for "all"; `pins` and `kernels` include the settings'.
+    `communicator` is None for a single rank.
     `blobs` has the names of the blobs that handles stand for.
     """
 
@@ -80,6 +82,7 @@ class NetOptions:
     allocate: bool
     rank: int
     ranks: int
+    communicator: Communicator | None
     blobs: Mapping[Top, str]
 
     @property
@@ -92,7 +95,9 @@ class NetOptions:
         types = self.dtype, self.compute
         known = self.pins, self.kernels, self.fitted
         where = self.rank, self.ranks
-        return Target(self.backend, self.phase, self.seed, *types, self.deterministic, *known, *where)
+        return Target(
+            self.backend, self.phase, self.seed, *types, self.deterministic, *known, *where, self.communicator
+        )
 
     def handed_on(self) -> dict[str, Any]:
         """Return the options of a derived net."""
@@ -113,6 +118,13 @@ def read_options(given: Mapping[str, Any]) -> NetOptions:
         complaints.append(f"backend={given['backend']!r}, but it must be a Backend, the name of one, or None")
     if not isinstance(given["seed"], Integral):
         complaints.append(f"seed={given['seed']!r}, but it must be {FILE_OPTIONS['seed'][1]}")
+    communicator = given["communicator"]
+    if not isinstance(communicator, Communicator | None):
+        complaints.append(f"communicator={communicator!r}, but it must be a Communicator, or None")
+    elif communicator is not None:
+        given = {**given, "rank": communicator.rank, "ranks": communicator.size}
+        if communicator.size == 1 or given["phase"] == "predict":  # which any rank may do by itself
+            given |= {"rank": 0, "ranks": 1, "communicator": None}
     rank, ranks = given["rank"], given["ranks"]
     if not (isinstance(rank, Integral) and isinstance(ranks, Integral) and 0 <= int(rank) < int(ranks)):
         complaints.append(f"rank={rank!r} of ranks={ranks!r}, but it must be a whole number from 0 to ranks - 1")

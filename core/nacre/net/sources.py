@@ -11,6 +11,7 @@ from numbers import Integral
 from ..discovery.blame import wrong
 from ..engine.memory import Memory
 from ..engine.ops import Value
+from ..engine.shares import Shares
 from ..errors import DataError, brief
 from ..protocols.backend import Step
 from ..protocols.state import SourceState
@@ -28,10 +29,13 @@ Calls = Mapping[str, Callable[[], None]]
 class Sources:
     """The sources of a net in one phase; the methods are described in `Net`, where they have the same names.
 
-    `scalars` holds how many rows of a batch are real.
+    `scalars` holds how many rows of a batch are real; `shares` are those of several ranks.
     """
 
-    def __init__(self, net: str, phase: str, memory: Memory, scalars: Scalars, blobs: Blobs) -> None:
+    def __init__(
+        self, net: str, phase: str, memory: Memory, scalars: Scalars, blobs: Blobs, shares: Shares | None = None
+    ) -> None:
+        self._shares = shares
         self._net = net
         self._phase = phase
         self._memory = memory
@@ -123,17 +127,17 @@ class Sources:
             try:
                 self.feed(calls)
                 bad.update(bad_records(self._memory))
-                calls["forward"]()
+                self._forward(calls, carried)
             except DataError as error:
                 self.tell(error, f"phase '{phase}', batch {batches}")
                 raise
-            carried.advance()
             if each is not None:
                 each()
             batches += 1
-            total += statistics.count_losses() * int(self._scalars["rows"])
-            rows += int(self._scalars["rows"])
-            empty = 0 if self._scalars["rows"] else empty + 1
+            real = int(self._scalars["rows"]) if self._shares is None else self._shares.rows
+            total += statistics.count_losses() * real
+            rows += real
+            empty = 0 if real else empty + 1
             if empty > 1 or (not rows and self.epoch != start):
                 reason = f"{empty} batches after another have no row that counts, in a pass that has to have some"
                 raise wrong(self._ending[0], reason, "forward must set self.rows, and self.epoch at the end of a pass")
@@ -141,6 +145,14 @@ class Sources:
             message = f"{blob}: {count} of {rows} records have numbers that are not finite"
             (warn or partial(warnings.warn, stacklevel=4))(f"{message}, so loss and statistics are not reliable")
         return total / rows
+
+    def _forward(self, calls: Calls, carried: Carried) -> None:
+        """Run the layers on a batch; of several ranks, those that have no row of it only tell the others so."""
+        if self._shares is not None and not self._scalars["rows"]:
+            self._shares.find(empty=True)
+        else:
+            calls["forward"]()
+            carried.advance()
 
     def tell(self, error: DataError, when: str) -> None:
         names = [f"'{op.name}'" for op in self._memory.ops if op.is_source]

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 from ..discovery.blame import blaming, wrong
 from ..engine.ops import Op
+from ..engine.shares import Shares
 from ..errors import brief
+from ..protocols.communicator import Communicator
 from ..protocols.view import Scalars
 
 
@@ -18,41 +20,88 @@ class Statistics:
     Args:
         ops: of the net's layers.
         scalars: hold how many rows of a batch are real.
+        shares: of the losses, of several ranks.
     """
 
-    def __init__(self, ops: Iterable[Op], scalars: Scalars) -> None:
+    def __init__(self, ops: Iterable[Op], scalars: Scalars, shares: Shares | None = None) -> None:
         ops = list(ops)
         self._scalars = scalars
+        self._shares = shares
+        self._joined: tuple[int, dict[str, float]] | None = None
         self._losing = [op for op in ops if op.node.layer.has_loss]
         self._counting = [op for op in ops if op.node.layer.has_stats]
-        self._totals, self._rows = [0.0] * len(self._losing), 0
+        self._totals, self._rows, self._own_rows = [0.0] * len(self._losing), 0, 0
 
     def losses(self) -> dict[str, float]:
         try:
-            return {op.name: float(op.state.loss) for op in self._losing}
+            found = {op.name: float(op.state.loss) for op in self._losing if self._share(op)}
         except (AttributeError, TypeError, ValueError) as error:
             raise self._no_loss(error) from error
+        return found if self._shares is None else self._of_all_ranks(found, self._shares)
+
+    def _of_all_ranks(self, losses: dict[str, float], shares: Shares) -> dict[str, float]:
+        """Return the losses of the batch of all ranks. They talk once about each batch, the first time."""
+        import numpy as np
+
+        if self._joined is None or self._joined[0] != shares.batch:
+            names = [op.name for op in self._losing]
+            parts = np.array([shares.of[name] * losses.get(name, 0.0) for name in names])
+            shares.communicator.allreduce(parts, ordered=True)
+            self._joined = shares.batch, dict(zip(names, parts.tolist(), strict=True))
+        return dict(self._joined[1])
+
+    def _share(self, op: Op) -> float:
+        """Return what a loss counts in that of all ranks: 0 if this one had no row, so that it was not run."""
+        return 1.0 if self._shares is None else self._shares.of[op.name]
 
     def count_losses(self) -> float:
         losses = list(self.losses().values())
+        self._own_rows += int(self._scalars["rows"])
         if len(losses) > 1:
-            rows = int(self._scalars["rows"])
+            rows = int(self._scalars["rows"]) if self._shares is None else self._shares.rows
             self._rows += rows
             self._totals = [total + rows * one for total, one in zip(self._totals, losses, strict=True)]
         return sum(losses)
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        found = {op.name: _statistics_of(op) for op in self._counting}
+        found = {op.name: self._statistics_of(op) for op in self._counting}
         if len(self._losing) > 1:
             for op, total in zip(self._losing, self._totals, strict=True):
                 found[op.name] = {"loss": total / max(self._rows, 1), **found.get(op.name, {})}
         return found
 
     def reset_statistics(self) -> None:
-        self._totals, self._rows = [0.0] * len(self._losing), 0
+        self._totals, self._rows, self._own_rows = [0.0] * len(self._losing), 0, 0
         for op in self._counting:
             with blaming(op.state):
                 op.state.reset_statistics()
+
+    def _statistics_of(self, op: Op) -> dict[str, float]:
+        """Return the statistics of a layer, of all ranks."""
+        if self._shares is None:
+            return _statistics_of(op)
+        import numpy as np
+
+        communicator, state = self._shares.communicator, op.state
+        with blaming(state):
+            found = state.collected()
+            if found is None:
+                return self._mean(communicator, _statistics_of(op))
+            own = {name: np.array(array) for name, array in found.items()}  # what it returned is still its own
+            try:
+                state.reset_statistics()
+                for other in communicator.gather_arrays(own):
+                    state.join(other)
+                return _statistics_of(op)
+            finally:
+                state.reset_statistics()
+                state.join(own)
+
+    def _mean(self, communicator: Communicator, found: dict[str, float]) -> dict[str, float]:
+        """Return the mean of the statistics of all ranks, by the rows that each has counted."""
+        every = communicator.gather([self._own_rows, found])
+        total = sum(rows for rows, _ in every) or 1
+        return {name: sum(rows * other[name] for rows, other in every if rows) / total for name in found}
 
     def _no_loss(self, error: Exception) -> Exception:
         for op in self._losing:

@@ -93,6 +93,10 @@ class LayerState:
 
     loss: Any
     """The weighted loss of the last batch, a number or an array of the backend with one (`has_loss`)."""
+    divided_by: Literal["rows", "count", "nothing"] = "rows"
+    """By what it is divided: the rows that count, or `n_counted`, or nothing. So a net joins the losses of ranks."""
+    n_counted: int
+    """What the loss of the last batch is divided by, if it is a count of its own, such as of labels; it may be 0."""
 
     def __init__(self, layer: Any, backend: View, inputs: list[Blob], diffs: list[Blob | None]) -> None:
         self.layer = layer
@@ -165,6 +169,17 @@ class LayerState:
     def dump_statistics(self) -> dict[str, float]:
         """Return the statistics since the last reset, by name (`has_stats`)."""
         raise ContractError(f"{type(self).__name__} does not define dump_statistics")
+
+    def collected(self) -> Mapping[str, Any] | None:
+        """Return what the statistics are made of since the last reset, as arrays and numbers, for `join` (`has_stats`).
+
+        None means that they cannot be joined: then those of several ranks are their mean.
+        """
+        return None
+
+    def join(self, other: Mapping[str, Any]) -> None:
+        """Add what a state of this layer on another rank has collected, as NumPy arrays (`has_stats`)."""
+        raise ContractError(f"{type(self).__name__} does not define join")
 
     def reset_statistics(self) -> None:
         """Reset the statistics (`has_stats`)."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .backend import Backend
+    from .communicator import Communicator
 
 
 Fitted = Mapping[str, Mapping[str, Any]]
@@ -59,7 +60,8 @@ class Scalars:
 class View:
     """The net's own view of its backend: what a state may know of the outside world, and nothing else.
 
-    `fitted` is what is known of the training data when a state is set up.
+    `fitted` is what is known of the training data when a state is set up; `communicator` connects the `ranks`, or is
+    None.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class View:
         fitted: Fitted | None = None,
         rank: int = 0,
         ranks: int = 1,
+        communicator: Communicator | None = None,
         find_kernel: Callable[[Any, Sequence[Any]], Any] | None = None,
     ) -> None:
         self.backend = backend  # for its own kernels
@@ -89,6 +92,7 @@ class View:
         self.fitted = fitted or {}
         self.rank = rank
         self.ranks = ranks
+        self.communicator = communicator
         self._own_name = self._full_name = ""  # those of a layer in a container
         self._scratch: dict[tuple[Any, ...], Array] = {}
         self._find_kernel = find_kernel
@@ -133,6 +137,17 @@ class View:
     def to_host(self, array: Array) -> np.ndarray:
         """Copy a plain array of the backend into a NumPy array."""
         return self.backend.to_host(array)
+
+    def add_up(self, array: Array) -> None:
+        """Replace a contiguous plain array by the sum of those of all ranks, which have the same shape and type."""
+        if self.communicator is None:
+            return
+        if self.backend.on_host:
+            self.communicator.allreduce(array, ordered=self.deterministic)
+        else:
+            host = self.backend.to_host(array)
+            self.communicator.allreduce(host, ordered=self.deterministic)
+            self.backend.from_host(host, array)
 
     def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
         """Declare a top; by default of the net's floating type."""
@@ -205,14 +220,24 @@ class ViewRandom(Random):
     def __init__(self, view: View, name: str, iteration: Callable[[], int] | None = None) -> None:
         super().__init__(view.seed, name, iteration or (lambda: int(view.scalars["step"])))
         self._backend = view.backend
+        self._rank, self._ranks = view.rank, view.ranks
         self._staging: dict[tuple[tuple[int, ...], str], np.ndarray] = {}
 
-    def uniform(self, out: Array, draw: int = 0) -> None:
+    def uniform(
+        self, out: Array, draw: int = 0, *, whole: Sequence[int] | None = None, start: Sequence[int] | None = None
+    ) -> None:
+        """Fill an array with uniform numbers, as `Random.uniform`.
+
+        Of several ranks, each has its rows of the batch of all of them: axis 0 is the batch, unless `whole` is given.
+        """
+        if whole is None and self._ranks > 1:
+            whole = self._ranks * out.shape[0], *out.shape[1:]
+            start = self._rank * out.shape[0], *(0 for _ in out.shape[1:])
         if self._backend.on_host:
-            super().uniform(out, draw)
+            super().uniform(out, draw, whole=whole, start=start)
             return
         key = (tuple(out.shape), str(out.dtype))
         if key not in self._staging:
             self._staging[key] = HostMemory.shared().empty(*key)
-        super().uniform(self._staging[key], draw)
+        super().uniform(self._staging[key], draw, whole=whole, start=start)
         self._backend.from_host(self._staging[key], out)

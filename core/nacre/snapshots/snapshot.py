@@ -44,6 +44,7 @@ FORMS: dict[str, Any] = {
     "fitted": {str: dict},
     "aliases": {str: str},
     "plan": {str: dict},
+    "ranks": int,
     "saved": int,
     "net_file": str,
     "options": {"phase": str, "keep": [str], "input_gradients": [str], "algorithm": dict},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .close import assert_near as assert_near
     from .codecs import CodecTests as CodecTests
     from .commands import CommandTests as CommandTests
+    from .communicators import CommunicatorTests as CommunicatorTests
     from .components import ComponentTests as ComponentTests
     from .distributions import check_plugin as check_plugin
     from .gradients import check_net_gradients as check_net_gradients
@@ -42,6 +43,7 @@ _PLACES = {
     "close": "TOLERANCES assert_close assert_near",
     "codecs": "CodecTests",
     "commands": "CommandTests",
+    "communicators": "CommunicatorTests",
     "components": "ComponentTests",
     "distributions": "check_plugin",
     "gradients": "check_net_gradients numerical_gradient worst_error",

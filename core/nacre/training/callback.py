@@ -29,6 +29,8 @@ class Callback(Component, kind="callback"):
     """Whether it reports "validation", with a loss and statistics, for the phase in its field `phase`."""
     summarises: ClassVar[bool] = False
     """Whether it reports "summary", with the loss and the statistics of the training since the last one."""
+    on_every_rank: ClassVar[bool] = True
+    """Whether each of several ranks needs it. One that only shows or writes what others report runs on rank 0 alone."""
     outputs: ClassVar[tuple[str, ...]] = ()
     """Fields of type `OutputPath` that a command may set, if the net file does not, to write into another folder."""
 

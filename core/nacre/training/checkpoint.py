@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..discovery.blame import answered, blaming, foreign, wrong
-from ..discovery.guard import described
+from ..discovery.guard import described as described_error
 from ..errors import NacreError, SnapshotError, brief
 from ..fields.tables import table_of
 from ..net.fitted import check_alike
@@ -26,16 +26,40 @@ if TYPE_CHECKING:
 
 def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
     """Return everything that a restart needs, as it is after the last batch."""
-    import numpy as np
-
     from ..snapshots.snapshot import Snapshot
 
-    net = members.net
+    net, communicator = members.net, members.net.communicator
     arrays: dict[str, Any] = {f"{PARAMETERS}{name}": handle.value for name, handle in net.parameters.items()}
     for entry in _history(members):
         arrays[entry.key] = entry.piece.of(entry.host).reshape(entry.shape)
+    memory, remembered_arrays = _memory(members.owners)
+    arrays |= remembered_arrays
+    if communicator is not None:
+        own, own_arrays = _memory(net.owners())
+        every = zip(communicator.gather(own), communicator.gather_arrays(own_arrays), strict=True)
+        for rank, (values, some) in enumerate(every):
+            if rank:  # the memory of the first is already there
+                memory |= {f"{rank_name(rank)}{name}": found for name, found in values.items()}
+                arrays |= {f"{MEMORY}{rank_name(rank)}{key[len(MEMORY) :]}": array for key, array in some.items()}
+    fitted_arrays, fitted = split_fitted(net.fitted)
+    arrays |= fitted_arrays
+    state = {
+        **described(members),
+        "epochs": epochs,
+        "memory": memory,
+        "fitted": fitted,
+        "aliases": {alias: name for name, names in net.parameters.sharers().items() for alias in names[1:]},
+    }
+    return Snapshot(iteration, arrays, state)
+
+
+def _memory(owners: Mapping[str, Remembers]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Return the memory of owners: numbers and strings by owner and key, and arrays by their names in a snapshot."""
+    import numpy as np
+
     memory: dict[str, dict[str, Any]] = {}
-    for name, owner in members.owners.items():
+    arrays: dict[str, Any] = {}
+    for name, owner in owners.items():
         for key, value in remembered(owner).items():
             if isinstance(value, bool | int | float | str):
                 memory.setdefault(name, {})[key] = value
@@ -45,16 +69,12 @@ def make_snapshot(members: Members, iteration: int, epochs: int) -> Snapshot:
                 reason = f"memory returned {brief(value)} as '{key}', but it must be an array, a number or a string"
                 raise wrong(owner, reason)
             arrays[f"{MEMORY}{name}/{key}"] = array
-    fitted_arrays, fitted = split_fitted(net.fitted)
-    arrays |= fitted_arrays
-    state = {
-        **_state(members),
-        "epochs": epochs,
-        "memory": memory,
-        "fitted": fitted,
-        "aliases": {alias: name for name, names in net.parameters.sharers().items() for alias in names[1:]},
-    }
-    return Snapshot(iteration, arrays, state)
+    return memory, arrays
+
+
+def rank_name(rank: int) -> str:
+    """Return how the names of a rank's owners begin in snapshots; those of the first are as if it were alone."""
+    return f"rank{rank}/" if rank else ""
 
 
 def remembered(owner: Remembers) -> Mapping[str, Any]:
@@ -66,7 +86,7 @@ def remembered(owner: Remembers) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found)
 
 
-def _state(members: Members) -> dict[str, Any]:
+def described(members: Members) -> dict[str, Any]:
     """Return the part of a snapshot's state that does not change from iteration to iteration."""
     net = members.net
     return {
@@ -80,6 +100,7 @@ def _state(members: Members) -> dict[str, Any]:
         "solver": members.solver,
         "settings": table_of(members.settings),
         "plan": net.plan,
+        **({"ranks": net.target.ranks} if net.target.ranks > 1 else {}),
         **members.provenance(),
     }
 
@@ -121,7 +142,7 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
     if reset_solver:
         state = {key: value for key, value in state.items() if key != "settings"}  # they are meant to be different
     try:
-        different = bit_differences(state, _state(members), net.given_plan)
+        different = bit_differences(state, described(members), net.given_plan)
         fields = list(field_differences(state, net.layers, net.frozen, members.settings, net.phase))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotError(f"the snapshot's description of its training cannot be read: {error!r}") from error
@@ -133,6 +154,8 @@ def restore(members: Members, snapshot: Snapshot, *, reset_solver: bool = False)
     passed_over = SOLVERS_OWN if reset_solver else ()
     forgotten, said = _load_memory(members, snapshot, passed_over)
     different += [f"the snapshot has no memory of {name}" for name in forgotten]
+    if (then := state.get("ranks", 1)) != (now := net.target.ranks):
+        different.append(f"it was made by {then} rank{'s' * (then > 1)}, now there {'are' if now > 1 else 'is'} {now}")
     warnings = {
         "the resumed training may not be the same bit for bit": different,
         "the training has changed since the snapshot": fields,
@@ -198,10 +221,14 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
             arrays.setdefault(key[:slash], {})[key[slash + 1 :]] = array
     forgotten: list[str] = []
     said: list[str] = []
+    values: dict[str, dict[str, Any]] = snapshot.state.get("memory", {})
+    own = rank_name(members.net.target.rank) if snapshot.state.get("ranks", 1) == members.net.target.ranks else ""
+    layers = members.net.owners()  # of which every rank has saved its own memory
     for name, owner in members.owners.items():
         if name in passed_over:
             continue
-        saved = {**snapshot.state.get("memory", {}).get(name, {}), **arrays.get(name, {})}
+        place = f"{own}{name}" if name in layers else name
+        saved = {**values.get(place, {}), **arrays.get(place, {})}
         if saved:
             try:
                 sentence: Any = owner.remember(saved)
@@ -211,7 +238,7 @@ def _load_memory(members: Members, snapshot: Snapshot, passed_over: Collection[s
                 raise
             except Exception as error:  # a plugin's code may raise anything for a file's values
                 raise SnapshotError(
-                    f"{foreign(owner) or name} cannot restore its memory from the snapshot: {described(error)}",
+                    f"{foreign(owner) or name} cannot restore its memory from the snapshot: {described_error(error)}",
                     "use the type and version that made the snapshot",
                 ) from error
         elif remembered(owner) and not name.startswith(REPORTING):

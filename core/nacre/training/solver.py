@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from ..discovery.blame import blaming
 from ..errors import ConfigError
 from ..fields.checks import non_negative, positive, same_numbers
-from ..fields.component import Written, default_of
+from ..fields.component import Maybe, Written, default_of, need_default_of
 from ..fields.configured import Configured
 from ..fields.types import default
 from ..protocols.algorithm import Algorithm
 from .callback import Callback, Callbacks, snapshot_place
+from .framework import Framework
 from .method import Method
 from .policies import LrPolicy, MomentumPolicy
 from .training import Training
 
 if TYPE_CHECKING:
     from ..net.net import Net
+    from ..protocols.communicator import Communicator
     from ..snapshots.snapshot import Snapshot
     from .training import Report
 
@@ -56,6 +58,7 @@ class Solver(Configured):
     clip_value: Annotated[float, non_negative, "clip gradients to this absolute value; 0 for no clipping"] = 0.0
     clip_norm: Annotated[float, non_negative, "scale gradients down to this joint L2 norm; 0 for no scaling"] = 0.0
     callbacks: Annotated[Callbacks, same_numbers, "what runs between iterations"] = default(())
+    framework: Annotated[Maybe[Framework], "how several ranks train the net; by default AllReduce"] = default(None)
     check_finite: Annotated[bool, same_numbers, "stop if a loss, gradient, parameter or buffer is not finite"] = True
 
     if TYPE_CHECKING:  # what the fields say, and `method` may stand without its name
@@ -74,6 +77,7 @@ class Solver(Configured):
             clip_value: float = ...,
             clip_norm: float = ...,
             callbacks: Sequence[Callback | Written] = ...,
+            framework: Framework | Written | None = ...,
             check_finite: bool = ...,
         ) -> None: ...
 
@@ -90,6 +94,10 @@ class Solver(Configured):
     def n_iter(self) -> float:
         """The largest number of iterations; infinite if only `max_epoch` limits it."""
         return self.max_iter or (1000 if self.max_epoch is None else inf)
+
+    def framework_of(self, communicator: Communicator) -> Framework:
+        """Return how the ranks of a communicator train: `framework`, or what a plugin offers as the default."""
+        return self.framework or need_default_of("framework")()
 
     def limits(self) -> dict[str, int]:
         """Return what ends a training: `max_iter`, `max_epoch` or both."""

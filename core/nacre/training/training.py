@@ -19,11 +19,14 @@ from ..net.finite import first_bad_array, first_bad_blob, first_bad_parameter
 from ..net.turns import in_turn
 from ..protocols.algorithm import Algorithm, AlgorithmState
 from ..protocols.backend import Step
+from ..protocols.communicator import any_rank
 from ..protocols.state import SourceState
 from ..threads import WaitInterrupted, end_wait
+from .agreement import check_agreement, facts_of, fingerprint
 from .answers import check_method, number_of, policy_of, started, steps_of
 from .callback import CallbackState, Score, is_due, snapshot_place
 from .checkpoint import first_not_finite, make_snapshot, restore
+from .framework import FrameworkState
 from .gradients import clip_steps, iteration_steps
 from .history import History, Last
 from .members import Members, Remembers
@@ -98,14 +101,18 @@ class Training:
         self._reports = list(reports)
         self._loss: float | None = None
         self._back: Snapshot | None = None
+        self._signal = ""
+        self._failed: Exception | None = None  # of several ranks, after which this one does nothing with the others
         self._epoch = net.epoch
         self._taken = 0
+        self.framework: FrameworkState | None = None
         if not net.allocated:
             message = f"net '{net.name}' was made with allocate=False, so it cannot be trained"
             raise ConfigError(message, "make the net without allocate=False")
         self._refuse_closed()
         check_places(solver)
-        self.waiting = Waiting(lambda: self.interrupted)
+        # of several ranks, all end a training at the same iteration: a wait of one is no reason to leave it
+        self.waiting = Waiting(lambda: self.interrupted and net.communicator is None)
         self._refuse_other_algorithm()
         self._refuse_epochs()
         self.algorithm = started(solver.algorithm, "start", solver.algorithm.start(net), AlgorithmState)
@@ -122,9 +129,13 @@ class Training:
         self.method = self._make_method()
         self.rate = Rate(policy_of(solver.lr_policy, "rate", solver.lr_policy.start(self)))
         self.momentum = policy_of(solver.momentum_policy, "momentum", solver.momentum_policy.start(self))
+        if net.communicator is not None:
+            framework = solver.framework_of(net.communicator)
+            self.framework = started(framework, "start", framework.start(self), FrameworkState)
         decoupled, view = solver.method.decoupled, net.view()
         self.choices = choose_penalties(net, self.slots, solver.regu_coef, decoupled=decoupled)
         update = [
+            *(self.framework.steps() if self.framework else ()),
             *clip_steps(view, self.spans, solver.clip_value, solver.clip_norm),
             *regularise_steps(net, self.slots, self.choices, solver.regu_coef, decoupled=decoupled),
             Step("update", type(solver.method).__name__, self.method.update, self.method_backend),
@@ -138,8 +149,12 @@ class Training:
         self._flat = [net.backend.view(slot.storage.array, (slot.storage.size,)) for slot in self._buffers]
         self._changed = [*(slot.storage for slot in self.slots), *constrained]
         self.callbacks: list[CallbackState] = []
+        if net.communicator is not None:  # before callbacks talk to each other
+            check_agreement(net.communicator, facts_of(self.members()))
         try:
             for callback in sorted([*callbacks, *solver.callbacks], key=lambda callback: callback.runs_last):
+                if net.target.rank and not callback.on_every_rank:
+                    continue
                 self.callbacks.append(started(callback, "start", callback.start(self), CallbackState))
         except BaseException:
             self.shutdown()
@@ -192,7 +207,7 @@ class Training:
     def warn(self, message: str) -> None:
         """Report a warning; without listeners and reports it becomes a Python warning."""
         self.report("warning", message=message)
-        if not self._reports:
+        if not self._reports and not self.net.target.rank:
             warnings.warn(message, stacklevel=3)
 
     def take_statistics(self) -> dict[str, dict[str, float]]:
@@ -283,13 +298,15 @@ class Training:
                 if number + 1 == count:
                     for storage in self._changed:
                         storage.version += 1
-            images += int(scalars["rows"])
-            if self.solver.check_finite:
+            images += int(scalars["rows"]) * net.target.ranks
+            if self.solver.check_finite or net.communicator is not None:
                 losses += self._finite_loss()
             if number + 1 < count:
                 net.advance()
         if self.solver.check_finite:
             self._check_finite(losses / count)
+        elif net.communicator is not None:
+            self._loss = losses / count  # now, when all ranks compute it
         net.advance()
         self.iteration = iteration + 1
         epoch = net.epoch
@@ -316,13 +333,15 @@ class Training:
         quiet = np.errstate(all="ignore" if self.solver.check_finite else None)
         try:
             with on_signals(self._interrupt), quiet, blaming():
+                if self.net.communicator is not None:
+                    check_agreement(self.net.communicator, fingerprint(self.members(), self.iteration))
                 self.report("start", **self.solver.limits())
                 self.net.reset_statistics()
                 self._taken = self.iteration
                 # callbacks that save snapshots move old ones away: only after all others have begun without an error
                 for state in sorted(states, key=lambda state: snapshot_place(state.callback) is not None):
                     state.begin()
-                while not (self.complete or self.stopped):
+                while not (self.complete or self._is_stopped()):
                     epochs = self.epochs
                     try:
                         self.step()
@@ -336,7 +355,7 @@ class Training:
                     self._turn_back()
                 with ExitStack() as stack:  # an error in one must not keep the others from finishing
                     for state in reversed(states):
-                        stack.callback(state.finish)
+                        stack.callback(self._finish_callback, state)
             self.take_statistics()
             self.seconds = time.perf_counter() - begin
             self.report("end", seconds=self.seconds, stopped=self.stopped)
@@ -350,8 +369,21 @@ class Training:
         return f"<Training of net '{self.net.name}' by {type(self.solver.method).__name__}: {done}{loss}{stopped}>"
 
     def _interrupt(self, name: str) -> None:
-        self.interrupted, self.stopped = True, name
+        if self.net.communicator is None:
+            self.interrupted, self.stopped = True, name
+        else:
+            self._signal = name  # all ranks agree after the iteration
         end_wait()
+
+    def _is_stopped(self) -> bool:
+        """Return whether the training is to end before `max_iter`; of several ranks, whether any is to."""
+        communicator = self.net.communicator
+        if communicator is not None and any_rank(communicator, bool(self.stopped or self._signal)):
+            told = communicator.gather([self._signal, self.stopped])
+            signals, reasons = ([one for one in some if one] for some in zip(*told, strict=True))
+            self.interrupted = self.interrupted or bool(signals)
+            self.stopped = (signals or reasons)[0]
+        return bool(self.stopped)
 
     def _run_callback(self, state: CallbackState) -> None:
         """Run a callback; if it fails, let the others save snapshots of the iteration, which was all right."""
@@ -359,12 +391,24 @@ class Training:
             state.run()
         except NotFiniteError:
             raise
-        except Exception:
+        except Exception as error:
+            if self.net.communicator is not None:  # the other ranks know nothing of it, and would save something else
+                self._failed = error
+                raise
             with suppress(NacreError):  # the first error is the one to report
                 for other in self.callbacks:
                     if other is not state and snapshot_place(other.callback) is not None:
                         other.finish()
             raise
+
+    def _finish_callback(self, state: CallbackState) -> None:
+        if self._failed is None:
+            try:
+                state.finish()
+            except Exception as error:
+                if self.net.communicator is not None:
+                    self._failed = error
+                raise
 
     def _refuse_other_algorithm(self) -> None:
         """Raise a ConfigError if the net's graph is not the one that the solver's algorithm trains."""
@@ -410,9 +454,11 @@ class Training:
         loss = self.net.count_losses()
         if loss - loss != 0:
             self._loss = loss
-            raise self.not_finite(
-                f"iteration {self.iteration}: the loss is {loss}", first_bad_blob(self.net.memory, self.net.losses())
-            )
+            where = first_bad_blob(self.net.memory, self.net.losses())
+            if self.net.communicator is not None:  # a blob of any rank says more than the loss of all
+                every: list[str] = self.net.communicator.gather(where)
+                where = next((one for one in every if one.startswith("blob")), where)
+            raise self.not_finite(f"iteration {self.iteration}: the loss is {loss}", where)
         return loss
 
     def _check_finite(self, loss: float) -> None:

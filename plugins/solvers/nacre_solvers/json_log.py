@@ -23,6 +23,7 @@ class JSONLog(Listener):
         ConfigError: the path comes from a net file, but the file exists and is not such a log.
     """
 
+    on_every_rank = False
     outputs = ("path",)
 
     path: Annotated[OutputPath, "the file; relative to the working folder; in net.toml net-training.jsonl"] = default(

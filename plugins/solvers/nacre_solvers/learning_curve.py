@@ -56,6 +56,7 @@ class LearningCurve(Callback):
     `training.info["curve"]` is the file's path.
     """
 
+    on_every_rank = False
     outputs = ("path",)
 
     path: Annotated[

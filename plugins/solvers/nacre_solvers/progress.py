@@ -26,6 +26,8 @@ class Progress(Listener):
     `TrainingSummary`.
     """
 
+    on_every_rank = False
+
     def start(self, training: Training) -> CallbackState:
         return ProgressState(self, training)
 

@@ -31,7 +31,8 @@ class Snapshot(Callback):
     the run. Snapshots of later iterations, from a training that this one does not continue, are moved to `aside-1` or
     the next such folder, with a warning: so nothing is lost, and none of them is resumed by mistake.
 
-    It always runs after the callbacks whose memory it saves, whatever their order in the list.
+    It always runs after the callbacks whose memory it saves, whatever their order in the list. Of several ranks, the
+    first one writes the files, which have the memory of all.
     """
 
     runs_last = True
@@ -51,7 +52,7 @@ class Snapshot(Callback):
 
 
 class SnapshotState(CallbackState):
-    """`Snapshot` in one training: holds the folder's lock.
+    """`Snapshot` in one training: holds the folder's lock, on the rank that writes.
 
     Raises:
         SnapshotError: another training saves its snapshots there, or the folder cannot be written.
@@ -60,11 +61,24 @@ class SnapshotState(CallbackState):
     def __init__(self, callback: Snapshot, training: Training) -> None:
         super().__init__(callback, training)
         store = open_snapshot_store(callback.store, training.net.pins)
-        self.folder = SnapshotFolder(callback.folder, store, callback.keep).lock()
+        self.communicator = training.net.communicator
+        self.writes = self.communicator is None or self.communicator.rank == 0
+        self.folder = SnapshotFolder(callback.folder, store, callback.keep)
+        if self.writes:
+            self.folder.lock()
         self.best: float | None = None
         self.saved: int | None = None
 
     def begin(self) -> None:
+        training = self.training
+        if self.writes:
+            self._begin()
+        if self.communicator is not None:
+            self.saved, training.snapshot_path, self.best = self.communicator.share(
+                [self.saved, training.snapshot_path, self.best]
+            )
+
+    def _begin(self) -> None:
         training = self.training
         start = training.resumed_from
         self.folder.write_run(describe(training))  # before anything is moved: if it fails, nothing is moved
@@ -87,16 +101,21 @@ class SnapshotState(CallbackState):
         best = score is not None and judged and score.beats(self.best)
         if score is not None and best:
             self.best = score.value
-        path = self.folder.save(training.snapshot(), best=best, value=score.value if score and judged else None)
-        self.saved, training.snapshot_path = training.iteration, str(path)
-        training.report("snapshot", path=str(path), best=best)
+        snapshot, path = training.snapshot(), ""
+        if self.writes:
+            path = str(self.folder.save(snapshot, best=best, value=score.value if score and judged else None))
+        if self.communicator is not None:
+            path = self.communicator.share(path)
+        self.saved, training.snapshot_path = training.iteration, path
+        training.report("snapshot", path=path, best=best)
 
     def finish(self) -> None:
         if self.saved != self.training.iteration:
             self.run()
 
     def shutdown(self) -> None:
-        self.folder.unlock()
+        if self.writes:
+            self.folder.unlock()
 
     def memory(self) -> Mapping[str, Any]:
         return {} if self.best is None else {"best": self.best}

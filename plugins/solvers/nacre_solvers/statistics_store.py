@@ -38,6 +38,7 @@ class StatisticsStore(Callback):
     """
 
     runs_last = True
+    on_every_rank = False
     outputs = ("path",)
 
     path: Annotated[OutputPath, "the file; relative to the working folder; in net.toml net-statistics.json"] = default(

@@ -33,6 +33,7 @@ class TensorBoard(Listener):
         NacreError: the folder cannot be written.
     """
 
+    on_every_rank = False
     outputs = ("path",)
 
     path: Annotated[

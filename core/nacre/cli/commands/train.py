@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -50,6 +51,19 @@ from ..options import net_argument, net_options, read_net, write_options
     is_flag=True,
     help="Run step by step, and name the layer that writes the first number that is not finite; this is slow.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train with N processes on this machine, each with its part of every batch.",
+)
+@click.option(
+    "--restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="With --workers: begin again from the last snapshot, up to N times, when a process was killed.",
+)
 @click.option("--verbose", is_flag=True, help="Say how the net runs: its kernels, and its copies between memories.")
 @write_options
 @net_options
@@ -62,6 +76,8 @@ def command(
     fitted: bool,
     log: Path | None,
     find_nan: bool,
+    workers: int | None,
+    restarts: int,
     verbose: bool,
     writes: dict[str, tuple[str, ...]],
     backend: str | None,
@@ -71,11 +87,13 @@ def command(
 ) -> int:
     """Train the net of a net file, and save snapshots.
 
+    With --workers, or started by MPI (`mpiexec -n 4 nacre train net.toml`), several processes train the net together.
     Ctrl-C finishes the iteration and saves a snapshot; `--resume auto` continues as if nothing had happened. With
     --json the last line is {iterations, seconds, images_per_second, data_share, loss, statistics, snapshot}, where
     data_share is for how much of the time in iterations, from 0 to 1, the training waited for its data.
     """
     from ...errors import ConfigError
+    from ..ranks import connected, launch
     from ..screen import print_json
     from ..snapshots import advised
     from ..training import Weights, exit_code, print_end, result, train
@@ -87,11 +105,17 @@ def command(
     if weights is not None and resume not in ("", "auto"):
         message = "--weights is for a training that begins anew, but --resume continues from a snapshot"
         raise ConfigError(message, "leave one of them out; --resume auto uses the weights if there is no snapshot yet")
-    with advised(net, sets, resume):
-        file = read_net(net, sets, seed, writes)
+    if restarts and workers is None:
+        message = "--restarts is only for --workers, which is missing"
+        raise ConfigError(message, "add --workers N, or leave --restarts out")
+    if workers is not None:
+        return launch(workers, restarts, as_json=as_json)
     first = Weights.of(weights, rename, fitted=fitted)
-    options = {"reset_solver": reset_solver, "find_nan": find_nan, "quiet": as_json, "verbose": verbose}
-    training = train(file, backend, resume, log, first, **options)
+    with connected() as communicator:
+        with advised(net, sets, resume):
+            file = read_net(net, sets, seed, writes)
+        options: dict[str, Any] = {"reset_solver": reset_solver, "find_nan": find_nan, "communicator": communicator}
+        training = train(file, backend, resume, log, first, quiet=as_json, verbose=verbose, **options)
     if as_json:
         print_json(result(training), lines=True)
     else:

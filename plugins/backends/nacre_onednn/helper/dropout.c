@@ -25,11 +25,12 @@ static void dropout(const struct operation *op, int64_t start, int64_t stop, int
     uint64_t step = (uint64_t)d->scalars[d->step];
     float ratio = (float)d->ratio, scale = (float)d->scale;
     (void)worker;
-    for (int64_t block = start; block < stop; block += 8) { /* eight numbers of 32 bits come from one counter */
-        uint64_t words[4] = {(uint64_t)(block / 8) + 1, 0, step, 0};
+    for (int64_t i = start; i < stop;) {
+        uint64_t block = (uint64_t)(i + d->first) / 8; /* eight numbers of 32 bits come from one counter */
+        uint64_t words[4] = {block + 1, 0, step, 0};
         philox(words, key[0], key[1]);
-        for (int64_t i = block; i < block + 8 && i < stop; i++) {
-            uint32_t half = (uint32_t)(words[(i - block) / 2] >> (i % 2 ? 32 : 0));
+        for (int64_t place = (i + d->first) % 8; place < 8 && i < stop; place++, i++) {
+            uint32_t half = (uint32_t)(words[place / 2] >> (place % 2 ? 32 : 0));
             kept[i] = (float)(half >> 8) * 0x1p-24f >= ratio;
             y[i] = x[i] * (kept[i] ? scale : 0);
         }

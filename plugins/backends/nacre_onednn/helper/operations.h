@@ -123,14 +123,14 @@ struct embedding {
     int64_t images, steps, count, size, number_type, rows, bytes;
 };
 
-/* `step` is an index into the scalars. */
+/* `step` is an index into the scalars, `first` the number of the first element among those of all ranks. */
 struct dropout {
     const float *x, *dy;
     float *y, *dx;
     uint8_t *kept; /* a byte for each element, which DROPOUT writes and DROPOUT_GRADIENT reads */
     const double *scalars;
     const uint64_t *key;
-    int64_t size, step;
+    int64_t size, first, step;
     double ratio, scale;
 };
 

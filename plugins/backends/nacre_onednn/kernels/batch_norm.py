@@ -38,6 +38,8 @@ class BatchNormKernel(OnednnKernel, reads="inputs"):
         shape = inputs[0].shape
         if not 2 <= len(shape) <= 5 or layer.axis not in (1, 1 - len(shape)):
             return "serves blobs of two to five axes, the channels being axis 1"
+        if layer.sync:
+            return "serves the mean and variance of each rank: sync=False"
         if layer.use_batch:
             return "outside of training it serves the running mean and variance: use_batch=False"
         return None

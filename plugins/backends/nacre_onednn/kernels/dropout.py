@@ -55,5 +55,12 @@ class DropoutKernel(LayerState, reads="", dtypes=("float32",), on_plain=True):
     def _add(self, kind: str, ends: dict[str, Array], size: int) -> None:
         scalars, record = self.backend.scalars, recorder(self.backend).record
         arrays = {**ends, "kept": self.kept, "scalars": record.read(scalars), "key": self.key}
-        numbers = {"size": size, "step": scalars.place("step"), "ratio": self.layer.ratio, "scale": self.scale}
+        first = self.backend.rank * size  # of the elements of all ranks
+        numbers = {
+            "size": size,
+            "first": first,
+            "step": scalars.place("step"),
+            "ratio": self.layer.ratio,
+            "scale": self.scale,
+        }
         record.add(kind, arrays, numbers)

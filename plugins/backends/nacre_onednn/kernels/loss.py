@@ -39,6 +39,7 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
         self.images, *steps, self.classes = inputs[0].shape
         self.steps = prod(steps)
         self.plain = SoftmaxLossState(layer, backend, inputs, diffs)  # checks the shapes, and tells what a label lacks
+        self.divided_by = self.plain.divided_by
         self.type = LABELS[inputs[1].dtype]
         self._loss = np.zeros(2)  # and the weight of a label
 
@@ -46,6 +47,12 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
     def loss(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
         """The loss of the last batch."""
         return float(self._loss[0])
+
+    @property
+    def n_counted(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
+        """The number of labels of the last batch that are not ignored."""
+        labels = self.given[: min(self.backend.rows, self.images)]
+        return labels.size - int(np.count_nonzero(labels == self.layer.ignore_label))
 
     def ready(self) -> None:
         rows = self.images * self.steps
@@ -55,6 +62,7 @@ class SoftmaxLossKernel(LayerState, reads="", dtypes=("float32",), on_plain=True
 
     def forward(self, inputs: list[Own]) -> None:
         x, labels = (one.memory for one in inputs)
+        self.given = labels
 
         def refuse() -> None:
             self.plain.ready()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Annotated, Any
 
@@ -150,6 +151,13 @@ class RBMVisibleState(VisibleState, of=RBMVisibleLayer, reads=""):
 
     def reset_statistics(self) -> None:
         self.error, self.likelihood, self.rows = 0.0, 0.0, 0
+
+    def collected(self) -> dict[str, float]:
+        return {"error": float(self.error), "likelihood": float(self.likelihood), "rows": self.rows}
+
+    def join(self, other: Mapping[str, Any]) -> None:
+        self.error, self.likelihood = self.error + float(other["error"]), self.likelihood + float(other["likelihood"])
+        self.rows += int(other["rows"])
 
     def dump_statistics(self) -> dict[str, float]:
         found = {"reconstruction_error": float(self.error) / max(self.rows, 1)}

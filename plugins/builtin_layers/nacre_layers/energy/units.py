@@ -25,7 +25,9 @@ def sample(backend: Any, random: Random, units: str, means: Array, out: Array, d
         random.uniform(uniform, draw)
         backend.xp.less(uniform, means, out=out)
     else:
-        exact = random.generator(draw).standard_normal(tuple(means.shape))  # float64: the same in every type
+        rows, *others = means.shape
+        every = random.generator(draw).standard_normal((backend.ranks * rows, *others))  # those of all ranks
+        exact = every[backend.rank * rows :][:rows]  # float64: the same in every type
         noise = backend.scratch(tuple(means.shape), slot=9)
         backend.from_host(exact.astype(str(noise.dtype), copy=False), noise)
         backend.xp.add(means, noise, out=out)

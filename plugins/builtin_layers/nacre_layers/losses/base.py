@@ -52,6 +52,13 @@ def divisor(normalize: Normalizer, *, valid: int, full: int, batch: int) -> int:
     return {"valid": max(valid, 1), "full": full, "batch": batch, "none": 1}[normalize]
 
 
+def divided_by(normalize: Normalizer, *, ignores: bool) -> Literal["rows", "count", "nothing"]:
+    """Return what the divisor of a loss counts, for the net: unless labels are ignored, all rows have as many."""
+    if normalize == "valid" and ignores:
+        return "count"
+    return "nothing" if normalize == "none" else "rows"
+
+
 def alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Return whether two shapes are equal, apart from axes of length 1 after the batch."""
     first, second = ([shape[0], *(length for length in shape[1:] if length != 1)] for shape in (one, other))

@@ -12,7 +12,7 @@ from nacre import Array, ConfigError, LayerState, default, non_zero
 
 from ..axes import axis_of
 from ..fields import NumberLists
-from .base import Loss, Normalizer, check_weights, divisor
+from .base import Loss, Normalizer, check_weights, divided_by, divisor
 from .classes import Classes
 
 
@@ -90,6 +90,7 @@ class ClassLossState(LayerState, reads=""):
         self.weighs = check_weights(layer, inputs)
         self.shape = self.classes.shape
         self.weights = class_weights(layer, inputs[0].shape) if layer.weights else None
+        self.divided_by = divided_by(layer.normalize, ignores=layer.ignore_label is not None)
         self.loss: Any = 0.0
 
     def ready(self) -> None:
@@ -114,6 +115,7 @@ class ClassLossState(LayerState, reads=""):
             xp.multiply(log, self.shares, out=log)
             xp.copyto(log, 0, where=self.uncounted())  # also where the logarithm is infinite, or NaN
         self.factor = layer.weight / class_divisor(layer, self.classes)
+        self.n_counted = self.classes.used()
         self.loss = -self.factor * xp.sum(log, dtype="float64")
 
     def _shares(self, count: int, of_records: list[Array]) -> Array | None:

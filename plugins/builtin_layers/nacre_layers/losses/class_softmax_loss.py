@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from nacre import Array, ClassCount, ConfigError, LayerState, Names, Parameter, 
 from ..elementwise.softmax import log_softmax_with
 from ..fields import Weighted
 from ..metrics.perplexity import LIKELIHOOD, Likelihood
-from .base import Loss, Normalizer, divisor
+from .base import Loss, Normalizer, divided_by, divisor
 from .classes import whole_numbers
 
 
@@ -112,6 +112,7 @@ class ClassSoftmaxLossState(LayerState, of=ClassSoftmaxLossLayer, reads=""):
                 Parameter.of(layer, "bias", (layer.n_label,)),
                 self._of_classes("bias", (self.n_class,)),
             ]
+        self.divided_by = divided_by(layer.normalize, ignores=layer.ignore_label is not None)
         self.loss: Any = 0.0
         self.reset_statistics()
 
@@ -142,6 +143,7 @@ class ClassSoftmaxLossState(LayerState, of=ClassSoftmaxLossLayer, reads=""):
         total = xp.sum(log, dtype="float64")
         xp.take(self.all_log, self.chosen, out=log, mode="clip")
         total = total + xp.sum(log, dtype="float64")
+        self.n_counted = count
         self.factor = layer.weight / divisor(layer.normalize, valid=count, full=full, batch=rows)
         self.loss = -self.factor * total
         self.likelihood.add(total, count)
@@ -235,3 +237,9 @@ class ClassSoftmaxLossState(LayerState, of=ClassSoftmaxLossLayer, reads=""):
 
     def reset_statistics(self) -> None:
         self.likelihood = Likelihood()
+
+    def collected(self) -> dict[str, float]:
+        return self.likelihood.collected()
+
+    def join(self, other: Mapping[str, Any]) -> None:
+        self.likelihood.add(float(other["total"]), int(other["count"]))

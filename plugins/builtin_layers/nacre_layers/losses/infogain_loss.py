@@ -13,6 +13,7 @@ import numpy as np
 from nacre import Array, ConfigError, DataError, Names, Paths, at_least, default, open_records
 
 from ..fields import NumberLists
+from .base import divided_by
 from .class_loss import ClassLoss, class_divisor
 from .classes import Classes
 from .softlabel_softmax_loss import SoftlabelSoftmaxLossState
@@ -58,6 +59,7 @@ class InfogainLossState(SoftlabelSoftmaxLossState, of=InfogainLossLayer, reads="
     def __init__(self, layer: InfogainLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
+        self.divided_by = divided_by(layer.normalize, ignores=layer.ignore_label is not None)
         self.host, self.learns = None, len(diffs) > 2 and diffs[2] is not None
         if layer.source:
             self.host = _read_matrix(layer.name, Path(layer.source[0]))
@@ -95,6 +97,7 @@ class InfogainLossState(SoftlabelSoftmaxLossState, of=InfogainLossLayer, reads="
         return taken.reshape(-1, behind, classes).transpose(0, 2, 1)
 
     def divisor(self) -> int:
+        self.n_counted = self.classes.used()
         return class_divisor(self.layer, self.classes)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:

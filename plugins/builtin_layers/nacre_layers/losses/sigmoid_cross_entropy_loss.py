@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from nacre import Array, Names
 
-from .base import Loss, Normalizer, PairLossState, divisor, two_or_three
+from .base import Loss, Normalizer, PairLossState, divided_by, divisor, two_or_three
 from .binary_cross_entropy_loss import SIGMOID
 
 
@@ -34,6 +34,10 @@ class SigmoidCrossEntropyLossLayer(Loss, is_sink=True, has_loss=True, can_do_bp=
 class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLayer, reads="inputs"):
     """`SigmoidCrossEntropyLossLayer` on any backend."""
 
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.divided_by = divided_by(layer.normalize, ignores=layer.ignore_label is not None)
+
     def terms(self, a: Array, b: Array, out: Array) -> None:
         # log(1 + exp(-|x|)) + (max(x, 0) - x t), where the difference may be 0
         xp, part, product = self.backend.xp, *(self.backend.scratch(a.shape, slot=slot) for slot in (1, 2))
@@ -48,6 +52,7 @@ class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLaye
         self.valid = self.full = out.size
         if self.layer.ignore_label is not None:
             self.valid = self.full - self._clear(b, out)
+        self.n_counted = self.valid
 
     def divisor(self, rows: int) -> int:
         return divisor(self.layer.normalize, valid=self.valid, full=self.full, batch=rows)

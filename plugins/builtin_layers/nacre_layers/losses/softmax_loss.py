@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from nacre import Array, LayerState, Names, fraction
 
 from ..elementwise.softmax import log_softmax
-from .base import check_weights, two_or_three
+from .base import check_weights, divided_by, two_or_three
 from .class_loss import ClassLossState, WeightedClassLoss, class_divisor, class_weights
 from .classes import Classes
 from .softlabel_softmax_loss import SoftlabelSoftmaxLossState
@@ -76,6 +76,7 @@ class SmoothedSoftmaxLossState(SoftlabelSoftmaxLossState, reads=""):
         self.weighs = check_weights(layer, inputs)
         self.classes = Classes(layer, backend, inputs[0].shape, inputs[1].shape)
         self.weights = class_weights(layer, inputs[0].shape) if layer.weights else None
+        self.divided_by = divided_by(layer.normalize, ignores=layer.ignore_label is not None)
 
     def ready(self) -> None:
         super().ready()
@@ -99,6 +100,7 @@ class SmoothedSoftmaxLossState(SoftlabelSoftmaxLossState, reads=""):
         return smooth
 
     def divisor(self) -> int:
+        self.n_counted = self.classes.used()
         return class_divisor(self.layer, self.classes)
 
     def backward(self, inputs: list[Array], diffs: list[Array | None]) -> None:

@@ -29,6 +29,7 @@ class SumLossState(LayerState, of=SumLossLayer, reads=""):
     """`SumLossLayer` on any backend."""
 
     loss: Any = 0.0
+    divided_by = "nothing"
 
     def forward(self, inputs: list[Array]) -> None:
         self.rows = min(self.backend.rows, inputs[0].shape[0])

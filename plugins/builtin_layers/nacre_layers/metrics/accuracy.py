@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, exactly, non_zero, positive
@@ -56,6 +57,12 @@ class ShareState(LayerState, reads=""):
     def reset_statistics(self) -> None:
         self.hits: Any = 0
         self.total = 0
+
+    def collected(self) -> dict[str, float]:
+        return {"hits": float(self.hits), "total": self.total}
+
+    def join(self, other: Mapping[str, Any]) -> None:
+        self.hits, self.total = self.hits + float(other["hits"]), self.total + int(other["total"])
 
 
 class AccuracyState(ShareState, of=AccuracyLayer, reads=""):

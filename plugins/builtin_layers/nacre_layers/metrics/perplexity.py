@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import exp, inf, log
 from typing import Annotated, Any
 
@@ -47,6 +48,9 @@ class Likelihood:
         self.total = self.total + total
         self.count += count
 
+    def collected(self) -> dict[str, float]:
+        return {"total": float(self.total), "count": self.count}
+
     def statistics(self) -> dict[str, float]:
         mean = -float(self.total) / max(self.count, 1)
         try:
@@ -86,3 +90,9 @@ class PerplexityState(LayerState, of=PerplexityLayer, reads=""):
 
     def reset_statistics(self) -> None:
         self.likelihood = Likelihood()
+
+    def collected(self) -> dict[str, float]:
+        return self.likelihood.collected()
+
+    def join(self, other: Mapping[str, Any]) -> None:
+        self.likelihood.add(float(other["total"]), int(other["count"]))

@@ -70,14 +70,20 @@ class Standard:
 
     The variance is that of these numbers, divided by their count. `mean` and `variance` are those of the last pass.
     With `epsilon=None` there is no division. Without `centred` no mean is subtracted, and `variance` is the mean of the
-    squares. Arrays are read in `shape`.
+    squares. Arrays are read in `shape`. With `sync` the numbers are those of all ranks, each with such an array.
     """
 
     def __init__(
-        self, backend: Any, shape: tuple[int, int, int], epsilon: float | None, *, centred: bool = True
+        self,
+        backend: Any,
+        shape: tuple[int, int, int],
+        epsilon: float | None,
+        *,
+        centred: bool = True,
+        sync: bool = False,
     ) -> None:
-        self.backend, self.shape, self.epsilon, self.centred = backend, shape, epsilon, centred
-        self.count = shape[0] * shape[2]
+        self.backend, self.shape, self.epsilon, self.centred, self.sync = backend, shape, epsilon, centred, sync
+        self.count = shape[0] * shape[2] * (backend.ranks if sync else 1)
         self.sums = Sums(backend, shape)
         self.mean, self.variance, self.slope = (backend.empty((1, shape[1], 1)) for _ in range(3))
 
@@ -90,6 +96,7 @@ class Standard:
             xp.copyto(normal, x)
         if self.epsilon is not None:
             self.sums.dot(normal, normal, self.variance)
+            self._add_up(self.variance)
             xp.divide(self.variance, self.count, out=self.variance)
             self._divide(self.variance, normal)
 
@@ -97,12 +104,18 @@ class Standard:
         """Measure the mean, and write x - mean into `normal`."""
         xp, rest = self.backend.xp, self.slope
         self.sums.add_up(x, self.mean)
+        self._add_up(self.mean)
         xp.divide(self.mean, self.count, out=self.mean)
         xp.subtract(x, self.mean, out=normal)
         self.sums.add_up(normal, rest)  # 0 except for rounding, which matters if the mean is large
+        self._add_up(rest)
         xp.divide(rest, self.count, out=rest)
         xp.subtract(normal, rest, out=normal)
         xp.add(self.mean, rest, out=self.mean)
+
+    def _add_up(self, sums: Array) -> None:
+        if self.sync:
+            self.backend.add_up(sums)
 
     def apply(self, x: Array, mean: Array, variance: Array, normal: Array) -> None:
         """Write (x - mean) / sqrt(variance + epsilon) into `normal`."""
@@ -121,10 +134,12 @@ class Standard:
         xp, product, total = self.backend.xp, self.backend.scratch(self.shape), self.mean
         if self.epsilon is not None:
             self.sums.dot(dy, normal, total)
+            self._add_up(total)
             xp.divide(total, self.count, out=total)
             xp.multiply(normal, total, out=product)
         if self.centred:
             self.sums.add_up(dy, total)
+            self._add_up(total)
             xp.divide(total, self.count, out=total)
             xp.subtract(dy, total, out=dx)
         else:

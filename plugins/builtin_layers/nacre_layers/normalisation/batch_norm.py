@@ -22,6 +22,9 @@ class BatchNormLayer(Normalising):
     used: mean and variance are those of the batch, outside of `train` those of its rows that count. They are buffers,
     `mean` and `variance`, shared and saved like parameters. A channel of a single number becomes 0.
 
+    Of several ranks, each uses mean and variance of its own rows, and the running ones are the means over the ranks.
+    With `sync` they are those of all rows of the batch, as if one process had them; that takes five small exchanges.
+
     Ioffe and Szegedy, "Batch normalization", 2015; the conventions are PyTorch's (its momentum is 1 - decay). Caffe's
     `BatchNorm` is this with `scale=False, bias=False`, its moving_average_fraction `decay`, and its use_global_stats
     `use_running`, or where it is false `use_batch`.
@@ -37,12 +40,17 @@ class BatchNormLayer(Normalising):
     axis: Annotated[int, non_zero, "axis of the channels"] = 1
     decay: Annotated[float, fraction, "share of the running values that is kept in each pass"] = 0.9
     use_running: Annotated[bool, "use the running mean and variance in phase train too, without changing them"] = False
+    sync: Annotated[
+        bool, "of several ranks: use the mean and variance of all rows of the batch, not of each rank's"
+    ] = False
     use_batch: Annotated[bool, "use the batch's own mean and variance in the other phases too"] = False
 
     def complaints(self) -> Iterator[str]:
         yield from super().complaints()
         if self.use_running and self.use_batch:
             yield "use_running=True and use_batch=True, but only one of them is possible"
+        if self.sync and self.use_batch:
+            yield "sync=True and use_batch=True, but only one of them is possible"
 
 
 def batch_norm_buffers(channels: int) -> list[Parameter]:
@@ -62,7 +70,13 @@ class BatchNormState(NormalisingState, of=BatchNormLayer, reads=""):
         self.declare(inputs, (self.shape[1],))
         self.mean, self.variance = batch_norm_buffers(self.shape[1])
         self.parameters += [self.mean, self.variance]
-        self.images, self.count = inputs[0].shape[0], self.shape[0] * self.shape[2]
+        self.images, self.count = (
+            inputs[0].shape[0],
+            self.shape[0] * self.shape[2] * (backend.ranks if layer.sync else 1),
+        )
+
+    def standard_of(self, shape: tuple[int, int, int]) -> Standard:
+        return Standard(self.backend, shape, self.layer.epsilon, sync=self.layer.sync)
 
     @property
     def follows(self) -> bool:

@@ -105,7 +105,9 @@ class RandomCropState(CropState, reads=""):
     def _draw(self, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
         """Draw the positions of the windows in images of this shape."""
         images, _, *lengths = shape
-        uniform = self.random.generator().random((3, images), np.float32).astype(np.float64)  # so that u n is exact
+        drawn = self.random.generator().random((3, images * self.backend.ranks), np.float32)
+        ours = drawn[:, images * self.backend.rank :][:, :images]  # of the images of all ranks
+        uniform = ours.astype(np.float64)  # so that u n is exact
         starts: list[list[int]] = []
         for length, crop, chance in zip(lengths, self.layer.crop_size, uniform, strict=False):
             anywhere = (chance * (length - crop + 1)).astype(int)  # rounds down

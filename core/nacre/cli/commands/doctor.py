@@ -1,0 +1,48 @@
+"""`nacre doctor`: looks for what is wrong around nacre: plugins, and what killed runs have left."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from ..options import common, json_option
+
+
+@click.command()
+@click.option("--remove", is_flag=True, help="Remove the files that killed runs have left, which no process uses.")
+@click.option("--limit", type=click.FloatRange(min=0, min_open=True), default=20.0, metavar="SECONDS", hidden=True)
+@json_option
+@common
+def command(remove: bool, limit: float, as_json: bool) -> int:
+    """Look for what is wrong around nacre: its plugins, and the memory that killed runs have left.
+
+    It has all that `nacre plugins doctor` has. The exit code is 1 if something is found, other than what was removed.
+    """
+    from ...discovery.doctor import Finding, findings
+    from ...text import size
+    from ..ranks import communicators
+    from ..screen import print_json, working
+
+    with working() as show:
+        found = findings(os.environ, limit, show)
+    removed: list[str] = []
+    for communicator in communicators():
+        for path in communicator.leftovers():
+            held = path.stat().st_size
+            if remove:
+                path.unlink()
+                removed.append(f"{path}: removed, {size(held)}")
+            else:
+                problem = f"{size(held)} of shared memory, left by a run that was killed; no process uses it"
+                found.append(Finding(str(path), problem, "nacre doctor --remove"))
+    if as_json:
+        print_json([{"about": one.about, "problem": one.problem, "remedy": one.remedy} for one in found])
+        return 1 if found else 0
+    for line in removed:
+        click.echo(line)
+    for one in found:
+        click.echo(f"{one.about}: {one.problem}\n  {one.remedy}")
+    if not (found or removed):
+        click.echo("nothing odd was found")
+    return 1 if found else 0

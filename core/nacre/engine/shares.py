@@ -1,0 +1,71 @@
+"""Shares: what the losses of several ranks count in the loss of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..protocols.backend import Own, Step
+from ..protocols.communicator import Communicator
+from ..protocols.view import Scalars
+from .ops import Op
+
+
+class Shares:
+    """The share of this rank's losses in those of all ranks.
+
+    A loss is a sum, divided by a count of this rank (`LayerState.divided_by`). Multiplied by this count, divided by
+    that of all ranks, the losses of all ranks add up to that of one process with the rows of all; and so do the
+    gradients, if what a loss hands down is multiplied too.
+
+    `of` are the shares in the last batch, of each loss by the name of its op; `rows` are those that count on all ranks,
+    and `batch` is the number of the batch.
+    """
+
+    def __init__(self, communicator: Communicator, ops: Sequence[Op], phase: str, scalars: Scalars) -> None:
+        self.communicator, self.scalars = communicator, scalars
+        self.losing = [op for op in ops if op.neuron is None and op.node.layer.has_loss]
+        self.of: dict[str, float] = {op.name: 1 / communicator.size for op in self.losing}
+        self.rows = self.batch = 0
+        self.steady = phase == "train" and all(op.state.divided_by != "count" for op in self.losing)
+        """Whether they are always the same: in training every rank has a full batch."""
+
+    def step(self) -> Step:
+        """Return the step that finds the shares of a batch, after its forward pass."""
+        return Step("share", "losses", self.find)
+
+    def find(self, *, empty: bool = False) -> None:
+        """Find the shares of a batch; `empty` says that this rank has no row, so its layers were not run."""
+        import numpy as np
+
+        self.batch += 1
+        rows, size = int(self.scalars["rows"]), self.communicator.size
+        counts = [rows, *(0 if empty else self._count(op, rows) for op in self.losing)]
+        if self.steady:
+            self.rows = rows * size
+            totals = [size * count for count in counts]
+        else:
+            summed = np.array(counts, np.int64)
+            self.communicator.allreduce(summed)
+            self.rows, *_ = totals = summed.tolist()
+        for op, count, total in zip(self.losing, counts[1:], totals[1:], strict=True):
+            nothing = op.state.divided_by == "nothing"
+            self.of[op.name] = 0.0 if empty else 1.0 if nothing else max(count, 1) / max(total, 1)
+
+    def _count(self, op: Op, rows: int) -> int:
+        return int(op.state.n_counted) if op.state.divided_by == "count" else rows
+
+    def backward_step(self, op: Op) -> Step:
+        """Return the step that multiplies the gradients that a loss has written."""
+        xp = op.backend.xp
+        trained = [one for one in op.state.parameters if one.trainable]
+
+        def scale() -> None:
+            share = self.of[op.name]
+            gradients = [one.gradient for one in trained if not one.frozen]
+            for gradient in [*op.given_diffs, *gradients]:
+                if gradient is not None:
+                    array: Any = gradient.memory if isinstance(gradient, Own) else gradient
+                    xp.multiply(array, share, out=array)
+
+        return Step("share", op.name, scale)

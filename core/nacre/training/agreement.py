@@ -1,0 +1,75 @@
+"""Whether the ranks of a training train the same: the same net, by the same solver, on the same data and versions."""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ..errors import RankError, brief
+from ..protocols.communicator import Communicator
+from ..protocols.state import SourceState
+from ..snapshots.environment import FOR_PEOPLE
+from .checkpoint import described, remembered
+from .members import Members
+
+MISSING = "missing"
+MACHINE = (*FOR_PEOPLE, "libc", "processor")
+"""What may differ from rank to rank, besides the plan."""
+
+
+def facts_of(members: Members) -> dict[str, Any]:
+    """Return what must be the same on all ranks before they train."""
+    net = members.net
+    state = described(members)
+    environment = state.pop("environment")
+    state.pop("plan")  # that of the first, which all follow as far as they can
+    layers = {f"layer '{table['name']}'": table for table in state.pop("layers")}
+    data: dict[str, Any] = {}
+    for op in net.ops:
+        if isinstance(op.state, SourceState):
+            memory = {key: value for key, value in remembered(op.state).items() if isinstance(value, int | str)}
+            data[f"data of layer '{op.name}'"] = {**memory, "shapes": [list(value.shape) for value in op.outputs]}
+    texts = {name: value for name, value in environment.items() if isinstance(value, str) and name not in MACHINE}
+    versions = {f"version of {name}": value for name, value in texts.items()}
+    return {**versions, **layers, **data, **state}
+
+
+def fingerprint(members: Members, iteration: int) -> dict[str, Any]:
+    """Return what must be the same on all ranks when they begin: the iteration, and a checksum of each parameter."""
+    sums = {name: zlib.crc32(handle.value.tobytes()) for name, handle in members.net.parameters.items()}
+    return {"iteration": iteration, **{f"checksum of {name}": found for name, found in sums.items()}}
+
+
+def check_agreement(communicator: Communicator, facts: Mapping[str, Any]) -> None:
+    """Compare facts, which JSON can hold, with those of all other ranks.
+
+    Raises:
+        RankError: they differ; the message says what differs first, and where.
+    """
+    every = communicator.gather([platform.node(), facts])
+    host, first = every[0]
+    for rank, (other_host, other) in enumerate(every):
+        if (found := _first_difference(first, other)) is not None:
+            where, one, two = found
+            there = f" ({other_host})" if other_host != host else ""
+            raise RankError(
+                f"the ranks do not train the same: {where} is {brief(one)} on rank 0, but {brief(two)} on rank "
+                f"{rank}{there}",
+                "start all ranks with the same net file, options, data and versions",
+            )
+
+
+def _first_difference(one: Any, other: Any, where: str = "") -> tuple[str, Any, Any] | None:
+    """Return where two values differ first, and the two values there; None if they are equal."""
+    if one == other:
+        return None
+    if isinstance(one, dict) and isinstance(other, dict):
+        first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        for key in dict.fromkeys([*first, *second]):
+            place = f"{where}: {key}" if where else key
+            found = _first_difference(first.get(key, MISSING), second.get(key, MISSING), place)
+            if found is not None:
+                return found
+    return where, cast("Any", one), cast("Any", other)

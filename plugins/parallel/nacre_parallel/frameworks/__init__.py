@@ -1,0 +1,1 @@
+"""Frameworks: how several ranks train one net."""

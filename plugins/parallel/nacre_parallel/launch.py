@@ -1,0 +1,145 @@
+"""Launch: starts the ranks of the communicator shm, and ends all of them as soon as one fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nacre import ConfigError
+
+from .board import lay_out
+from .processors import share_of
+from .segment import CODE, Segment, make_segment
+from .shm import ENVIRONMENT
+
+LOOK = 0.02  # seconds between two looks at the ranks
+GRACE = 1.0  # seconds that ranks have to end by themselves
+MOST = 256  # ranks: each has a ring of messages from every other one
+SIGNALS = [getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGTERM") if hasattr(signal, name)]
+STOPPED = (0, 129, 130, 143)
+"""Exit codes of ranks that have ended as they should: also after a signal to stop."""
+
+
+class Ranks:
+    """Processes with one command, the ranks 0 to size - 1 of the communicator shm.
+
+    `message` is why they have failed, and `killed` whether a signal from outside did it. They have a session of their
+    own, and signals reach them through this process: `forward`. What the ranks but the first print to stdout is
+    dropped, unless `all_print`; `stdin` and `stdout` are those of the first, as for `Popen`. Each is bound to its share
+    of the processors.
+
+    Raises:
+        ConfigError: this system cannot hand memory on to them; or there are too many.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        size: int,
+        *,
+        env: Mapping[str, str] | None = None,
+        all_print: bool = False,
+        stdin: int | None = None,
+        stdout: int | None = None,
+    ) -> None:
+        if sys.platform == "win32":
+            raise ConfigError("Windows cannot hand memory on to other processes", "use WSL, or mpiexec")
+        if not 1 <= size <= MOST:
+            raise ConfigError(f"{size} ranks, but there must be 1 to {MOST} of them")
+        self.size = size
+        self.message = ""
+        self.killed = False
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._descriptor = make_segment()
+        self._segment = Segment(self._descriptor)
+        ours, self._line = os.pipe()
+        try:
+            lay_out(self._segment, size)
+            for rank in range(size):
+                told = f"{self._descriptor}:{ours}:{rank}:{size}"
+                with share_of(rank, size):
+                    process = subprocess.Popen(
+                        command,
+                        env={**os.environ, **(env or {}), ENVIRONMENT: told},
+                        pass_fds=[self._descriptor, ours],
+                        stdin=subprocess.DEVNULL if rank else stdin,
+                        stdout=subprocess.DEVNULL if rank and not all_print else stdout,
+                        start_new_session=True,
+                    )
+                self.processes.append(process)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(ours)
+
+    def forward(self, number: int, _: Any = None) -> None:
+        """Send a signal to all ranks; a handler of signals."""
+        for process in self.processes:
+            process.send_signal(number)  # nothing happens to one that has ended
+
+    def run(self) -> int:
+        """Wait for all ranks, and hand on the signals that are to end this process; return the exit code."""
+        before = {number: signal.signal(number, self.forward) for number in SIGNALS}
+        try:
+            return self.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def wait(self) -> int:
+        """Return the exit code when all ranks have ended; `message` says why, if one has failed."""
+        while (code := self._look()) is None:
+            time.sleep(LOOK)
+        if self.message:
+            self.close()
+        return code
+
+    def _look(self) -> int | None:
+        """Return the exit code of the rank that has failed first, or of rank 0 when all have ended; else None."""
+        codes = [process.poll() for process in self.processes]
+        failure = self._segment.failure
+        bad = [rank for rank, code in enumerate(codes) if code is not None and code not in STOPPED]
+        if failure is None and bad:
+            time.sleep(LOOK)  # the others that end have lost it, and one of them may know why
+            killed = [rank for rank in bad if (codes[rank] or 0) < 0]
+            rank, self.killed = (killed or bad)[0], bool(killed)
+            self._segment.fail(f"rank {rank} of {self.size} {_how(codes[rank] or 0)}")
+            failure = self._segment.failure
+        if failure is not None:
+            self.message = failure
+            return self._segment.head[CODE]
+        return None if None in codes else codes[0]
+
+    def close(self) -> None:
+        """End all ranks that are still there, and release the memory."""
+        if self._line >= 0:
+            os.close(self._line)  # whoever listens ends
+            self._line = -1
+            until = time.monotonic() + GRACE
+            for process in self.processes:
+                try:
+                    process.wait(max(0.0, until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            os.close(self._descriptor)
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"has ended with exit code {code}"
+    name = signal.Signals(-code).name
+    why = ": was it killed by hand, or for lack of memory?" if name == "SIGKILL" else ""
+    return f"was ended by {name}{why}"

@@ -1,0 +1,54 @@
+"""A plugin for trainings of several ranks: a callback by which one of them fails, once."""
+
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import nacre
+from nacre import Callback, CallbackState
+
+
+@nacre.register
+class Doom(Callback):
+    """Lets a rank fail in some way, unless the file `once` is there."""
+
+    every_n_iter: int = 1
+    rank: int = 1
+    at: int = 0
+    how: str = "kill"
+    once: str = "doomed"
+
+    def start(self, training):
+        return DoomState(self, training)
+
+
+class DoomState(CallbackState):
+    def begin(self):
+        callback = self.callback
+        self.doomed = self.training.net.target.rank == callback.rank and not Path(callback.once).exists()
+        if self.doomed and callback.how == "whenever":
+            Path(callback.once).touch()
+            threading.Thread(target=self.wait, daemon=True).start()
+
+    def wait(self):
+        time.sleep(random.Random(self.callback.at).uniform(0, 0.6))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def run(self):
+        callback = self.callback
+        if not self.doomed or self.training.iteration != callback.at:
+            return
+        Path(callback.once).touch()
+        if callback.how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if callback.how == "raise":
+            raise nacre.DataError("the well has run dry", "dig deeper")
+        if callback.how == "bug":
+            raise ValueError("a mistake")
+        if callback.how == "stop":
+            self.training.stop("Doom")
+        if callback.how == "signal":
+            os.kill(os.getppid(), signal.SIGTERM)

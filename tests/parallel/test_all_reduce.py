@@ -1,0 +1,89 @@
+"""AllReduce: n ranks train as one process with the joined batch does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from many_ranks import train
+from nacre import RankError
+from rank_pool import Pool, pool
+
+ADAM = {"type": "Adam", "lr_policy": 0.01, "regu_coef": 1e-3, "clip_norm": 0.5}
+SGD = {"momentum_policy": 0.9, "lr_policy": 0.05, "n_accumulate": 2, "clip_value": 0.3, "regu_coef": 1e-3}
+CASES = [("mlp", ADAM), ("lenet", SGD), ("synchronous", SGD)]
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Return where numbers differ by more than the order of sums does."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        return [text for key in one for text in differences(one[key], other[key], f"{where}/{key}")]
+    first, second = np.array(one, dtype=object), np.array(other, dtype=object)
+    if first.dtype == object and first.ndim == 1 and any(isinstance(value, dict) for value in first):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [text for number, both in pairs for text in differences(*both, f"{where}/{number}")]
+    off = np.abs(first.astype(float) - second.astype(float))
+    return [f"{where}: off by {off.max():.3g}"] if off.size and off.max() > 1e-10 else []
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(("kind", "solver"), CASES, ids=[kind for kind, _ in CASES])
+def test_ranks_train_as_one_process_does(kind: str, solver: dict[str, Any], size: int) -> None:
+    alone = train(None, kind, solver, 50, {})
+    several = pool(size).run("many_ranks:train", kind, solver, 50, {})
+    assert alone["losses"][-1] < 0.8 * alone["losses"][0]
+    for rank, found in enumerate(several):
+        assert differences(alone, found, f"rank {rank}") == []
+    assert all(found["parameters"] == several[0]["parameters"] for found in several), "ranks have other parameters"
+
+
+def test_two_runs_have_the_same_bits() -> None:
+    first, second = (pool(3).run("many_ranks:train", "mlp", ADAM, 20, {}) for _ in range(2))
+    assert first == second
+
+
+def test_buffers_are_the_means_over_the_ranks() -> None:
+    found = pool(2).run("many_ranks:train", "normal", {}, 5, {})
+    assert found[0]["parameters"] == found[1]["parameters"]
+    one = train(None, "normal", {}, 1, {})["parameters"]["norm/mean"]
+    several = pool(2).run("many_ranks:train", "normal", {}, 1, {})[0]["parameters"]["norm/mean"]
+    assert np.allclose(one, several, atol=1e-12), "the mean of the means of halves is the mean"
+
+
+def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+    other = Pool(5)
+    with pytest.raises(RankError, match=r"train: batch_size=12 cannot be divided among 5 ranks"):
+        other.run("many_ranks:train", "mlp", {}, 1, {})
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("seed", "seed is 5 on rank 0, but 6 on rank 1"),
+        ("solver", "settings: lr_policy"),
+        ("parameters", "checksum of ip1/weight"),
+    ],
+)
+def test_ranks_that_disagree_are_refused(what: str, words: str) -> None:
+    ranks = Pool(2)
+    with pytest.raises(RankError, match=words):
+        ranks.run("many_ranks:disagree", what)
+    ranks.close()
+
+
+def test_a_number_that_is_not_finite_on_one_rank_is_told_of_its_blob() -> None:
+    ranks = Pool(2)
+    with pytest.raises(RankError, match=r"iteration 0: the loss is nan; first seen in blob 'ip1' of layer 'ip1'"):
+        ranks.run("many_ranks:poison")
+    ranks.close()
+
+
+@pytest.mark.parametrize("kind", ["mlp", "lenet"])
+def test_a_resumed_training_is_the_one_that_was_not_interrupted(kind: str) -> None:
+    for uninterrupted, resumed, memory in pool(2).run("many_ranks:resume", kind, SGD, 5, 7):
+        assert uninterrupted == resumed
+        assert {"layer.train", "rank1/layer.train"} <= set(memory)
