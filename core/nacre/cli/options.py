@@ -172,9 +172,23 @@ def with_common(command: click.Command) -> click.Command:
 
 def net_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that change a net file for one run; the command gets them as `backend`, `sets` and `seed`."""
-    for decorate in (common, json_option, set_option, seed_option, backend_option):
+    for decorate in (common, json_option, set_option, seed_option, _with_device, backend_option):
         command = decorate(command)
     return command
+
+
+def _with_device(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option for the number of a device, which the command gets as a part of `backend`: "cupy:1"."""
+
+    @click.option(
+        "--device", type=click.IntRange(0), metavar="N", help="The backend's device, counted from 0, if it has several."
+    )
+    @wraps(command)
+    def with_device(*arguments: Any, backend: str | None, device: int | None, **options: Any) -> Any:
+        chosen = backend if device is None else f"{backend or ''}:{device}"
+        return command(*arguments, backend=chosen, **options)
+
+    return with_device
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,6 +30,7 @@ from ..files.table_check import KERNELS, Complaints, check_table
 from ..files.toml import read_toml, toml_text
 from ..net.options import FILE_OPTIONS, misfits
 from ..protocols.algorithm import Algorithm
+from ..protocols.backend import with_device
 from ..protocols.making import divided, make_layer, type_of
 from ..snapshots.snapshot import SAVED
 from .overrides import apply_override, layer_name
@@ -132,7 +133,8 @@ class NetFile:
         own = self.table.get("backend", "")
         if own and not given and self.saved is not None:
             own = usable_backend(own, str(self.path))
-        return given or own or os.environ.get("NACRE_BACKEND") or settings().backend
+        name, device = with_device(given or "", own or os.environ.get("NACRE_BACKEND") or settings().backend)
+        return f"{name}:{device}" if device else name
 
     @property
     def has_solver(self) -> bool:

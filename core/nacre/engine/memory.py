@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 from ..errors import ContractError, NacreError
 from ..protocols.array import Array
 from ..protocols.backend import Backend, HostMemory, Own
+from ..text import size as size_text
 from .arena import lay_out, most_at_once, sharers
 from .ops import HOST, Group, Op, Space, Value, item_size, plain_space, value_bytes
 
@@ -305,10 +308,45 @@ def group_bytes(group: Group) -> int:
 
 
 @contextmanager
-def enough_memory(net: str) -> Generator[None]:
-    """Turn a MemoryError into a NacreError that names the net."""
+def enough_memory(net: str, backend: Backend, need: Callable[[], Need | None]) -> Generator[None]:
+    """Turn a MemoryError into a NacreError that names the net; on a device, with what the net needs and would fit."""
+    before = backend.free_memory()
     try:
         yield
     except MemoryError as error:
         message = f"net '{net}' needs more memory than is available: {error}"
-        raise NacreError(message, "use smaller batches, or make the largest layer smaller") from error
+        remedy = "use smaller batches, or make the largest layer smaller"
+        if before is not None and (needed := need()) is not None:
+            message += f"; {needed.told(before)}"
+            most = needed.most(before[0])
+            remedy = f"a batch of {most} would fit" if most else "not even a batch of 1 would fit: make layers smaller"
+        raise NacreError(message, remedy) from error
+
+
+@dataclass(frozen=True)
+class Need:
+    """The bytes that a net needs: those of its `blobs`, for a batch of `batch` records, and those of its parameters."""
+
+    blobs: int
+    parameters: int
+    batch: int
+
+    @classmethod
+    def of(cls, memory: Memory) -> Need:
+        """Return what a net with this memory needs, besides what its states make for themselves."""
+        fed = (value.shape[0] for op in memory.ops if op.is_source for value in op.outputs if value.shape)
+        known = {id(one.storage): one for op in memory.ops for one in op.state.parameters if not one.tied}
+        numbers = sum(prod(one.shape) * (2 if one.trainable else 1) for one in known.values())
+        dtype = memory.ops[0].state.backend.dtype
+        return cls(memory.planned_bytes()["planned"], numbers * item_size(dtype), max(fed, default=1))
+
+    def told(self, free: tuple[int, int]) -> str:
+        """Return a sentence about it, and about the bytes that were free, of all that the device has."""
+        fixed = f"{size_text(self.parameters)} for parameters and gradients"
+        own = f"it needs {size_text(self.blobs)} for a batch of {self.batch} and {fixed}"
+        return f"{own}, and {size_text(free[0])} of {size_text(free[1])} were free"
+
+    def most(self, free: int) -> int:
+        """Return the largest batch that fits into some bytes, smaller than that which did not; 0 if none does."""
+        for_blobs = (free - self.parameters) * self.batch // max(self.blobs, 1)
+        return max(0, min(for_blobs, self.batch - 1))

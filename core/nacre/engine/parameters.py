@@ -114,10 +114,10 @@ class Slot:
         if own is not None and own.elementwise and not parameter.transposed:
             one, other = _as_own(own, part), _as_own(own, total)
             return Step("accumulate", self.name, lambda: own.add(one, other, first=first), own, None, "add")
-        part = part.T if parameter.transposed else part
+        part, owner = part.T if parameter.transposed else part, backend if backend.captures else None
         if first:
-            return Step("accumulate", self.name, lambda: backend.xp.copyto(total, part))
-        return Step("accumulate", self.name, lambda: backend.xp.add(total, part, out=total))
+            return Step("accumulate", self.name, lambda: backend.xp.copyto(total, part), owner)
+        return Step("accumulate", self.name, lambda: backend.xp.add(total, part, out=total), owner)
 
 
 def _as_own(backend: Backend, array: Array) -> Own:

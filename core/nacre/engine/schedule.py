@@ -126,11 +126,12 @@ class Schedule:
             else:
                 xp.add(*arrays, out=arrays[0])
 
-        return Step("accumulate", op.name, add)
+        return Step("accumulate", op.name, add, self.main if self.main.captures else None)
 
     def _step(self, method: str, op: Op) -> Step:
         state = op.state
-        own = op.backend if op.kernel else None
+        records = op.backend.captures and state.capturable and not type(state).host_only
+        own = op.backend if op.kernel or records else None
         if method == "forward":
 
             def call() -> None:
@@ -187,7 +188,7 @@ class Schedule:
             if other == HOST:
                 memory.array(value, HOST)[...] = owner.to_host(memory.array(value, one))
             else:
-                owner.from_host(memory.array(value, HOST), memory.array(value, other))
+                owner.upload(memory.array(value, HOST), memory.array(value, other))
 
         return Step("copy", name, move, None, None, "to_host" if other == HOST else "from_host")
 

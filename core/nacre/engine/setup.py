@@ -202,6 +202,7 @@ class NeuronState(LayerState, reads="blobs", elementwise=True):
     def __init__(self, layer: Neuron, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         self.blobs = [backend.blob(inputs[0].shape, inputs[0].dtype)]
+        self.capturable = layer.capturable
         if layer.needs_input:
             self.reads = "inputs blobs"
 

@@ -72,6 +72,11 @@ class Target:
             )
         return self.views[backend.name]
 
+    def check_required(self) -> None:
+        """Raise the error of what a state has required in the last pass, if it is not so."""
+        for view in self.views.values():
+            view.check_required()
+
     def find_kernel(self, component: Any, inputs: Sequence[Any]) -> Any:
         """Return the kernel of a layer's component, or the component itself."""
         choice = self.choose_kernel(component, inputs)

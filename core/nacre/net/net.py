@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from ..discovery.blame import answered, blaming
 from ..discovery.kernels import Choice
 from ..discovery.registry import registry
 from ..discovery.settings import held_settings
-from ..engine.memory import Memory, enough_memory
+from ..engine.memory import Memory, Need, enough_memory
 from ..engine.ops import working
 from ..engine.parameters import initialise, names_of, place_parameters
 from ..engine.schedule import Schedule
@@ -168,7 +168,7 @@ class Net(NetAccess):
         bp_problem = why_no_backward(self.name, self.phase, self.wiring, wanted, options.insert_splits)
         self.trains = bp_problem is None
 
-        with enough_memory(self.name), ExitStack() as stack:  # a source may hold a file open when a later layer fails
+        with self.enough_memory(), ExitStack() as stack:  # a source may hold a file open when a later layer fails
             # wiring -> ops: the states of layers and neurons
             with held_settings():
                 self.ops = set_up(self.target, self.wiring, wanted, stack, trains=self.trains)
@@ -209,7 +209,7 @@ class Net(NetAccess):
         if self.slots or self.allocated:
             has = "its memory already" if self.allocated else f"parameters ({self.slots[0].name})"
             raise ConfigError(f"net '{self.name}' has {has}", "make it without allocate=False")
-        with enough_memory(self.name):
+        with self.enough_memory():
             self._allocate()
 
     def reallocate(self) -> None:
@@ -218,8 +218,16 @@ class Net(NetAccess):
         for op in self.ops:
             op.release()
         self._passes.arrange()  # steps may have kept arrays
-        with enough_memory(self.name):
+        with self.enough_memory():
             self._allocate()
+
+    def enough_memory(self) -> AbstractContextManager[None]:
+        """Return a context in which a MemoryError becomes one that says what this net needs."""
+
+        def need() -> Need | None:
+            return Need.of(self.memory) if hasattr(self, "memory") else None
+
+        return enough_memory(self.name, self.backend, need)
 
     def _make_accessors(self, options: NetOptions) -> None:
         """Make the objects that read and write blobs, sources, statistics and parameters."""

@@ -58,6 +58,7 @@ class Passes:
             nonlocal proven
             try:
                 run()
+                self._target.check_required()
             except BaseException as error:
                 self._refuse_replaced(error)
                 step = failing_step(error, steps)

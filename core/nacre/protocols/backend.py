@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..discovery.blame import answered, blaming, wrong
 from ..discovery.fitting import required
-from ..errors import NacreError, PluginError
+from ..errors import ConfigError, NacreError, PluginError
 from .array import Array
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Backend:
     """Narrower types that its kernels can compute in on other machines, each with what it needs."""
     auto: float = 0
     """Its rank where no backend is named: the highest is used; 0: only if it is named."""
+    captures: bool = False
+    """Whether `compile` records what states enqueue, also those written over `xp`, if they say `capturable`."""
     elementwise: bool = False
     """Whether own blobs of equal shape have equal layouts without padding, which `elements` gives as plain arrays."""
 
@@ -87,6 +89,19 @@ class Backend:
     @classmethod
     def unusable(cls) -> str | None:
         """Return the reason why this backend cannot be used on this machine, or None."""
+        return None
+
+    @classmethod
+    def on_device(cls, number: int) -> Backend:
+        """Make this backend on one of several devices of a machine, counted from 0: that of "cupy:1" is number 1.
+
+        Raises:
+            ConfigError: there is no such device.
+        """
+        raise ConfigError(f"device={number}, but backend '{cls.name}' has no devices to choose from", "leave it out")
+
+    def free_memory(self) -> tuple[int, int] | None:
+        """Return how many bytes are free on its device, and how many that has; None if its memory is the machine's."""
         return None
 
     def environment(self) -> dict[str, Any]:
@@ -116,6 +131,13 @@ class Backend:
     def from_host(self, host: np.ndarray, array: Array) -> None:
         """Copy a NumPy array into a plain array of the same shape."""
         raise NotImplementedError
+
+    def upload(self, host: np.ndarray, array: Array) -> None:
+        """Copy a NumPy array into a contiguous plain array, within a pass: the copy may still be on its way.
+
+        `host` may be changed as soon as this returns.
+        """
+        self.from_host(host, array)
 
     # Own blobs, which only kernels see
 
@@ -236,6 +258,7 @@ def loop(steps: Sequence[Step]) -> Callable[[], None]:
 
 
 _opened: dict[str, Backend] = {}
+"""By name, with the device if one was given."""
 
 
 _opening = threading.RLock()
@@ -243,13 +266,14 @@ _opening = threading.RLock()
 
 
 def open_backend(name: str | Backend | None = None) -> Backend:
-    """Return the process's one backend of a name.
+    """Return the process's one backend of a name; "cupy:1" is that on device 1, ":1" device 1 of the default backend.
 
     None is NACRE_BACKEND, else that of `nacre.toml`, else "auto": of nacre's own and the enabled ones that can be used
     here, the one that most wants to be it (`Backend.auto`).
 
     Raises:
         RegistryError: no plugin offers the name.
+        ConfigError: it has no such device.
         NacreError: the backend cannot be used on this machine; the message has the reason.
     """
     if isinstance(name, Backend):
@@ -264,18 +288,33 @@ def _open(name: str | None) -> Backend:
     from ..discovery.registry import registry
     from ..discovery.settings import settings
 
-    name = name or os.environ.get("NACRE_BACKEND") or settings().backend or "auto"
+    name, device = with_device(name or "", os.environ.get("NACRE_BACKEND") or settings().backend or "auto")
     if name == "auto":
         name = _first_usable()
-    if name not in _opened:
+    key = f"{name}:{device}" if device else name
+    if key not in _opened:
         found: type[Backend] = registry().open("backend", name)
         with blaming(found):
             if reason := found.unusable():
                 raise NacreError(f"backend '{name}' cannot be used here: {reason}")
-            made = found()
+            made = found.on_device(int(device)) if device else found()
             _check_zeros(made)
-        _opened[name] = made
-    return _opened[name]
+        _opened[key] = made
+    return _opened[key]
+
+
+def with_device(given: str, default: str) -> tuple[str, str]:
+    """Return the name of a backend and the number of its device, or "", as text; what is not given is the default's."""
+    name, device = _parts(given)
+    if not name:
+        name, usual = _parts(default)
+        device = device or usual
+    return name, device
+
+
+def _parts(text: str) -> tuple[str, str]:
+    name, colon, device = text.rpartition(":")
+    return (name, device) if colon and device.isascii() and device.isdigit() and len(device) < 10 else (text, "")
 
 
 def _check_zeros(backend: Backend) -> None:
@@ -333,3 +372,8 @@ class Step:
         while isinstance(call, partial):
             call = call.func
         return self.state if self.state is not None else getattr(call, "__self__", None)
+
+    @property
+    def capturable(self) -> bool:
+        """Whether its backend may record what it enqueues, and replay that: its worker says so, or is the backend."""
+        return self.own is not None and (self.worker is None or getattr(self.worker, "capturable", False))

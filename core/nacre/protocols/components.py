@@ -26,10 +26,12 @@ class Neuron(Component, kind="neuron"):
 
     `x` and `y` may be the same array, and so may `dy` and `dx`. Arrays are of any shape and of the backend's memory;
     `backend` is the net's view of the backend. A neuron whose gradient cannot be computed from its output declares
-    `needs_input = True`; `x` is None for all others.
+    `needs_input = True`; `x` is None for all others. One that says `capturable = True` only calls functions of
+    `backend.xp`, and looks at no number of an array, so that a device may record its calls and replay them.
     """
 
     needs_input: ClassVar[bool] = False
+    capturable: ClassVar[bool] = False
 
     if TYPE_CHECKING:
 

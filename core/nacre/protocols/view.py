@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BlobError
+from ..errors import BlobError, NacreError, put_full_name
 from ..random import Random
 from ..text import with_article
 from .array import Array
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from .backend import Backend
     from .communicator import Communicator
 
+
+FLAGS = 64
+"""How many truths lie in one array, which is copied to the host at once."""
 
 Fitted = Mapping[str, Mapping[str, Any]]
 """What sources have learned from the training data: {top: {key: array, or what JSON can hold}}.
@@ -95,8 +99,11 @@ class View:
         self.communicator = communicator
         self._own_name = self._full_name = ""  # those of a layer in a container
         self._scratch: dict[tuple[Any, ...], Array] = {}
+        self._outgrown: list[Array] = []
         self._find_kernel = find_kernel
         self._made = 0
+        self._required: dict[Hashable, tuple[Array, Callable[[], Exception]]] = {}
+        self._flags: list[Array] = []
 
     def full_name(self, name: str) -> str:
         """Return a name with the layer's full name in it: "block1/conv1" for the layer "conv1" of a container."""
@@ -149,6 +156,47 @@ class View:
             self.communicator.allreduce(host, ordered=self.deterministic)
             self.backend.from_host(host, array)
 
+    def number(self, array: Array) -> Any:
+        """Return the number in an array of one: on a device the array itself, for which the pass need not wait."""
+        return array.item() if self.backend.on_host and hasattr(array, "item") else array
+
+    def require(self, key: Hashable, right: Array, wrong: Callable[[], Exception]) -> None:
+        """Raise what `wrong` returns unless all of `right` is true.
+
+        Where arrays are NumPy's, at once. On a device, whose numbers have to be waited for, after the pass: then
+        `wrong` may only read what is still there, such as the bottoms from a source. `key` tells the requirements of a
+        net from each other; the next call with it replaces this one.
+        """
+        if self.backend.on_host:
+            if not self.xp.all(right):
+                raise wrong()
+            return
+        named = self._full_name, key
+        known = self._required.get(named)
+        flag = self._flag() if known is None else known[0]
+        self.xp.all(right, out=flag)
+        self._required[named] = flag, partial(_told, wrong, self._own_name, self._full_name)
+
+    def _flag(self) -> Array:
+        """Return an array for one truth, beside others in memory."""
+        used = len(self._required) % FLAGS
+        if not used:
+            self._flags.append(self.backend.empty((FLAGS,), "bool"))
+        return self.backend.view(self._flags[-1][used:], ())
+
+    def check_required(self) -> None:
+        """Raise the error of a requirement that is not met; on a device it waits for the numbers.
+
+        The net calls it after each pass, a state before it relies on what it has required.
+        """
+        required = list(self._required.values())
+        for number, block in enumerate(self._flags):
+            first = number * FLAGS
+            for right, (flag, wrong) in zip(self.backend.to_host(block), required[first : first + FLAGS], strict=False):
+                if not right:
+                    self.xp.copyto(flag, True)  # it is told once
+                    raise wrong()
+
     def blob(self, shape: Sequence[int], dtype: str | None = None) -> Blob:
         """Declare a top; by default of the net's floating type."""
         if not isinstance(dtype, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] (such as np.float32)
@@ -189,11 +237,21 @@ class View:
             base = self._scratch.get(kind)
             if base is None or base.shape[0] < prod(shape):
                 base = self.backend.empty((prod(shape),), key[1])
+                if self.backend.captures and kind in self._scratch:
+                    self._outgrown.append(self._scratch[kind])  # a recording may still write into it
                 for old in [old for old in self._scratch if old[:2] == key[:2]]:
                     del self._scratch[old]
                 self._scratch[kind] = base
             array = self._scratch[key] = self.backend.view(base, shape)
         return array
+
+
+def _told(wrong: Callable[[], Exception], own: str, full: str) -> Exception:
+    """Return an error that has the full name of a layer in a container."""
+    error = wrong()
+    if full and isinstance(error, NacreError):
+        put_full_name(error, own, full)
+    return error
 
 
 def bytes_made(view: View) -> int:
@@ -240,4 +298,4 @@ class ViewRandom(Random):
         if key not in self._staging:
             self._staging[key] = HostMemory.shared().empty(*key)
         super().uniform(self._staging[key], draw, whole=whole, start=start)
-        self._backend.from_host(self._staging[key], out)
+        self._backend.upload(self._staging[key], out)

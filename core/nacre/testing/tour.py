@@ -168,21 +168,22 @@ class CountState(LayerState, of=CountLayer, reads=""):
 
     def __init__(self, layer: Any, backend: View, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
-        self.total = self.rows = 0
+        self.reset_statistics()
 
     def forward(self, inputs: list[Any]) -> None:
         rows = self.backend.rows
-        self.total += int(self.backend.xp.sum(inputs[0][:rows]))
+        self.total = self.total + self.backend.xp.sum(inputs[0][:rows])
         self.rows += rows
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         """Do nothing: statistics have no gradient."""
 
     def dump_statistics(self) -> dict[str, float]:
-        return {"mean": self.total / max(1, self.rows)}
+        return {"mean": int(self.total) / max(1, self.rows)}
 
     def reset_statistics(self) -> None:
-        self.total = self.rows = 0
+        self.total: Any = 0
+        self.rows = 0
 
 
 class HeldLineLayer(LineLayer, has_neuron=True):

@@ -138,7 +138,7 @@ class MeanSquareState(LayerState, of=MeanSquareLayer, reads="inputs"):
     def forward(self, inputs: list[Any]) -> None:
         rows = self.backend.rows
         off = inputs[0][:rows] - inputs[1][:rows]
-        self.loss = float(self.backend.xp.sum(off * off)) / 2 / rows
+        self.loss = self.backend.xp.sum(off * off, dtype="float64") / 2 / rows
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         if diffs[0] is not None:

@@ -138,7 +138,7 @@ class ProbeState(LayerState, of=ProbeLayer, reads=""):
 
     def forward(self, inputs: list[Any]) -> None:
         xp = self.backend.xp
-        self.loss = sum(float(xp.sum(x * weight)) for x, weight in zip(inputs, self.weights, strict=True))
+        self.loss = sum(xp.sum(x * weight, dtype="float64") for x, weight in zip(inputs, self.weights, strict=True))
 
     def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
         for weight, dx in zip(self.weights, diffs, strict=True):

@@ -126,7 +126,8 @@ class Training:
             message = f"net '{net.name}': {names} cannot learn by {type(solver.algorithm).__name__}"
             raise ConfigError(message, "choose another algorithm, or add layers that back-propagate")
         self.spans = make_spans(self.slots)
-        self.method = self._make_method()
+        with net.enough_memory():
+            self.method = self._make_method()
         self.rate = Rate(policy_of(solver.lr_policy, "rate", solver.lr_policy.start(self)))
         self.momentum = policy_of(solver.momentum_policy, "momentum", solver.momentum_policy.start(self))
         if net.communicator is not None:

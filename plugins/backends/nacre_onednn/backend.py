@@ -30,10 +30,15 @@ class _Here(threading.local):
 
 
 def _is_captured(step: Step) -> bool:
-    """Return whether a step only adds to the record: those of this package, and of kernels that say so."""
+    """Return whether a step only adds to the record: those of this package, and of kernels that say so.
+
+    What a kernel has of a layer's own state, which works on arrays, does not count.
+    """
     worker = step.worker
-    ours = worker is None or type(worker).__module__.partition(".")[0] == __package__
-    return ours or getattr(worker, "capturable", False)
+    if worker is None or type(worker).__module__.partition(".")[0] == __package__:
+        return True
+    kinds = (one for one in type(worker).__mro__ if not one.__module__.startswith("nacre_layers."))
+    return bool(vars(worker).get("capturable") or any(vars(one).get("capturable") is True for one in kinds))
 
 
 class OnednnBackend(HostMemory):

@@ -49,6 +49,17 @@ def parts_along(axis: int, ends: Sequence[int]) -> list[tuple[slice, ...]]:
     return [(*before, slice(start, end)) for start, end in itertools.pairwise(ends)]
 
 
+class Joins:
+    """A state that may join the rows of a batch: then `batch` is their number, else 0, and it looks at no number."""
+
+    batch = 0
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a device may record it."""
+        return not self.batch
+
+
 def check_whole(layer: Any, backend: Any, batch: int) -> None:
     """Raise DataError if some rows of a batch are not real: along the batch axis they would mix with the others.
 

@@ -10,7 +10,13 @@ from nacre import Array, Neuron, View, finite, positive
 from .mills_ratio import FAR, mills_ratio, times_density
 
 
-class ReLU(Neuron):
+class OfArrays(Neuron):
+    """A neuron that only calls functions of arrays, which a device may record."""
+
+    capturable = True
+
+
+class ReLU(OfArrays):
     """y = max(epsilon, x); the gradient passes where y > epsilon, and is 0 at the kink.
 
     After Mocha.jl's `Neurons.ReLU`.
@@ -34,7 +40,7 @@ def is_relu(neuron: Neuron) -> bool:
     return type(neuron) is ReLU and neuron.epsilon == 0
 
 
-class Sigmoid(Neuron):
+class Sigmoid(OfArrays):
     """y = 1 / (1 + exp(-x)), computed from exp(-|x|), which cannot overflow; below 0 it is exp(x) / (1 + exp(x))."""
 
     def forward(self, backend: View, x: Array, y: Array) -> None:
@@ -55,7 +61,7 @@ class Sigmoid(Neuron):
         xp.multiply(dy, slope, out=dx)
 
 
-class Tanh(Neuron):
+class Tanh(OfArrays):
     """y = tanh(x)."""
 
     def forward(self, backend: View, x: Array, y: Array) -> None:
@@ -69,7 +75,7 @@ class Tanh(Neuron):
         xp.multiply(dy, slope, out=dx)
 
 
-class STanh(Neuron):
+class STanh(OfArrays):
     """y = outer · tanh(inner · x): LeCun's scaled tanh, with f(1) = 1. After SINGA's `STanhLayer`."""
 
     outer: Annotated[float, positive, finite, "the largest output"] = 1.7159047
@@ -90,7 +96,7 @@ class STanh(Neuron):
         xp.multiply(dy, slope, out=dx)
 
 
-class LReLU(Neuron):
+class LReLU(OfArrays):
     """y = x where x > 0, else slope · x. After Mocha.jl's `Neurons.LReLU`; `slope` is Caffe's `negative_slope`."""
 
     slope: Annotated[float, positive, finite, "slope below 0"] = 0.01
@@ -108,7 +114,7 @@ class LReLU(Neuron):
         _pass_above_zero(backend, y, dy, slope, dx)
 
 
-class ELU(Neuron):
+class ELU(OfArrays):
     """y = x where x > 0, else alpha · (exp(x) - 1).
 
     Clevert et al., "Fast and accurate deep network learning by exponential linear units", 2016.
@@ -132,7 +138,7 @@ class ELU(Neuron):
         _pass_above_zero(backend, y, dy, slope, dx)
 
 
-class SELU(Neuron):
+class SELU(OfArrays):
     """y = scale · x where x > 0, else scale · alpha · (exp(x) - 1), with scale = 1.0507... and alpha = 1.6732...
 
     The two numbers keep mean 0 and variance 1 from layer to layer. Klambauer and others, "Self-normalizing neural
@@ -174,7 +180,7 @@ def _pass_above_zero(backend: View, y: Array, dy: Array, slope: Array, dx: Array
     xp.multiply(dy, slope, out=dx)
 
 
-class Softplus(Neuron):
+class Softplus(OfArrays):
     """y = log(1 + exp(beta · x)) / beta = max(0, x) + log(1 + exp(-beta |x|)) / beta, which cannot overflow.
 
     With `beta` 1 it is Caffe's `BNLL`.
@@ -202,7 +208,7 @@ class Softplus(Neuron):
         xp.multiply(dy, slope, out=dx)
 
 
-class Exponential(Neuron):
+class Exponential(OfArrays):
     """y = exp(x). After Mocha.jl's `Neurons.Exponential`."""
 
     def forward(self, backend: View, x: Array, y: Array) -> None:
@@ -212,7 +218,7 @@ class Exponential(Neuron):
         backend.xp.multiply(dy, y, out=dx)
 
 
-class Gate(Neuron):
+class Gate(OfArrays):
     """y = x · s(x), where the gate s rises from 0 to 1, and s(x) + s(-x) = 1: the common code of SiLU and GELU.
 
     With a = |x| and the tail q = s(-a), y = max(0, x) - a q; and y' is q (1 - a v) below 0 and 1 - q (1 - a v) above,
@@ -334,7 +340,7 @@ class GELU(Gate):
         xp.multiply(z, TWICE, out=z)
 
 
-class Mish(Neuron):
+class Mish(OfArrays):
     """y = x · tanh(log(1 + exp(x))).
 
     With t = exp(-|x|) the factor is (1 + 2t) / (1 + 2t + 2t²) from 0 up, and t (t + 2) / (t² + 2t + 2) below, so
@@ -397,7 +403,7 @@ class Mish(Neuron):
         return [root, over, under, bend, t]
 
 
-class Hardswish(Neuron):
+class Hardswish(OfArrays):
     """y = x · min(max(x + 3, 0), 6) / 6: 0 up to -3, and x from 3 on.
 
     The gradient is 0 at -3, and passes as it is at 3. Howard and others, "Searching for MobileNetV3", 2019.

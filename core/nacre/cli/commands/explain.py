@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ from ..options import net_argument, net_options, phase_option, read_net
 
 if TYPE_CHECKING:
     from ...config.netfile import NetFile
+    from ...discovery.kernels import Choice
     from ...net.net import Net
     from ...protocols.layer import Phase
     from ...training.spans import Span
@@ -26,8 +30,9 @@ def command(
     """Show which code runs each layer, where it comes from, and why.
 
     For each layer: the kernel or the layer's own code, the kernels that were not chosen and why. At the end: every copy
-    between memories that the net needs.
+    between memories that the net needs, and what of an iteration the backend records and replays, if it does.
     """
+    from ...text import listed
     from ..inputs import fed
     from ..screen import print_json
 
@@ -44,6 +49,10 @@ def command(
     click.echo("\ncopies between memories:" if explained["copies"] else "\nno copies between memories")
     for copy in explained["copies"]:
         click.echo(f"  {copy['blob']}: from {copy['from']} to {copy['to']}")
+    if explained["pieces"]:
+        click.echo(f"\nan iteration on {explained['backend']}, piece by piece:")
+    for piece in explained["pieces"]:
+        click.echo(f"  {'recorded and replayed' if piece['recorded'] else 'called'}: {listed(piece['steps'])}")
 
 
 def explain(file: NetFile, net: Net) -> dict[str, Any]:
@@ -71,12 +80,17 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
     inner = [(name, one) for name, one in net.working().items() if name.partition(".")[0] not in ("layer", "neuron")]
     solver: dict[str, Any] | None = None
     components = [entry(name, component, choice) for name, (component, choice) in inner]
+    update: list[tuple[str, Choice]] = []
     if file.has_solver:
         made = file.solver()
-        solver = entry("solver", made.method, net.target.choose_kernel(made.method, _spans(net)))
+        choice = net.target.choose_kernel(made.method, _spans(net))
+        solver = entry("solver", made.method, choice)
         slots = [slot for slot in net.slots if slot.trainable and not slot.frozen]
         chosen = choose_penalties(net, slots, made.regu_coef, decoupled=made.method.decoupled)
         components += [entry(name, component, choice) for name, (component, choice) in chosen.items()]
+        some = [(name, one) for name, (_, one) in chosen.items()]
+        update = [*(one for one in some if one[0].startswith("regularizer")), (type(made.method).__name__, choice)]
+        update += [one for one in some if one[0].startswith("constraint")]
     return {
         "net": net.name,
         "phase": net.phase,
@@ -87,7 +101,23 @@ def explain(file: NetFile, net: Net) -> dict[str, Any]:
         "copies": [
             {"blob": blob, "from": space_text(start), "to": space_text(end)} for blob, start, end in net.schedule.copies
         ],
+        "pieces": _pieces(net, update) if net.backend.captures else [],
     }
+
+
+def _pieces(net: Net, update: Sequence[tuple[str, Choice]]) -> list[dict[str, Any]]:
+    """Return the pieces of an iteration in order: steps in a row that are recorded, or that are not.
+
+    `update` are the kernels of what comes after the passes, by name.
+    """
+    passes = ["feed", "forward", *(["backward"] if net.trains else [])]
+    steps = [(step.capturable, f"{step.kind} {step.name}") for name in passes for step in net.steps(name)]
+    if net.trains:
+        steps += [(getattr(choice.kernel, "capturable", False), name) for name, choice in update]
+    return [
+        {"recorded": recorded, "steps": [name for _, name in some]}
+        for recorded, some in itertools.groupby(steps, key=itemgetter(0))
+    ]
 
 
 def _spans(net: Net) -> list[Span]:

@@ -29,7 +29,7 @@ class ConvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp=T
     """
 
 
-class ConvolutionState(FilterState, of=ConvolutionLayer, reads="inputs"):
+class ConvolutionState(FilterState, of=ConvolutionLayer, reads="inputs", capturable=True):
     """`ConvolutionLayer` on any backend."""
 
     def __init__(self, layer: ConvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -41,7 +41,7 @@ class DeconvolutionLayer(FilterLayer, has_param=True, has_neuron=True, can_do_bp
         return sum(map(prod, bottoms)) * prod(parameters["weight"][1:])
 
 
-class DeconvolutionState(FilterState, of=DeconvolutionLayer, reads="inputs"):
+class DeconvolutionState(FilterState, of=DeconvolutionLayer, reads="inputs", capturable=True):
     """`DeconvolutionLayer` on any backend: its forward is the backward of a convolution, and the other way round."""
 
     def __init__(self, layer: DeconvolutionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

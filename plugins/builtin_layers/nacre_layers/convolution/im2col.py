@@ -60,7 +60,7 @@ def windows_of(layer: Im2colLayer, shape: tuple[int, ...]) -> WindowGrid:
     return WindowGrid(shape, dict(enumerate(fit(layer, slide(layer, shape[2:])), 2)))
 
 
-class Im2colState(LayerState, of=Im2colLayer, reads=""):
+class Im2colState(LayerState, of=Im2colLayer, reads="", capturable=True):
     """`Im2colLayer` on any backend: one strided copy for each cell of the window."""
 
     def __init__(self, layer: Im2colLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

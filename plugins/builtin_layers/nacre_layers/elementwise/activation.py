@@ -29,5 +29,5 @@ class ActivationLayer(Layer, has_neuron=True, can_do_bp=True):
     neuron: Annotated[Neuron, "the function"]
 
 
-class ActivationState(AliasState, of=ActivationLayer, reads="", elementwise=True):
+class ActivationState(AliasState, of=ActivationLayer, reads="", elementwise=True, capturable=True):
     """Passes the bottoms on; the net applies the neuron to them, as for every layer that has one."""

@@ -222,7 +222,7 @@ class ElementWiseLayer(Layer, has_neuron=True, can_do_bp=True):
             yield f"operation={self.operation!r}, but {complaint}"
 
 
-class ElementWiseState(LayerState, of=ElementWiseLayer, elementwise=True):
+class ElementWiseState(LayerState, of=ElementWiseLayer, elementwise=True, capturable=True):
     """`ElementWiseLayer` on any backend."""
 
     def __init__(self, layer: ElementWiseLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

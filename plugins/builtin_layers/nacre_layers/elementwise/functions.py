@@ -29,7 +29,7 @@ class FunctionLayer(Layer):
         raise NotImplementedError
 
 
-class FunctionState(LayerState, of=FunctionLayer, elementwise=True):
+class FunctionState(LayerState, of=FunctionLayer, elementwise=True, capturable=True):
     """A `FunctionLayer` on any backend."""
 
     def __init__(self, layer: FunctionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -33,7 +33,7 @@ class GLULayer(Layer, can_do_bp=True):
     gate: Annotated[Neuron, "the function of the second half"] = Sigmoid()
 
 
-class GLUState(LayerState, of=GLULayer, reads="inputs"):
+class GLUState(LayerState, of=GLULayer, reads="inputs", capturable=True):
     """`GLULayer` on any backend."""
 
     def __init__(self, layer: GLULayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

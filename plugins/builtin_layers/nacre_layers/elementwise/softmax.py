@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from nacre import Array, Layer, LayerState, Names, as_many_as, at_least
 
-from ..axes import axis_or_batch, check_whole, joined_batch, split_shape
+from ..axes import Joins, axis_or_batch, check_whole, joined_batch, split_shape
 
 
 class SoftmaxLayer(Layer, can_do_bp=True):
@@ -27,7 +27,7 @@ class SoftmaxLayer(Layer, can_do_bp=True):
     axis: Annotated[int, "axis over which the probabilities add up to 1"] = 1
 
 
-class SoftmaxState(LayerState, of=SoftmaxLayer, reads="blobs"):
+class SoftmaxState(Joins, LayerState, of=SoftmaxLayer, reads="blobs"):
     """`SoftmaxLayer` on any backend."""
 
     def __init__(self, layer: SoftmaxLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

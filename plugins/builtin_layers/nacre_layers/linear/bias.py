@@ -24,7 +24,7 @@ class BiasLayer(OperandLayer):
     """
 
 
-class BiasState(OperandState, of=BiasLayer, reads=""):
+class BiasState(OperandState, of=BiasLayer, reads="", capturable=True):
     """`BiasLayer` on any backend."""
 
     def __init__(self, layer: BiasLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -80,7 +80,7 @@ class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):
 
     def _add_rows(self, total: Array, numbers: Array, rows: Array) -> None:
         """Add each row to the row of `total` with its number; rows with equal numbers are added up first."""
-        xp, count = self.backend.xp, rows.shape[0]
+        xp, count, on_host = self.backend.xp, rows.shape[0], self.backend.backend.on_host
         sums, part = (self.backend.scratch(rows.shape, slot=slot) for slot in (0, 1))
         order = xp.argsort(numbers, kind="stable")
         ranked = numbers[order]
@@ -88,7 +88,10 @@ class EmbeddingState(LayerState, of=EmbeddingLayer, reads=""):
         first = xp.ones((count,), bool)
         xp.not_equal(ranked[1:], ranked[:-1], out=first[1:])
         apart = 1
-        while apart < count and bool(xp.any(same := ranked[apart:] == ranked[:-apart])):
+        while apart < count:
+            same = ranked[apart:] == ranked[:-apart]
+            if on_host and not xp.any(same):
+                break  # a device goes on: to look would be to wait
             # so far each row is the sum of up to `apart` rows from it on, those with its number
             xp.multiply(sums[apart:], same.reshape(-1, 1), out=part[apart:])
             xp.add(sums[:-apart], part[apart:], out=sums[:-apart])

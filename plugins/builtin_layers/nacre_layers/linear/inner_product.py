@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ClassCount, Identity, Names, Neuron, Parameter, as_many_as, at_least, positive
 
-from ..axes import joined_batch
+from ..axes import Joins, joined_batch
 from ..fields import Weighted
 from ..initializers import Pretrained
 from .product import ProductState
@@ -43,7 +43,7 @@ class InnerProductLayer(Weighted, has_param=True, has_neuron=True, can_do_bp=Tru
         return sum(map(prod, bottoms)) * tops[0][-1]
 
 
-class InnerProductState(ProductState, of=InnerProductLayer, reads="inputs"):
+class InnerProductState(Joins, ProductState, of=InnerProductLayer, reads="inputs"):
     """`InnerProductLayer` on any backend."""
 
     def __init__(self, layer: InnerProductLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -34,7 +34,7 @@ class MatMulLayer(Layer, can_do_bp=True):
         return prod(tops[0]) * bottoms[0][-2 if self.transpose_a else -1]
 
 
-class MatMulState(LayerState, of=MatMulLayer, reads="inputs"):
+class MatMulState(LayerState, of=MatMulLayer, reads="inputs", capturable=True):
     """`MatMulLayer` on any backend."""
 
     def __init__(self, layer: MatMulLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

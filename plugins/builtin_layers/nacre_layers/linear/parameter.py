@@ -33,7 +33,7 @@ class ParameterLayer(WeightFields, has_param=True, can_do_bp=True):
             yield "shape=(), but a blob needs a first axis: shape = 1 makes a single number"
 
 
-class ParameterState(LayerState, of=ParameterLayer, reads=""):
+class ParameterState(LayerState, of=ParameterLayer, reads="", capturable=True):
     """`ParameterLayer` on any backend."""
 
     def __init__(self, layer: ParameterLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -49,7 +49,7 @@ class PReLULayer(Learning, has_param=True, can_do_bp=True):
     slope_lr: Annotated[float, non_negative, "multiplies the learning rate of the slope"] = 1.0
 
 
-class PReLUState(LayerState, of=PReLULayer, reads="inputs"):
+class PReLUState(LayerState, of=PReLULayer, reads="inputs", capturable=True):
     """`PReLULayer` on any backend; arrays are read as (before the channels, channels, after them)."""
 
     def __init__(self, layer: PReLULayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

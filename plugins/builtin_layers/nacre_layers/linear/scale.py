@@ -35,7 +35,7 @@ class ScaleLayer(OperandLayer, ScaleFields):
             yield "bias=True, but the scale is a second bottom: add a Bias layer after it"
 
 
-class ScaleState(OperandState, of=ScaleLayer, reads="inputs"):
+class ScaleState(OperandState, of=ScaleLayer, reads="inputs", capturable=True):
     """`ScaleLayer` on any backend."""
 
     def __init__(self, layer: ScaleLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -58,7 +58,7 @@ class Turned(Initializer):
         return self.init.values(random, shape[::-1]).T
 
 
-class TiedInnerProductState(ProductState, of=TiedInnerProductLayer, reads="inputs"):
+class TiedInnerProductState(ProductState, of=TiedInnerProductLayer, reads="inputs", capturable=True):
     """`TiedInnerProductLayer` on any backend."""
 
     def declare_weight(self) -> Parameter:

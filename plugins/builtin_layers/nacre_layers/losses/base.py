@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from nacre import Array, Check, ConfigError, DataError, Layer, LayerState, non_negative
+from nacre import Array, Check, ConfigError, DataError, Layer, LayerState, View, non_negative
 
 FLOOR = 1e-20
 """Smaller probabilities count as this, so that logarithms and fractions are finite. As in Mocha.jl and Caffe."""
@@ -47,9 +47,14 @@ def check_weights(layer: Any, inputs: list[Any]) -> bool:
     return True
 
 
-def divisor(normalize: Normalizer, *, valid: int, full: int, batch: int) -> int:
-    """Return the divisor of a loss: the number of labels that are not ignored, of all labels, of records, or 1."""
-    return {"valid": max(valid, 1), "full": full, "batch": batch, "none": 1}[normalize]
+def divisor(backend: View, normalize: Normalizer, *, valid: Any, full: int, batch: int) -> Any:
+    """Return the divisor of a loss: the number of labels that are not ignored, of all labels, of records, or 1.
+
+    `valid`, and then the result, may be an array of one on a device.
+    """
+    if normalize == "valid":
+        return max(valid, 1) if isinstance(valid, int) else backend.xp.maximum(valid, 1)
+    return {"full": full, "batch": batch, "none": 1}[normalize]
 
 
 def divided_by(normalize: Normalizer, *, ignores: bool) -> Literal["rows", "count", "nothing"]:
@@ -75,17 +80,21 @@ def check_alike(layer: Any, inputs: list[Any]) -> None:
         )
 
 
-def check_probabilities(layer: Any, backend: Any, x: Array, remedy: str, index: int = 0) -> None:
+def check_probabilities(layer: Any, backend: View, x: Array, remedy: str, index: int = 0) -> None:
     """Raise DataError for numbers of a bottom, by default the first, that are not probabilities; NaN is allowed.
 
     Raises:
         DataError: names the number.
     """
-    for extreme in (float(backend.xp.min(x)), float(backend.xp.max(x))):
-        if extreme < -SLACK or extreme > 1 + SLACK:
-            raise DataError(
-                f"{layer.name}: bottom '{layer.bottoms[index]}' holds {extreme:g}, which is not a probability", remedy
-            )
+    low, high = backend.xp.min(x), backend.xp.max(x)
+    too_low, too_high = low < -SLACK, high > 1 + SLACK
+
+    def wrong() -> DataError:
+        extreme = float(low if bool(too_low) else high)
+        holds = f"{layer.name}: bottom '{layer.bottoms[index]}' holds {extreme:g}"
+        return DataError(f"{holds}, which is not a probability", remedy)
+
+    backend.require((layer.name, "probabilities", index), ~(too_low | too_high), wrong)
 
 
 class PairLossState(LayerState, reads="inputs"):
@@ -118,7 +127,7 @@ class PairLossState(LayerState, reads="inputs"):
         """Return a and b as (rows, elements), and the weights if there are any."""
         return [one.reshape(self.images, -1)[:rows] for one in inputs]
 
-    def divisor(self, rows: int) -> int:
+    def divisor(self, rows: int) -> Any:
         """Return the divisor of the sum; called after `terms`."""
         return rows
 

@@ -73,9 +73,10 @@ def class_weights(layer: WeightedClassLoss, scores: tuple[int, ...]) -> np.ndarr
     return weights * (prod(scores[index] for index in over) / total)
 
 
-def class_divisor(layer: ClassLoss, classes: Classes) -> int:
+def class_divisor(layer: ClassLoss, classes: Classes) -> Any:
     """Return the divisor of a loss over classes, after its labels were read."""
-    return divisor(layer.normalize, valid=classes.used(), full=classes.count, batch=classes.rows)
+    valid = classes.used() if layer.normalize == "valid" else 0
+    return divisor(classes.backend, layer.normalize, valid=valid, full=classes.count, batch=classes.rows)
 
 
 class ClassLossState(LayerState, reads=""):

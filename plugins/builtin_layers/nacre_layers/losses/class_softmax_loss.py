@@ -144,7 +144,7 @@ class ClassSoftmaxLossState(LayerState, of=ClassSoftmaxLossLayer, reads=""):
         xp.take(self.all_log, self.chosen, out=log, mode="clip")
         total = total + xp.sum(log, dtype="float64")
         self.n_counted = count
-        self.factor = layer.weight / divisor(layer.normalize, valid=count, full=full, batch=rows)
+        self.factor = layer.weight / divisor(backend, layer.normalize, valid=count, full=full, batch=rows)
         self.loss = -self.factor * total
         self.likelihood.add(total, count)
 
@@ -156,6 +156,7 @@ class ClassSoftmaxLossState(LayerState, of=ClassSoftmaxLossLayer, reads=""):
             self.backend.xp.equal(label.reshape(-1)[:full], self.layer.ignore_label, out=free)
         remedy = "check the labels, and n_label"
         found = whole_numbers(self.layer, self.backend, label, full, self.layer.n_label, free=free, remedy=remedy)
+        self.backend.check_required()
         labels = self.backend.to_host(found)
         used = np.arange(full) if free is None else np.flatnonzero(~self.backend.to_host(free))
         classes = np.searchsorted(self.ends, labels[used], "right") - 1

@@ -79,9 +79,11 @@ class Classes:
         xp.add(picked, self._starts[:count], out=picked)
         return picked
 
-    def used(self) -> int:
-        """Count the labels that are not ignored."""
-        return self.count if self.ignored is None else self.count - int(self.backend.xp.count_nonzero(self.ignored))
+    def used(self) -> Any:
+        """Count the labels that are not ignored; on a device the result may be an array of one."""
+        if self.ignored is None:
+            return self.count
+        return self.count - self.backend.number(self.backend.xp.count_nonzero(self.ignored))
 
 
 def whole_numbers(
@@ -111,20 +113,31 @@ def whole_numbers(
     xp.logical_and(right, below, out=right)
     if free is not None:
         xp.logical_or(right, free, out=right)
-    if bool(xp.all(right)):
-        xp.copyto(whole, flat, casting="unsafe")
-        xp.equal(whole, flat, out=right)
-        if bool(xp.all(right)):
-            if free is not None:
-                xp.logical_not(free, out=below)
-                xp.multiply(whole, below, out=whole)
-            return whole
-    index = int(xp.argmin(right))
-    record = index // (given.size // given.shape[0])  # a record may have many
-    raise DataError(
-        f"{layer.name}: {what} {number_text(flat[index])} of record {record} of the batch "
-        f"is not a whole number from 0 to {limit - 1}",
-        remedy,
+
+    def wrong() -> DataError:
+        host, unbound = backend.to_host(given).reshape(-1)[:count], None if free is None else backend.to_host(free)
+        return DataError(f"{layer.name}: {_misfit(what, host, unbound, given.size // given.shape[0], limit)}", remedy)
+
+    key = layer.name, what, id(given)
+    backend.require((*key, "in range"), right, wrong)
+    xp.copyto(whole, flat, casting="unsafe")
+    xp.equal(whole, flat, out=right)
+    backend.require((*key, "whole"), right, wrong)
+    if free is not None:
+        xp.logical_not(free, out=below)
+        xp.multiply(whole, below, out=whole)
+    return whole
+
+
+def _misfit(what: str, numbers: np.ndarray, free: np.ndarray | None, of_record: int, limit: int) -> str:
+    """Return what is wrong with the first of some numbers that is no label; a record has `of_record` of them."""
+    with np.errstate(invalid="ignore"):
+        right = (numbers >= 0) & (numbers < limit) & (np.floor(numbers) == numbers)
+    right = right if free is None else right | free
+    index = int(right.argmin())  # a record may have many
+    return (
+        f"{what} {number_text(numbers[index])} of record {index // of_record} of the batch "
+        f"is not a whole number from 0 to {limit - 1}"
     )
 
 

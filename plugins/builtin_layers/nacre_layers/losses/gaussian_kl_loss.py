@@ -32,13 +32,14 @@ class GaussianKLLossState(PairLossState, of=GaussianKLLossLayer, reads="inputs")
 
     def terms(self, a: Array, b: Array, out: Array) -> None:
         xp, part = self.backend.xp, self.backend.scratch(a.shape, slot=1)
-        smallest = float(xp.min(b))
-        if smallest <= 0:
-            raise DataError(
-                f"{self.layer.name}: bottom '{self.layer.bottoms[1]}' holds {smallest:g}, but a standard deviation is "
-                "above 0",
-                "add an Exponential or a Softplus before it",
-            )
+        smallest = xp.min(b)
+
+        def wrong() -> DataError:
+            holds = f"{self.layer.name}: bottom '{self.layer.bottoms[1]}' holds {float(smallest):g}"
+            remedy = "add an Exponential or a Softplus before it"
+            return DataError(f"{holds}, but a standard deviation is above 0", remedy)
+
+        self.backend.require((self.layer.name, "deviations"), ~(smallest <= 0), wrong)
         xp.multiply(a, a, out=out)
         xp.multiply(b, b, out=part)
         xp.add(out, part, out=out)

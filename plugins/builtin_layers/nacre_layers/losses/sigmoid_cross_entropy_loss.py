@@ -54,8 +54,8 @@ class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLaye
             self.valid = self.full - self._clear(b, out)
         self.n_counted = self.valid
 
-    def divisor(self, rows: int) -> int:
-        return divisor(self.layer.normalize, valid=self.valid, full=self.full, batch=rows)
+    def divisor(self, rows: int) -> Any:
+        return divisor(self.backend, self.layer.normalize, valid=self.valid, full=self.full, batch=rows)
 
     def slope(self, index: int, a: Array, b: Array, out: Array) -> None:
         if index == 0:
@@ -66,9 +66,9 @@ class SigmoidCrossEntropyLossState(PairLossState, of=SigmoidCrossEntropyLossLaye
         if self.layer.ignore_label is not None:
             self._clear(b, out)
 
-    def _clear(self, targets: Array, out: Array) -> int:
-        """Write 0 into `out` where the target is ignored; return how many are."""
+    def _clear(self, targets: Array, out: Array) -> Any:
+        """Write 0 into `out` where the target is ignored; return how many are, on a device as an array of one."""
         xp, ignored = self.backend.xp, self.backend.scratch(targets.shape, "bool")
         xp.equal(targets, self.layer.ignore_label, out=ignored)
         xp.copyto(out, 0, where=ignored)
-        return int(xp.count_nonzero(ignored))
+        return self.backend.number(xp.count_nonzero(ignored))

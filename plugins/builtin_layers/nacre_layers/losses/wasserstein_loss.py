@@ -73,6 +73,7 @@ class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
         self.cost, self.log_k = self.backend.constant(cost), self.backend.constant(-self.layer.sharpness * cost)
         # of a, then of b: the logarithms of the masses, those of the scales u and v, and those of what divides them
         sides = ((self.images, height, 1), (self.images, 1, width))
+        self.totals = [empty((self.images,)) for _ in sides]
         self.masses, self.scales, self.divisors = ([empty(shape) for shape in sides] for _ in range(3))
 
     def forward(self, inputs: list[Array]) -> None:
@@ -97,17 +98,19 @@ class WassersteinLossState(LayerState, of=WassersteinLossLayer, reads="inputs"):
         """Raise DataError for rows of a bottom that are not distributions; NaN is allowed, and reaches the loss."""
         xp, layer = self.backend.xp, self.layer
         check_probabilities(layer, self.backend, x, REMEDY, index)
-        total, excess = (self.backend.scratch((self.rows,), slot=slot) for slot in (0, 1))
+        total, excess = self.totals[index][: self.rows], self.backend.scratch((self.rows,))
         xp.sum(x, axis=1, out=total)
         xp.subtract(total, 1.0, out=excess)
         xp.abs(excess, out=excess)
-        worst = int(xp.argmax(excess))
-        if float(excess[worst]) > ROUNDING:
-            raise DataError(
-                f"{layer.name}: record {worst} of the batch in bottom '{layer.bottoms[index]}' adds up to "
-                f"{float(total[worst]):g}, but a distribution adds up to 1",
-                REMEDY,
-            )
+
+        def wrong() -> DataError:
+            host = self.backend.to_host(total)
+            worst = int(np.abs(host - 1).argmax())
+            record = f"record {worst} of the batch in bottom '{layer.bottoms[index]}'"
+            adds_up = f"adds up to {host[worst]:g}, but a distribution adds up to 1"
+            return DataError(f"{layer.name}: {record} {adds_up}", REMEDY)
+
+        self.backend.require((layer.name, "totals", index), ~(xp.max(excess) > ROUNDING), wrong)
 
     def _logarithm(self, mass: Array, zero: float, out: Array) -> None:
         """Write the logarithm of masses into `out`, and `zero` for a mass of 0."""

@@ -50,13 +50,14 @@ class ShareState(LayerState, reads=""):
         """Do nothing: a statistic has no gradient."""
 
     def dump_statistics(self) -> dict[str, float]:
-        accuracy = float(self.hits) / self.total if self.total else 0.0
-        statistics = {"accuracy": accuracy, "records": float(self.total)}
+        total = float(self.total)
+        accuracy = float(self.hits) / total if total else 0.0
+        statistics = {"accuracy": accuracy, "records": total}
         return {**statistics, "error": 1 - accuracy} if self.layer.report_error else statistics
 
     def reset_statistics(self) -> None:
         self.hits: Any = 0
-        self.total = 0
+        self.total: Any = 0
 
     def collected(self) -> dict[str, float]:
         return {"hits": float(self.hits), "total": self.total}
@@ -96,7 +97,7 @@ class AccuracyState(ShareState, of=AccuracyLayer, reads=""):
             xp.logical_not(classes.ignored, out=other)
             xp.logical_and(hit, other, out=hit)
         self.hits = self.hits + xp.count_nonzero(hit)
-        self.total += classes.used()
+        self.total = self.total + classes.used()
         if self.layer.per_class:
             self._count_classes(inputs[1], hit)
 

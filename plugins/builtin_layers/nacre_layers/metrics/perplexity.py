@@ -42,17 +42,17 @@ class Likelihood:
 
     def __init__(self) -> None:
         self.total: Any = 0.0
-        self.count = 0
+        self.count: Any = 0
 
-    def add(self, total: Any, count: int) -> None:
+    def add(self, total: Any, count: Any) -> None:
         self.total = self.total + total
-        self.count += count
+        self.count = self.count + count
 
     def collected(self) -> dict[str, float]:
         return {"total": float(self.total), "count": self.count}
 
     def statistics(self) -> dict[str, float]:
-        mean = -float(self.total) / max(self.count, 1)
+        mean = -float(self.total) / max(int(self.count), 1)
         try:
             perplexity = exp(mean)
         except OverflowError:

@@ -83,6 +83,11 @@ class BatchNormState(NormalisingState, of=BatchNormLayer, reads=""):
         """Whether the batch's mean and variance are used, and the running ones follow them."""
         return self.phase == "train" and not self.layer.use_running and not self.mean.frozen
 
+    @property
+    def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
+        """Whether a device may record it."""
+        return not self.layer.use_batch  # which looks at the number of rows
+
     def forward(self, inputs: list[Array]) -> None:
         x = inputs[0].reshape(self.shape)
         if self.follows:

@@ -29,7 +29,7 @@ class GroupNormLayer(Normalising):
     n_group: Annotated[int, positive, "number of groups of channels"] = 32
 
 
-class GroupNormState(NormalisingState, of=GroupNormLayer, reads=""):
+class GroupNormState(NormalisingState, of=GroupNormLayer, reads="", capturable=True):
     """`GroupNormLayer` on any backend; arrays are read as (1, records and groups, numbers of a group)."""
 
     def __init__(self, layer: GroupNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -27,7 +27,7 @@ class LayerNormLayer(Normalising):
     axis: Annotated[int, non_zero, "first of the axes to normalise together"] = 1
 
 
-class LayerNormState(NormalisingState, of=LayerNormLayer, reads=""):
+class LayerNormState(NormalisingState, of=LayerNormLayer, reads="", capturable=True):
     """`LayerNormLayer` on any backend; arrays are read as (1, before the axis, from it on)."""
 
     def __init__(self, layer: LayerNormLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -70,7 +70,7 @@ def window_axes(layer: LRNLayer, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis for axis in range(1, len(shape)) if axis != channels)
 
 
-class LRNState(LayerState, of=LRNLayer, reads="inputs"):
+class LRNState(LayerState, of=LRNLayer, reads="inputs", capturable=True):
     """`LRNLayer` on any backend; its intermediates are the divisors before the power."""
 
     def __init__(self, layer: LRNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -31,7 +31,7 @@ class MVNLayer(Layer, can_do_bp=True):
     epsilon: Annotated[float, positive, "added to the variance"] = 1e-9
 
 
-class MVNState(LayerState, of=MVNLayer, reads="blobs"):
+class MVNState(LayerState, of=MVNLayer, reads="blobs", capturable=True):
     """`MVNLayer` on any backend; arrays are read as (1, records and channels, numbers of each)."""
 
     def __init__(self, layer: MVNLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

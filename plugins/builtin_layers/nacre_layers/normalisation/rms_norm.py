@@ -35,7 +35,7 @@ class RMSNormLayer(ScaleFields, has_param=True, has_neuron=True, can_do_bp=True)
     neuron: Annotated[Neuron, "activation function of the top"] = Identity()
 
 
-class RMSNormState(NormalisingState, of=RMSNormLayer, reads=""):
+class RMSNormState(NormalisingState, of=RMSNormLayer, reads="", capturable=True):
     """`RMSNormLayer` on any backend; arrays are read as (1, before the axis, from it on)."""
 
     learns = ("scale",)

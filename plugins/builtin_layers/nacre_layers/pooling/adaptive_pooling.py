@@ -72,6 +72,11 @@ class AdaptivePoolingState(LayerState, of=AdaptivePoolingLayer, reads="inputs bl
             sizes = spread(layer.size, len(shape) - 2, f"{layer.name}: size")
             self.blobs.append(backend.blob((*shape[:2], *sizes)))
 
+    @property
+    def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
+        """Whether a device may record it."""
+        return self.layer.pooling.capturable
+
     def ready(self) -> None:
         self.works = [
             Work(self.backend, self.layer.pooling, shape, y.shape, partial(self.random.uniform, draw=number))

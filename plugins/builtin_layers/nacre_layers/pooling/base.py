@@ -69,6 +69,11 @@ class Pools(LayerState, reads="inputs blobs"):
         self.shapes = [[grid.counts for grid in grids] for grids in self.grids]
         self.blobs = [backend.blob(self.top(shapes)) for shapes in self.shapes]
 
+    @property
+    def capturable(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it is read only)
+        """Whether a device may record it."""
+        return self.layer.pooling.capturable
+
     @staticmethod
     def axes_of(layer: Any, shape: Sequence[int]) -> list[dict[int, WindowAxis]]:
         """Return the windows along the pooled axes of a bottom, once for each way of pooling it."""

@@ -34,6 +34,8 @@ class PoolingFunction(Component, kind="pooling"):
 
     fill: ClassVar[float] = 0.0
     reads: ClassVar[str] = "inputs blobs"
+    capturable: ClassVar[bool] = False
+    """Whether it only calls functions of arrays, and draws nothing, so that a device may record it."""
 
     def forward(self, backend: View, windows: Windows, y: Array) -> None:
         """Write the summary of every window into y."""
@@ -48,6 +50,7 @@ class Max(PoolingFunction):
     """The largest cell; of equal ones the first, row by row, gets the gradient. A NaN in a window is its maximum."""
 
     fill: ClassVar[float] = float("-inf")
+    capturable = True
 
     def forward(self, backend: View, windows: Windows, y: Array) -> None:
         backend.xp.copyto(y, windows.cells[0])
@@ -76,6 +79,7 @@ class Mean(PoolingFunction):
     """
 
     reads = ""
+    capturable = True
     divide_by: Annotated[Literal["padded", "kernel", "image"], "which cells of a window are counted"] = "padded"
 
     def forward(self, backend: View, windows: Windows, y: Array) -> None:

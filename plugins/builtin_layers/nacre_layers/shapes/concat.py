@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, at_least, exactly
 
-from ..axes import axis_of, check_whole, parts_along
+from ..axes import Joins, axis_of, check_whole, parts_along
 
 
 class ConcatLayer(Layer, can_do_bp=True):
@@ -30,7 +30,7 @@ class ConcatLayer(Layer, can_do_bp=True):
     axis: Annotated[int, "axis along which to join them"] = 1
 
 
-class ConcatState(LayerState, of=ConcatLayer, reads=""):
+class ConcatState(Joins, LayerState, of=ConcatLayer, reads=""):
     """`ConcatLayer` on any backend."""
 
     def __init__(self, layer: ConcatLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -60,7 +60,7 @@ class CropLayer(Layer, can_do_bp=True):
         return tuple(window)
 
 
-class CropState(LayerState, reads=""):
+class CropState(LayerState, reads="", capturable=True):
     """Layers whose tops are fixed windows of the first bottoms, on any backend."""
 
     def __init__(
@@ -85,7 +85,7 @@ class CropState(LayerState, reads=""):
                 self.backend.xp.copyto(dx[cut], dy)
 
 
-class RandomCropState(CropState, reads=""):
+class RandomCropState(CropState, reads="", capturable=False):
     """`CropLayer` with a random window for every image: `drawn` holds those of each bottom."""
 
     def __init__(

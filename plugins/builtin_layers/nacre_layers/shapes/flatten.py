@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, Names, as_many_as, at_least
 
-from ..axes import axis_or_batch, check_whole, joined_batch
+from ..axes import Joins, axis_or_batch, check_whole, joined_batch
 from .passthrough import AliasState
 
 
@@ -32,7 +32,7 @@ class FlattenLayer(Layer, can_do_bp=True):
     end_axis: Annotated[int, "last of them"] = -1
 
 
-class FlattenState(AliasState, of=FlattenLayer, reads=""):
+class FlattenState(Joins, AliasState, of=FlattenLayer, reads=""):
     """`FlattenLayer` on any backend."""
 
     def __init__(self, layer: FlattenLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -63,7 +63,7 @@ class PadLayer(Layer, can_do_bp=True):
             yield f'value={self.value}, but it is for mode="constant": remove it'
 
 
-class PadState(LayerState, of=PadLayer, reads=""):
+class PadState(LayerState, of=PadLayer, reads="", capturable=True):
     """`PadLayer` on any backend."""
 
     def __init__(self, layer: PadLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

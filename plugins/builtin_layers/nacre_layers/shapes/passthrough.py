@@ -8,7 +8,7 @@ from typing import Any
 from nacre import Array, LayerState
 
 
-class AliasState(LayerState, reads=""):
+class AliasState(LayerState, reads="", capturable=True):
     """The tops are the bottoms, under other shapes if `shapes` has them, on any backend."""
 
     def __init__(

@@ -35,7 +35,7 @@ class ReductionLayer(Layer, can_do_bp=True):
     coefficient: Annotated[float, finite, "multiplies the result"] = 1.0
 
 
-class ReductionState(LayerState, of=ReductionLayer, reads="inputs"):
+class ReductionState(LayerState, of=ReductionLayer, reads="inputs", capturable=True):
     """`ReductionLayer` on any backend; bottoms are read as (results, numbers)."""
 
     def __init__(self, layer: ReductionLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

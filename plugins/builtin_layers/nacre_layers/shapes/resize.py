@@ -61,7 +61,7 @@ class ResizeLayer(Layer, can_do_bp=True):
             yield f"size={self.size} and factor={self.factor}, but exactly one of them is needed"
 
 
-class ResizeState(LayerState, of=ResizeLayer, reads=""):
+class ResizeState(LayerState, of=ResizeLayer, reads="", capturable=True):
     """`ResizeLayer` on any backend; the last axis is resized first."""
 
     def __init__(self, layer: ResizeLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -21,7 +21,7 @@ class SilenceLayer(Layer, is_sink=True, can_do_bp=True):
     bottoms: Annotated[Names, at_least(1), "blobs that no other layer reads"]
 
 
-class SilenceState(LayerState, of=SilenceLayer, reads="", elementwise=True):
+class SilenceState(LayerState, of=SilenceLayer, reads="", elementwise=True, capturable=True):
     """`SilenceLayer` on any backend."""
 
     def forward(self, inputs: list[Array]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from nacre import Array, ConfigError, Layer, LayerState, Names, Shape, at_least, default, exactly, positive
 
-from ..axes import axis_of, check_whole, parts_along
+from ..axes import Joins, axis_of, check_whole, parts_along
 
 
 class SliceLayer(Layer, can_do_bp=True):
@@ -39,7 +39,7 @@ class SliceLayer(Layer, can_do_bp=True):
             yield f"points={self.points}, but each must be above the one before it"
 
 
-class SliceState(LayerState, of=SliceLayer, reads=""):
+class SliceState(Joins, LayerState, of=SliceLayer, reads=""):
     """`SliceLayer` on any backend."""
 
     def __init__(self, layer: SliceLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

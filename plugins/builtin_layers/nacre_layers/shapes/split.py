@@ -23,7 +23,7 @@ class SplitLayer(Layer, can_do_bp=True):
     tops: Annotated[Names, at_least(1), "its copies"]
 
 
-class SplitState(LayerState, of=SplitLayer, reads="", elementwise=True):
+class SplitState(LayerState, of=SplitLayer, reads="", elementwise=True, capturable=True):
     """`SplitLayer` on any backend."""
 
     def __init__(self, layer: SplitLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -26,7 +26,7 @@ class StackLayer(Layer, can_do_bp=True):
     axis: Annotated[int, "the new axis in the top; not the batch axis"] = 1
 
 
-class StackState(LayerState, of=StackLayer, reads=""):
+class StackState(LayerState, of=StackLayer, reads="", capturable=True):
     """`StackLayer` on any backend."""
 
     def __init__(self, layer: StackLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -27,5 +27,5 @@ class StopGradientLayer(Layer):
     tops: Annotated[Names, as_many_as("bottoms"), "the same blobs"]
 
 
-class StopGradientState(AliasState, of=StopGradientLayer, reads="", elementwise=True):
+class StopGradientState(AliasState, of=StopGradientLayer, reads="", elementwise=True, capturable=True):
     """`StopGradientLayer` on any backend."""

@@ -31,7 +31,7 @@ class TileLayer(Layer, can_do_bp=True):
     tiles: Annotated[int, positive, "number of repetitions"]
 
 
-class TileState(LayerState, of=TileLayer, reads=""):
+class TileState(LayerState, of=TileLayer, reads="", capturable=True):
     """`TileLayer` on any backend: a tile is all from `axis` on, and tops are read as (before, tiles, tile)."""
 
     def __init__(self, layer: TileLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -36,7 +36,7 @@ class TransposeLayer(Layer, can_do_bp=True):
             yield f"axes={self.axes}, but each axis must be named once"
 
 
-class TransposeState(LayerState, of=TransposeLayer, reads=""):
+class TransposeState(LayerState, of=TransposeLayer, reads="", capturable=True):
     """`TransposeLayer` on any backend."""
 
     def __init__(self, layer: TransposeLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

@@ -26,7 +26,7 @@ class UnstackLayer(Layer, can_do_bp=True):
     axis: Annotated[int, "the axis; not the batch axis"] = 1
 
 
-class UnstackState(LayerState, of=UnstackLayer, reads=""):
+class UnstackState(LayerState, of=UnstackLayer, reads="", capturable=True):
     """`UnstackLayer` on any backend."""
 
     def __init__(self, layer: UnstackLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:

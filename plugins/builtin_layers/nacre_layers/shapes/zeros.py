@@ -23,7 +23,7 @@ class ZerosLayer(Layer):
     shape: Annotated[Shape, positive, "shape of each image's zeros; without it a single number"] = default(())
 
 
-class ZerosState(LayerState, of=ZerosLayer, reads=""):
+class ZerosState(LayerState, of=ZerosLayer, reads="", capturable=True):
     """`ZerosLayer` on any backend."""
 
     def __init__(self, layer: ZerosLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
