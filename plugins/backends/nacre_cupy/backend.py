@@ -1,0 +1,176 @@
+"""CupyBackend: arrays in the memory of a GPU; what states enqueue is captured as CUDA graphs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import numpy as np
+
+from nacre import Array, Backend, ConfigError, LayerState, Own, Scalars, Step, View
+
+from . import library
+from .functions import Functions
+from .graphs import MOST_SCALARS, DeviceScalars, Recording, in_order, scalars_of
+from .memory import Uploads, bytes_of
+from .products import Products
+from .streams import Here
+
+
+class CupyBackend(Backend):
+    """A GPU of NVIDIA, by CuPy. Own blobs of four axes lie as (images, rows, columns, channels).
+
+    For kernels: `cupy` is the module, `stream` the stream on which every pass runs, `scalars` the numbers of an
+    iteration on the device. A kernel that says `capturable` is called twice, the second time while the stream is
+    captured: it only enqueues on `stream`, waits for nothing, reads no `scalars` in Python, and multiplies matrices by
+    `xp`, not by CuPy itself, whose cuBLAS cannot be captured.
+    """
+
+    name = "cupy"
+    lineage = ("cupy",)
+    elementwise = True
+    captures = True
+
+    @classmethod
+    def unusable(cls) -> str | None:
+        return library.unusable()
+
+    @classmethod
+    def on_device(cls, number: int) -> CupyBackend:
+        names = library.devices()
+        if not 0 <= number < len(names):
+            listed = ", ".join(f"{index}: {name}" for index, name in enumerate(names))
+            raise ConfigError(f"device={number}, but the GPUs here are {listed}")
+        return cls(number)
+
+    def __init__(self, number: int = 0) -> None:
+        super().__init__()
+        self.cupy = library.cupy()
+        cuda = self.cupy.cuda
+        self.device = cuda.Device(number)
+        self.device.use()
+        self.stream = cuda.Stream(non_blocking=True)
+        self.xp = Functions(self.cupy, Products(self.cupy, library.cublaslt()))
+        self.here = Here(self.cupy, self.device, self.stream)
+        self._uploads = Uploads(self.cupy, self.stream)
+        self._scalars: WeakKeyDictionary[Scalars, DeviceScalars] = WeakKeyDictionary()
+        self.recordings: WeakSet[Recording] = WeakSet()
+
+    def environment(self) -> dict[str, Any]:
+        runtime = self.cupy.cuda.runtime
+        name = library.devices()[self.device.id]
+        return {
+            "device": f"{self.device.id}: {name}",
+            "library": f"CuPy {self.cupy.__version__}",
+            "cuda": runtime.runtimeGetVersion(),
+            "driver": runtime.driverGetVersion(),
+        }
+
+    def free_memory(self) -> tuple[int, int]:
+        """Return how many bytes are free on the device, those that CuPy keeps too, and how many it has."""
+        with self.here:
+            free, total = self.device.mem_info
+            return free + self.cupy.get_default_memory_pool().free_bytes(), total
+
+    # Arrays
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Array:
+        with self.here:
+            try:
+                return self.cupy.zeros(tuple(shape), dtype)
+            except self.cupy.cuda.memory.OutOfMemoryError as error:
+                raise MemoryError(self._asked(bytes_of(shape, dtype))) from error
+
+    def _asked(self, size: int) -> str:
+        free, total = self.free_memory()
+        name = library.devices()[self.device.id]
+        return (
+            f"{size} bytes were asked for at once, and {free} of {total} are free on device {self.device.id} ({name})"
+        )
+
+    def to_host(self, array: Array) -> np.ndarray:
+        with self.here:
+            return array.get()
+
+    def from_host(self, host: np.ndarray, array: Array) -> None:
+        with self.here:
+            if array.flags.c_contiguous:
+                array.set(np.ascontiguousarray(host, array.dtype).reshape(array.shape))
+            else:
+                self.xp.copyto(array, self.cupy.asarray(host))
+            self.stream.synchronize()
+
+    def upload(self, host: np.ndarray, array: Array) -> None:
+        with self.here:
+            self._uploads.upload(host, array)
+
+    # Own blobs: images with the channels last, where cuDNN and vectorised loads want them
+
+    def layout_is_plain(self, shape: tuple[int, ...], dtype: str) -> bool:
+        return len(shape) != 4 or shape[1] == 1 or shape[2:] == (1, 1)
+
+    def elements(self, blob: Own) -> Array | None:
+        return blob.memory
+
+    def pack(self, array: Array, blob: Own) -> None:
+        self.xp.copyto(blob.memory, array.transpose(0, 2, 3, 1))
+
+    def unpack(self, blob: Own, array: Array) -> None:
+        self.xp.copyto(array, blob.memory.transpose(0, 3, 1, 2))
+
+    def arrange(self, kernels: Sequence[LayerState], blobs: Sequence[Own], plan: dict[str, Any]) -> None:
+        for blob in blobs:
+            blob.layout = "channels last"
+
+    def place(self, blob: Own, array: Array) -> None:
+        images, channels, rows, columns = blob.shape
+        blob.memory = self.view(array, (images, rows, columns, channels))
+
+    # Passes
+
+    def scalars(self, view: View) -> Array:
+        """Return the numbers of an iteration on the device, float64: number `view.scalars.place("rate")` is the rate.
+
+        They are sent before each run of steps.
+        """
+        known = self._scalars.get(view.scalars)
+        if known is None:
+            known = self._scalars[view.scalars] = DeviceScalars(self.empty((MOST_SCALARS,), "float64"))
+        return known.array
+
+    def compile(self, steps: Sequence[Step]) -> Callable[[], None]:
+        calls: list[Callable[[], None]] = []
+        for recorded, some in itertools.groupby(steps, key=lambda step: step.capturable):
+            members = list(some)
+            calls += [self._recording(members)] if recorded else [step.call for step in members]
+        scalars = scalars_of(steps)
+
+        def send() -> None:
+            for one in scalars:
+                if (known := self._scalars.get(one)) is not None:
+                    known.send(one, self._uploads)
+
+        return self.wrap(in_order(calls, send))
+
+    def _recording(self, steps: Sequence[Step]) -> Recording:
+        made = Recording(self, steps)
+        self.recordings.add(made)
+        return made
+
+    def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Run a pass alone, on the backend's stream."""
+
+        def alone() -> None:
+            with self.here:
+                run()
+
+        return alone
+
+    def drop_capture(self) -> None:
+        """End a capture whose steps have failed, so that the stream can be used again."""
+        if self.stream.is_capturing():
+            with suppress(self.cupy.cuda.runtime.CUDARuntimeError):  # the capture is invalid: that ends it
+                self.stream.end_capture()

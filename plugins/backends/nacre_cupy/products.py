@@ -1,0 +1,211 @@
+"""Products of matrices by cuBLASLt: CuPy's own, by cuBLAS, cannot be captured.
+
+The constants are those of `cublasLt.h` and `library_types.h`, the same in CUDA 11 to 13. cuBLASLt reads matrices column
+by column, so an array in C order is its transpose: y = a b is computed as yᵀ = bᵀ aᵀ.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nacre import Array, NacreError
+
+HALF, SINGLE, DOUBLE = 2, 0, 1
+"""`CUDA_R_16F`, `CUDA_R_32F` and `CUDA_R_64F`."""
+IN_SINGLE, IN_DOUBLE = 68, 70
+"""`CUBLAS_COMPUTE_32F` and `CUBLAS_COMPUTE_64F`."""
+TYPES = {
+    "float16": (HALF, IN_SINGLE, SINGLE),
+    "float32": (SINGLE, IN_SINGLE, SINGLE),
+    "float64": (DOUBLE, IN_DOUBLE, DOUBLE),
+}
+"""Of the numbers, of their sums, and of the factor before a product."""
+TRANSPOSED_A, TRANSPOSED_B = 3, 4
+BATCH_COUNT, BATCH_STRIDE = 5, 6
+"""Attributes: `..._DESC_TRANSA` and `..._TRANSB`; `..._LAYOUT_BATCH_COUNT` and `..._STRIDED_BATCH_OFFSET`."""
+WORKSPACE = 32 << 20
+"""Bytes that a product may use besides; what NVIDIA recommends for Hopper."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A batch of matrices as they lie in memory, row by row; lengths are counted in numbers.
+
+    `ahead` is how far it is from row to row, `step` from one matrix to the next. `flipped` is whether the memory holds
+    the transposes.
+    """
+
+    address: int
+    rows: int
+    columns: int
+    ahead: int
+    flipped: bool
+    count: int
+    step: int
+
+    @classmethod
+    def of(cls, array: Array, count: int) -> Matrix | None:
+        """Return how an array (matrices, rows, columns) lies in memory, or None if no such words describe it.
+
+        One with one matrix stands for `count` of them.
+        """
+        size = array.itemsize
+        step, down, across = (stride // size for stride in array.strides)
+        matrices, rows, columns = array.shape
+        down, across = down if rows > 1 else 0, across if columns > 1 else 0
+        step = step if matrices > 1 else 0
+        for flipped, near, far, long, short in (
+            (False, across, down, columns, rows),
+            (True, down, across, rows, columns),
+        ):
+            if (near == 1 or long == 1) and (far >= long or short == 1) and not any(s % size for s in array.strides):
+                lines, length = (columns, rows) if flipped else (rows, columns)
+                return cls(array.data.ptr, lines, length, max(far, length), flipped, count, step)
+        return None
+
+
+class Products:
+    """Products of CuPy's arrays, on the backend's stream."""
+
+    def __init__(self, cupy: Any, library: Any) -> None:
+        self._cupy, self._library = cupy, library
+        self._handle = ctypes.c_void_p()
+        self._workspace: Array = None
+
+    def matmul(self, a: Array, b: Array, out: Array = None) -> Array:
+        """Return the product of two arrays, as NumPy's `matmul`."""
+        cupy = self._cupy
+        if not (isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray)) or not self._can(a, b, out):
+            return cupy.matmul(a, b) if out is None else cupy.matmul(a, b, out=out)
+        left = a.reshape(1, -1) if a.ndim == 1 else a
+        right = b.reshape(-1, 1) if b.ndim == 1 else b
+        if left.shape[-1] != right.shape[-2]:
+            raise ValueError(f"matmul: a of shape {a.shape} and b of shape {b.shape} do not fit")
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        shape = (*batch, *([] if a.ndim == 1 else [left.shape[-2]]), *([] if b.ndim == 1 else [right.shape[-1]]))
+        if out is None:
+            out = cupy.empty(shape, a.dtype)
+        elif tuple(out.shape) != shape:
+            raise ValueError(f"matmul: out has the shape {out.shape}, but the product has {shape}")
+        if out.size and left.shape[-1]:
+            self._multiply(left, right, out.reshape(*batch, left.shape[-2], right.shape[-1]), batch, out)
+        else:
+            out.fill(0)
+        return out
+
+    def dot(self, a: Array, b: Array, out: Array = None) -> Array:
+        """Return the product of two arrays of one or two axes, as NumPy's `dot`."""
+        if 0 < getattr(a, "ndim", 0) < 3 and 0 < getattr(b, "ndim", 0) < 3:
+            return self.matmul(a, b, out)
+        return self._cupy.dot(a, b) if out is None else self._cupy.dot(a, b, out=out)
+
+    def _can(self, a: Array, b: Array, out: Array) -> bool:
+        kinds = {str(one.dtype) for one in (a, b, out) if one is not None}
+        return len(kinds) == 1 and kinds <= TYPES.keys() and a.ndim > 0 and b.ndim > 0
+
+    def _multiply(self, a: Array, b: Array, y: Array, batch: tuple[int, ...], out: Array) -> None:
+        """Compute one product, or as many as there are matrices; y is `out` with two axes after those of the batch."""
+        count = prod(batch)
+        left, right, result = (_flat(one, batch) for one in (a, b, y))
+        there = None if result is None or _overlaps(out, a, b) else Matrix.of(result, count)
+        if there is None or there.flipped:  # compute it in memory of its own
+            made = self._cupy.empty(y.shape, y.dtype)
+            self._multiply(a, b, made, batch, made)
+            self._cupy.copyto(y, made)
+            return
+        matrices: list[Matrix] = []
+        kept: list[Array] = []  # until the product is enqueued
+        for given, array in ((left, a), (right, b)):
+            known = None if given is None else Matrix.of(given, count)
+            if known is None:
+                wide = self._cupy.broadcast_to(array, (*batch, *array.shape[-2:]))
+                kept.append(self._cupy.ascontiguousarray(wide).reshape(count, *array.shape[-2:]))
+                known = Matrix.of(kept[-1], count)
+                assert known is not None
+            matrices.append(known)
+        self._call(str(y.dtype), matrices[1], matrices[0], there)
+
+    def _call(self, dtype: str, first: Matrix, second: Matrix, result: Matrix) -> None:
+        kind, compute, scale = TYPES[dtype]
+        factors = (ctypes.c_double if scale == DOUBLE else ctypes.c_float) * 2
+        one_and_zero = factors(1, 0)
+        beta = ctypes.addressof(one_and_zero) + ctypes.sizeof(one_and_zero) // 2
+        made: list[tuple[str, ctypes.c_void_p]] = []
+        try:
+            operation = self._new(made, "MatmulDesc", compute, scale)
+            for attribute, matrix in ((TRANSPOSED_A, first), (TRANSPOSED_B, second)):
+                self._set("MatmulDesc", operation, attribute, ctypes.c_int32(matrix.flipped))
+            # what lies in memory row by row, cuBLASLt calls the columns
+            layouts = [self._layout(made, kind, one) for one in (first, second, result)]
+            places = [one.address for one in (first, second, result)]
+            if self._workspace is None:
+                self._workspace = self._cupy.empty((WORKSPACE,), "uint8")
+            self._check(
+                "Matmul",
+                *(self._opened(), operation, ctypes.addressof(one_and_zero)),
+                *(places[0], layouts[0], places[1], layouts[1], beta),
+                *(places[2], layouts[2], places[2], layouts[2], None),
+                *(self._workspace.data.ptr, WORKSPACE, self._cupy.cuda.get_current_stream().ptr),
+            )
+        finally:
+            for what, thing in made:
+                self._check(f"{what}Destroy", thing)
+
+    def _layout(self, made: list[tuple[str, ctypes.c_void_p]], kind: int, matrix: Matrix) -> ctypes.c_void_p:
+        layout = self._new(made, "MatrixLayout", kind, matrix.columns, matrix.rows, matrix.ahead)
+        if matrix.count > 1:
+            self._set("MatrixLayout", layout, BATCH_COUNT, ctypes.c_int32(matrix.count))
+            self._set("MatrixLayout", layout, BATCH_STRIDE, ctypes.c_int64(matrix.step))
+        return layout
+
+    def _new(self, made: list[tuple[str, ctypes.c_void_p]], what: str, *arguments: Any) -> ctypes.c_void_p:
+        thing = ctypes.c_void_p()
+        self._check(f"{what}Create", ctypes.byref(thing), *arguments)
+        made.append((what, thing))
+        return thing
+
+    def _set(self, what: str, thing: ctypes.c_void_p, attribute: int, value: Any) -> None:
+        self._check(f"{what}SetAttribute", thing, attribute, ctypes.byref(value), ctypes.sizeof(value))
+
+    def _opened(self) -> ctypes.c_void_p:
+        if not self._handle:
+            self._check("Create", ctypes.byref(self._handle))
+        return self._handle
+
+    def _check(self, function: str, *arguments: Any) -> None:
+        if status := getattr(self._library, f"cublasLt{function}")(*arguments):
+            raise NacreError(f"cublasLt{function} failed with status {status}", "see cublasStatus_t in CUDA's manual")
+
+
+def _flat(array: Array, batch: Sequence[int]) -> Array | None:
+    """Return an array as (matrices, rows, columns) without a copy: one matrix where all are the same, or None."""
+    own = array.shape[:-2]
+    if prod(own) == 1:
+        return array.reshape(1, *array.shape[-2:])
+    if tuple(own) != tuple(batch):
+        return None
+    expected = None
+    for length, stride in zip(own[::-1], array.strides[-3::-1], strict=True):
+        if length > 1:
+            if stride != (expected or stride):
+                return None
+            expected = stride * length
+    return array.reshape(prod(own), *array.shape[-2:])
+
+
+def _overlaps(out: Array, *arrays: Array) -> bool:
+    """Return whether a product would write into what it still has to read."""
+
+    def ends(array: Array) -> tuple[int, int]:
+        return array.data.ptr, array.data.ptr + sum(
+            (n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)
+        )
+
+    low, high = ends(out)
+    return any(start <= high and low <= end for start, end in map(ends, arrays))
