@@ -1,0 +1,483 @@
+"""The cupy backend over the stand-in for CuPy: what it says, what it copies, and what it captures."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import cupy_standin
+import nacre
+from nacre import (
+    ConfigError,
+    DataError,
+    InputLayer,
+    L,
+    Layer,
+    LayerState,
+    NacreError,
+    Names,
+    Net,
+    Solver,
+    open_backend,
+    registry,
+)
+from nacre.cli.app import nacre as command
+from nacre.testing import BackendTests as BackendSuite
+from nacre.testing.trial import ThroughLayer
+from nacre_cupy import library
+from nacre_layers.elementwise.activation import ActivationLayer
+from nacre_solvers import SGD
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cupy():
+    with cupy_standin.installed() as found:
+        yield found
+
+
+@pytest.fixture
+def backend(cupy: Any) -> Any:
+    return cupy_standin.watched()()
+
+
+class TestCupy(BackendSuite):
+    backend = registry().open("backend", "cupy")
+
+
+# Where it can be used
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(command, arguments)
+
+
+def test_it_is_listed_and_says_with_what_it_computes() -> None:
+    (found,) = [one for one in json.loads(run("backends", "--json").stdout) if one["name"] == "cupy"]
+    assert found["usable"] and found["distribution"] == "nacre"
+    assert found["environment"]["device"] == "0: Stand-in" and found["environment"]["library"].startswith("CuPy 14")
+
+
+def test_without_cupy_the_reason_has_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "find_spec", lambda name: None)
+    with pytest.raises(NacreError, match=r"backend 'cupy' cannot be used here: .*pip install 'nacre\[cuda13\]'"):
+        open_backend("cupy:0")
+
+
+def test_a_cupy_that_cannot_be_imported_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ImportError("libnvrtc.so.13: cannot open shared object file\nand more")
+
+    monkeypatch.setattr(library, "cupy", fail)
+    assert library.unusable().startswith(
+        "CuPy cannot be imported (libnvrtc.so.13: cannot open shared object file): pip"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(35, "no driver"), (34, "no driver"), (100, "no GPU"), (999, "CUDA does not start")]
+)
+def test_without_a_driver_or_a_device_the_reason_says_so(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, status: int, words: str
+) -> None:
+    monkeypatch.setattr(cupy.shared, "error", cupy.cuda.runtime.CUDARuntimeError(status, "cudaErrorOfSomeKind"))
+    assert words in library.unusable()
+    assert "\n" not in library.unusable()
+
+
+def test_it_is_never_chosen_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NACRE_BACKEND", raising=False)
+    assert registry().open("backend", "cupy").unusable() is None
+    assert open_backend().name != "cupy"
+
+
+# Devices
+
+
+def test_a_device_is_chosen_by_its_number(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy.shared, "devices", ["First", "Second"])
+    first, second = open_backend("cupy"), open_backend("cupy:1")
+    assert (first.device.id, second.device.id) == (0, 1)
+    assert open_backend("cupy:1") is second
+    assert second.environment()["device"] == "1: Second"
+    monkeypatch.setenv("NACRE_BACKEND", "cupy")
+    assert open_backend(":1") is second
+    with pytest.raises(ConfigError, match="device=2, but the GPUs here are 0: First, 1: Second"):
+        open_backend("cupy:2")
+
+
+def test_a_backend_without_devices_refuses_a_number() -> None:
+    with pytest.raises(ConfigError, match="device=0, but backend 'numpy' has no devices to choose from"):
+        open_backend("numpy:0")
+
+
+NET = """
+name = "points"
+backend = "cupy"
+[[layer]]
+type = "RandomNormal"
+tops = ["x"]
+output_dims = [4]
+batch_size = 3
+[[layer]]
+type = "InnerProduct"
+bottoms = ["x"]
+tops = ["y"]
+output_dim = 2
+neuron = "ReLU"
+[[layer]]
+type = "SumLoss"
+bottoms = ["y"]
+[solver]
+type = "SGD"
+max_iter = 4
+lr_policy = 0.01
+"""
+
+
+@pytest.fixture
+def net_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.toml").write_text(NET)
+    return "net.toml"
+
+
+def test_the_command_line_chooses_the_device_of_the_files_backend(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, net_file: str
+) -> None:
+    monkeypatch.setattr(cupy.shared, "devices", ["First"])
+    done = run("train", net_file, "--device", "0")
+    assert done.exit_code == 0, done.output
+    refused = run("train", net_file, "--device", "7")
+    assert refused.exit_code == 2 and "device=7, but the GPUs here are 0: First" in refused.stderr
+
+
+def test_explain_shows_the_copies_and_the_pieces_that_are_captured(net_file: str) -> None:
+    found = json.loads(run("explain", net_file, "--json").stdout)
+    assert found["copies"] == [{"blob": "x", "from": "the host's arrays", "to": "cupy's plain arrays"}]
+    assert {"forward y", "forward y/ReLU"} <= {
+        step for piece in found["pieces"] if piece["recorded"] for step in piece["steps"]
+    }
+    assert found["pieces"][0] == {"recorded": False, "steps": ["forward x", "copy x", "rows points"]}
+    turns = [piece["recorded"] for piece in found["pieces"]]
+    assert all(one != other for one, other in pairwise(turns))
+    shown = run("explain", net_file).stdout
+    assert "x: from the host's arrays to cupy's plain arrays" in shown
+    assert (
+        "an iteration on cupy, piece by piece:\n  called: forward x, copy x, rows points\n  recorded and replayed: "
+        in shown
+    )
+    assert "pieces" not in run("explain", net_file, "--backend", "numpy").stdout
+
+
+# Layers on it
+
+
+def test_labels_out_of_range_are_told_after_the_pass(backend: Any) -> None:
+    x, label = nacre.Input(4, name="x"), nacre.Input(name="label")
+    with Net("points", [L.SoftmaxLoss(name="loss")(L.InnerProduct(output_dim=3)(x), label)], backend=backend) as net:
+        for wrong, told in ((7, "label 7 of record 0"), (-1, "label -1 of record 0"), (0.5, "label 0.5 of record 0")):
+            net.write("x", np.ones((1, 4)))
+            net.write("label", [wrong])
+            with pytest.raises(DataError, match=f"loss: {told} of the batch is not a whole number from 0 to 2"):
+                net.forward()
+        net.write("label", [2])
+        assert np.isfinite(net.forward())
+
+
+def pictures() -> list[Layer]:
+    records = np.random.default_rng(0).normal(size=(12, 2, 6, 6)), np.arange(12) % 3
+    x, label = L.MemoryData(data=list(records), tops=["x", "label"], batch_size=4, shuffle=True)()
+    maps = L.Convolution(n_filter=5, kernel=3, pad=1, neuron="ReLU", weight_regu="L2")(x)
+    maps = L.Pooling(kernel=2, stride=2)(L.BatchNorm()(maps))
+    hidden = L.InnerProduct(output_dim=7, neuron="Tanh")(L.Activation(neuron="GELU")(maps))
+    return [L.SoftmaxLoss()(L.InnerProduct(output_dim=3)(L.Dropout(ratio=0.25)(hidden)), label)]
+
+
+def trained(backend: Any, iterations: int = 6) -> tuple[list[float], dict[str, np.ndarray]]:
+    with Net("pictures", pictures(), backend=backend, dtype="float64", seed=3) as net:
+        with Solver(SGD(), lr_policy=0.05, momentum_policy=0.9, regu_coef=0.01).start(net) as training:
+            losses = []
+            for _ in range(iterations):
+                training.step()
+                losses.append(training.loss)
+        return losses, {name: handle.value for name, handle in net.parameters.items()}
+
+
+def test_a_training_is_that_on_numpy_also_where_the_device_runs_late(cupy: Any, backend: Any) -> None:
+    losses, wanted = trained("numpy")
+    found, values = trained(backend)
+    np.testing.assert_allclose(found, losses, rtol=1e-9)
+    with cupy_standin.lazily(cupy):
+        late, others = trained(backend)
+    assert late == found
+    for name, value in wanted.items():
+        np.testing.assert_allclose(values[name], value, rtol=1e-7, atol=1e-12, err_msg=name)
+        assert np.array_equal(others[name], values[name]), name
+
+
+def test_gradients_lie_in_the_order_in_which_backward_computes_them(backend: Any) -> None:
+    with Net("pictures", pictures(), backend=backend) as net:
+        backward = [step.name for step in net.steps("backward") if step.kind == "backward"]
+        places = {slot.layer: slot.placed.offset for slot in net.slots if slot.placed is not None}
+        assert len({id(slot.placed.arena) for slot in net.slots if slot.placed is not None}) == 1
+        first = {slot.layer: slot.gradient.data.ptr for slot in net.slots if slot.placed is not None}
+        assert sorted(places, key=places.get) == sorted(first, key=first.get)
+        assert [name for name in backward if name in places] == sorted(places, key=places.get)
+
+
+# Graphs
+
+
+class GainLayer(Layer, can_do_bp=True):
+    """y = x + step, by a number on the device."""
+
+    bottoms: Names
+    tops: Names
+
+
+class GainState(LayerState, of=GainLayer, reads="", capturable=True):
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.blobs = [backend.blob(inputs[0].shape)]
+        self.calls = 0
+
+    def ready(self) -> None:
+        self.numbers = self.backend.backend.scalars(self.backend)
+        self.place = self.backend.scalars.place("step")
+
+    def forward(self, inputs: list[Any]) -> None:
+        self.calls += 1
+        self.backend.xp.add(inputs[0], self.numbers[self.place], out=self.blobs[0])
+
+    def backward(self, inputs: list[Any], diffs: list[Any]) -> None:
+        if diffs[0] is not None:
+            self.backend.xp.copyto(diffs[0], self.blobs_diff[0])
+
+
+def gained(backend: Any, *more: Layer, **options: Any) -> Net:
+    layers = [InputLayer(tops="x", shape=3, batch_size=2), GainLayer(bottoms="x", tops="y", name="gain"), *more]
+    return Net("gained", layers, backend=backend, **options)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    with Net(
+        "gelu",
+        [InputLayer(tops="y", shape=3, batch_size=2), ActivationLayer(bottoms="y", tops="z", neuron="GELU")],
+        backend="numpy",
+    ) as net:
+        net.write("y", x)
+        net.forward()
+        return net.blob("z")
+
+
+def recordings(backend: Any) -> list[Any]:
+    """Return those that have a graph."""
+    return [one for one in backend.recordings if one.graph is not None]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_graph_is_captured_at_the_second_call_and_reads_what_changes(cupy: Any, backend: Any, *, late: bool) -> None:
+    with gained(backend, ActivationLayer(bottoms="y", tops="z", neuron="GELU")) as net:
+        with cupy_standin.lazily(cupy, late):
+            for step in range(6):
+                net.step = step
+                x = np.random.default_rng(step).normal(size=(2, 3)).astype(np.float32)
+                net.write("x", x)
+                net.forward()
+                np.testing.assert_allclose(net.blob("z"), gelu(x + step), rtol=1e-6, err_msg=f"step {step}")
+        assert net.node_ops["gain"].state.calls == 2, "called once, captured once, then replayed"
+        (recording,) = recordings(backend)
+        assert [step.name for step in recording.steps] == ["gain", "z", "z/GELU"]
+
+
+def test_nothing_is_allocated_in_a_captured_step(cupy: Any, backend: Any) -> None:
+    with gained(backend, ActivationLayer(bottoms="y", tops="z", neuron="GELU")) as net:
+        net.write("x", np.ones((2, 3)))
+        net.forward()
+        pools = [one.pool for one in backend.recordings] + [cupy.get_default_memory_pool()]
+        before = [pool.total_bytes() for pool in pools]
+        for _ in range(3):
+            net.forward()
+        assert recordings(backend)
+        assert [pool.total_bytes() for pool in pools] == before
+
+
+def test_temporary_arrays_of_a_graph_are_in_no_other_pool(cupy: Any, backend: Any) -> None:
+    class HeldState(GainState):
+        def forward(self, inputs: list[Any]) -> None:
+            double = inputs[0] * 2  # memory that is free again when this returns, but which replays write to
+            self.backend.xp.add(double, 1, out=self.blobs[0])
+
+    class HeldLayer(GainLayer):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> HeldState:
+            return HeldState(self, backend, inputs, diffs)
+
+    with Net("held", [InputLayer(tops="x", shape=64), HeldLayer(bottoms="x", tops="y")], backend=backend) as net:
+        net.write("x", np.ones((1, 64)))
+        net.forward()
+        net.forward()
+        others = [backend.empty((64,), "float32") for _ in range(8)]
+        net.forward()
+        assert (net.blob("y") == 3).all()
+        assert not any(backend.to_host(one).any() for one in others), "a replay has written into another's memory"
+
+
+def test_what_is_not_capturable_splits_the_graph(backend: Any) -> None:
+    last = [ThroughLayer(bottoms="y", tops="z"), ActivationLayer(bottoms="z", tops="w", neuron="Tanh")]
+    with gained(backend, *last) as net:
+        for _ in range(3):
+            net.write("x", np.ones((2, 3)))
+            net.forward()
+        found = sorted([step.name for step in one.steps] for one in recordings(backend))
+        assert found == [["gain"], ["w", "w/Tanh"]]
+
+
+def test_a_state_that_cannot_be_captured_after_all_is_an_error_and_the_stream_works_on(backend: Any) -> None:
+    class WaitingState(GainState):
+        def forward(self, inputs: list[Any]) -> None:
+            self.backend.to_host(inputs[0])
+            super().forward(inputs)
+
+    class WaitingLayer(GainLayer):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> WaitingState:
+            return WaitingState(self, backend, inputs, diffs)
+
+    with Net("waits", [InputLayer(tops="x"), WaitingLayer(bottoms="x", tops="y")], backend=backend) as net:
+        net.forward()
+        with pytest.raises(Exception, match="StreamCaptureUnsupported"):
+            net.forward()
+    assert not backend.stream.is_capturing()
+    assert backend.to_host(backend.empty((2,), "float32")).tolist() == [0, 0]
+
+
+def test_two_graphs_of_one_net_each_leave_their_own_loss(backend: Any) -> None:
+    class OwnLossState(GainState):
+        loss: Any = 0.0
+
+        def forward(self, inputs: list[Any]) -> None:
+            super().forward(inputs)
+            self.loss = self.backend.xp.sum(inputs[0])
+
+    class OwnLossLayer(GainLayer, has_loss=True):
+        def setup(self, backend: Any, inputs: list[Any], diffs: list[Any]) -> OwnLossState:
+            return OwnLossState(self, backend, inputs, diffs)
+
+    with Net("loss", [InputLayer(tops="x"), OwnLossLayer(bottoms="x", tops="y")], backend=backend) as net:
+        one, other = (net.compile(net.steps("forward")) for _ in range(2))
+        for number, run in enumerate([one, one, other, other, one, other, one]):
+            net.write("x", [number])
+            net.feed()
+            run()
+            assert net.loss() == number
+
+
+# Memory
+
+
+def test_uploads_do_not_wait_and_none_is_overtaken(cupy: Any, backend: Any) -> None:
+    arrays = [backend.empty((5,), "float32") for _ in range(3)]
+    kept = [backend.empty((5,), "float32") for _ in range(6)]
+    host = np.zeros(5, np.float32)
+    with cupy_standin.lazily(cupy):
+        for number, copy in enumerate(kept):
+            host[:] = number
+            backend.upload(host, arrays[number % 3])  # the pinned memory is used again from the third one on
+            host[:] = -1
+            with backend.here:
+                backend.xp.copyto(copy, arrays[number % 3])
+        found = [backend.to_host(one)[0] for one in kept]
+    assert found == [0, 1, 2, 3, 4, 5]
+
+
+def test_out_of_memory_says_what_is_needed_and_what_would_fit(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+    backend = cupy_standin.watched()()
+
+    def net(batch: int) -> Net:
+        x = nacre.Input(1000, name="x", batch_size=batch)
+        return Net(
+            "large", [L.InnerProduct(output_dim=1000, name="ip", neuron="Tanh")(x)], backend=backend, phase="predict"
+        )
+
+    monkeypatch.setattr(cupy.shared, "total", cupy.shared.used + (24 << 20))
+    with pytest.raises(NacreError) as told:
+        net(4000)
+    message = str(told.value)
+    assert "net 'large' needs more memory than is available" in message and "bytes were asked for at once" in message
+    assert "for a batch of 4000 and" in message and "of" in message and "were free" in message
+    most = int(re.search(r"a batch of (\d+) would fit", message)[1])
+    assert 500 < most < 4000
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+    net(most * 9 // 10).shutdown()
+
+
+# Products
+
+
+def shapes_of_products() -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    plain = [((4, 5), (5, 3)), ((1, 5), (5, 1)), ((5,), (5, 3)), ((4, 5), (5,)), ((5,), (5,)), ((4, 1), (1, 3))]
+    return [*plain, ((2, 4, 5), (2, 5, 3)), ((2, 4, 5), (5, 3)), ((4, 5), (2, 5, 3)), ((3, 2, 4, 5), (2, 5, 3))]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(("one", "other"), shapes_of_products())
+def test_products_are_numpys_for_arrays_that_lie_anyhow(
+    cupy: Any, backend: Any, one: tuple[int, ...], other: tuple[int, ...], dtype: str
+) -> None:
+    random, before = np.random.default_rng(0), backend.xp.matmul.__self__._library.products
+
+    def forms(shape: tuple[int, ...]) -> list[tuple[np.ndarray, Any]]:
+        host = random.normal(size=shape).astype(dtype)
+        wide = random.normal(size=[2 * length for length in shape]).astype(dtype)
+        parts = tuple(slice(0, length) for length in shape), tuple(slice(None, None, 2) for _ in shape)
+        turned = np.ascontiguousarray(host.T)
+        found = [(host, cupy.array(host)), (host, cupy.array(turned).T)]
+        return [*found, *((wide[part], cupy.array(wide)[part]) for part in parts)]
+
+    for a, there in forms(one):
+        for b, beside in forms(other):
+            wanted = np.matmul(a, b)
+            tolerance = {"rtol": 1e-2, "atol": 1e-2} if dtype == "float16" else {"rtol": 1e-4, "atol": 1e-5}
+            np.testing.assert_allclose(backend.xp.matmul(there, beside).get(), wanted, **tolerance)
+            for out in (cupy.zeros(wanted.shape, dtype), cupy.zeros(wanted.T.shape, dtype).T):
+                assert backend.xp.matmul(there, beside, out=out) is out
+                np.testing.assert_allclose(out.get(), wanted, **tolerance)
+    assert backend.xp.matmul.__self__._library.products - before >= 48, "they went by cuBLASLt"
+    assert len(backend.xp.matmul.__self__._library.things) == 1, "all but the handle was destroyed"
+
+
+def test_a_product_may_be_written_over_what_it_reads(cupy: Any, backend: Any) -> None:
+    host = np.random.default_rng(0).normal(size=(4, 4))
+    array = cupy.array(host)
+    backend.xp.matmul(array, array, out=array)
+    np.testing.assert_allclose(array.get(), host @ host, rtol=1e-12)
+
+
+def test_products_of_whole_numbers_and_of_nothing(cupy: Any, backend: Any) -> None:
+    whole = cupy.array(np.arange(6).reshape(2, 3))
+    assert backend.xp.matmul(whole, whole.T).get().tolist() == [[5, 14], [14, 50]]
+    nothing = backend.xp.matmul(cupy.zeros((2, 0)), cupy.zeros((0, 3)), out=cupy.ones((2, 3)))
+    assert not nothing.get().any()
+    with pytest.raises(ValueError, match=r"\(2, 3\) and b of shape \(2, 3\) do not fit"):
+        backend.xp.matmul(cupy.ones((2, 3)), cupy.ones((2, 3)))
+
+
+def test_products_are_captured(cupy: Any, backend: Any) -> None:
+    a, b, y = (cupy.ones((3, 3), "float32") for _ in range(3))
+    backend.xp.matmul(a, b, out=y)
+    with backend.here:
+        backend.stream.begin_capture()
+        backend.xp.matmul(a, b, out=y)
+        graph = backend.stream.end_capture()
+    a.fill(2)
+    graph.launch(backend.stream)
+    assert (backend.to_host(y) == 6).all()

@@ -1,0 +1,72 @@
+"""The cupy backend over the stand-in for CuPy (tests/standin), watched: in a pass nobody looks at numbers of arrays."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre_cupy import library
+
+STANDIN = Path(__file__).parent / "standin"
+_loaded: dict[str, Any] = {}
+
+
+def _ours() -> dict[str, Any]:
+    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] in ("cupy", "cublaslt")}
+
+
+@contextmanager
+def installed() -> Generator[Any]:
+    """Let `import cupy` find the stand-in in the block; give the module."""
+    before = _ours()
+    for name in before:
+        del sys.modules[name]
+    sys.modules.update(_loaded)
+    sys.path.insert(0, str(STANDIN))
+    try:
+        cupy = importlib.import_module("cupy")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(library, "cublaslt", lambda: importlib.import_module("cublaslt").Library(cupy))
+            yield cupy
+    finally:
+        sys.path.remove(str(STANDIN))
+        _loaded.update(_ours())
+        for name in _loaded:
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+def watched() -> type[Any]:
+    """Return the class of the backend, whose passes are steps for the stand-in; to be used while that is installed."""
+    from nacre_cupy import CupyBackend
+
+    class WatchedBackend(CupyBackend):
+        """The cupy backend; `float()` of an array inside a pass is refused."""
+
+        def wrap(self, run: Callable[[], None]) -> Callable[[], None]:
+            inner, machine = super().wrap(run), self.cupy.machine
+
+            def step() -> None:
+                with machine.step():
+                    inner()
+
+            return step
+
+    return WatchedBackend
+
+
+@contextmanager
+def lazily(cupy: Any, late: bool = True) -> Generator[None]:
+    """Let the device run only when somebody waits for it, in the block."""
+    cupy.shared.lazy = late
+    try:
+        yield
+    finally:
+        cupy.shared.lazy = False
+        cupy.shared.settle()

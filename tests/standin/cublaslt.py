@@ -1,0 +1,87 @@
+"""A stand-in for cuBLASLt over NumPy: matrices column by column, as cublasLt.h says, on the stand-in's streams."""
+
+import ctypes
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+TYPES = {0: np.float32, 1: np.float64, 2: np.float16}
+SCALES = {0: ctypes.c_float, 1: ctypes.c_double}
+
+
+class Library:
+    """The functions that nacre calls; each returns 0, as for success."""
+
+    def __init__(self, cupy):
+        self.cupy = cupy
+        self.things = {}
+        self.opened = 0
+        self.products = 0
+
+    def _make(self, place, thing):
+        number = max(self.things, default=100) + 1
+        self.things[number] = thing
+        place._obj.value = number
+        return 0
+
+    def cublasLtCreate(self, place):
+        self.opened += 1
+        return self._make(place, "handle")
+
+    def cublasLtMatmulDescCreate(self, place, compute, scale):
+        assert (compute, scale) in ((68, 0), (70, 1)), "a type of sums and one of factors that do not go together"
+        return self._make(place, {"scale": scale, 3: 0, 4: 0})
+
+    def cublasLtMatrixLayoutCreate(self, place, kind, rows, columns, ahead):
+        assert ahead >= rows, "the leading dimension is below the number of rows"
+        return self._make(place, {"kind": kind, "rows": rows, "columns": columns, "ahead": ahead, 5: 1, 6: 0})
+
+    def cublasLtMatmulDescSetAttribute(self, thing, attribute, value, size):
+        assert attribute in (3, 4) and size == 4
+        self.things[thing.value][attribute] = value._obj.value
+        return 0
+
+    def cublasLtMatrixLayoutSetAttribute(self, thing, attribute, value, size):
+        assert {5: 4, 6: 8}[attribute] == size
+        self.things[thing.value][attribute] = value._obj.value
+        return 0
+
+    def cublasLtMatmulDescDestroy(self, thing):
+        del self.things[thing.value]
+        return 0
+
+    cublasLtMatrixLayoutDestroy = cublasLtMatmulDescDestroy
+
+    def cublasLtMatmul(
+        self, handle, operation, alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d, algo, space, size, stream
+    ):
+        assert self.things[handle.value] == "handle" and algo is None and space and size
+        how = dict(self.things[operation.value])
+        factor = SCALES[how["scale"]]
+        assert (factor.from_address(alpha).value, factor.from_address(beta).value) == (1, 0)
+        layouts = [dict(self.things[one.value]) for one in (of_a, of_b, of_d)]
+        assert self.things[of_c.value] == self.things[of_d.value] and c == d
+        assert len({one[5] for one in layouts}) == 1, "batches of different lengths"
+        first, second, result = (matrices(*one) for one in zip((a, b, d), layouts, strict=True))
+        if how[3]:
+            first = first.transpose(0, 2, 1)
+        if how[4]:
+            second = second.transpose(0, 2, 1)
+        assert (first.shape[1], second.shape[2]) == result.shape[1:] and first.shape[2] == second.shape[1]
+        self.products += 1
+        kind = np.float64 if result.dtype == np.float64 else np.float32
+
+        def multiply():
+            result[...] = np.matmul(first.astype(kind), second.astype(kind))
+
+        self.cupy._machine.streams[stream].enqueue(multiply)
+        return 0
+
+
+def matrices(address, layout):
+    """Return (matrices, rows, columns) at an address."""
+    kind = np.dtype(TYPES[layout["kind"]])
+    count, step, rows, columns, ahead = (layout[one] for one in (5, 6, "rows", "columns", "ahead"))
+    size = (count - 1) * step + (columns - 1) * ahead + rows
+    flat = np.frombuffer((ctypes.c_char * (size * kind.itemsize)).from_address(address), kind)
+    return as_strided(flat, (count, rows, columns), [kind.itemsize * one for one in (step, 1, ahead)], writeable=True)
