@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import re
@@ -32,6 +33,7 @@ from nacre.cli.app import nacre as command
 from nacre.testing import BackendTests as BackendSuite
 from nacre.testing.trial import ThroughLayer
 from nacre_cupy import library
+from nacre_cupy.products import BATCH_COUNT, BATCH_STRIDE, TRANSPOSED_A, TRANSPOSED_B, TYPES, Matrix, Products
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_solvers import SGD
 
@@ -481,3 +483,33 @@ def test_products_are_captured(cupy: Any, backend: Any) -> None:
     a.fill(2)
     graph.launch(backend.stream)
     assert (backend.to_host(y) == 6).all()
+
+
+@pytest.mark.long
+def test_cublaslt_itself_takes_these_descriptions() -> None:
+    """Descriptions are made without a GPU: the real library (nvidia-cublas) says what it was told."""
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+    try:
+        found = pathfinder.load_nvidia_dynamic_lib("cublasLt")
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    real = ctypes.CDLL(found.abs_path)
+    for name, types in library.CUBLASLT.items():
+        getattr(real, f"cublasLt{name}").argtypes = types
+    told = real.cublasLtMatrixLayoutGetAttribute
+    told.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    works, made = Products(None, real), []
+    operation = works._new(made, "MatmulDesc", *TYPES["float32"][1:])
+    for attribute in (TRANSPOSED_A, TRANSPOSED_B):
+        works._set("MatmulDesc", operation, attribute, ctypes.c_int32(1))
+    matrix = Matrix(0, rows=4, columns=5, ahead=7, flipped=False, count=3, step=40)
+    layout = works._layout(made, TYPES["float32"][0], matrix)
+    for attribute, kind, wanted in (
+        *((2, ctypes.c_uint64, 5), (3, ctypes.c_uint64, 4), (4, ctypes.c_int64, 7)),
+        *((BATCH_COUNT, ctypes.c_int32, 3), (BATCH_STRIDE, ctypes.c_int64, 40)),
+    ):
+        value, size = kind(), ctypes.c_size_t()
+        assert told(layout, attribute, ctypes.byref(value), ctypes.sizeof(value), ctypes.byref(size)) == 0
+        assert (value.value, size.value) == (wanted, ctypes.sizeof(kind))
+    for what, thing in made:
+        works._check(f"{what}Destroy", thing)
