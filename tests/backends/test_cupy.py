@@ -33,7 +33,17 @@ from nacre.cli.app import nacre as command
 from nacre.testing import BackendTests as BackendSuite
 from nacre.testing.trial import ThroughLayer
 from nacre_cupy import library
-from nacre_cupy.products import BATCH_COUNT, BATCH_STRIDE, TRANSPOSED_A, TRANSPOSED_B, TYPES, Matrix, Products
+from nacre_cupy.products import (
+    ALIGNMENTS,
+    BATCH_COUNT,
+    BATCH_STRIDE,
+    MOST_WORKSPACE,
+    TRANSPOSED_A,
+    TRANSPOSED_B,
+    TYPES,
+    Matrix,
+    Products,
+)
 from nacre_layers.elementwise.activation import ActivationLayer
 from nacre_solvers import SGD
 
@@ -502,6 +512,10 @@ def test_cublaslt_itself_takes_these_descriptions() -> None:
     operation = works._new(made, "MatmulDesc", *TYPES["float32"][1:])
     for attribute in (TRANSPOSED_A, TRANSPOSED_B):
         works._set("MatmulDesc", operation, attribute, ctypes.c_int32(1))
+    wishes = works._new(made, "MatmulPreference")
+    works._set("MatmulPreference", wishes, MOST_WORKSPACE, ctypes.c_uint64(1 << 20))
+    for attribute in ALIGNMENTS:
+        works._set("MatmulPreference", wishes, attribute, ctypes.c_uint32(16))
     matrix = Matrix(0, rows=4, columns=5, ahead=7, flipped=False, count=3, step=40)
     layout = works._layout(made, TYPES["float32"][0], matrix)
     for attribute, kind, wanted in (

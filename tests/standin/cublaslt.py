@@ -15,6 +15,7 @@ class Library:
     def __init__(self, cupy):
         self.cupy = cupy
         self.things = {}
+        self.algorithms = []
         self.opened = 0
         self.products = 0
 
@@ -50,12 +51,36 @@ class Library:
         del self.things[thing.value]
         return 0
 
-    cublasLtMatrixLayoutDestroy = cublasLtMatmulDescDestroy
+    cublasLtMatrixLayoutDestroy = cublasLtMatmulPreferenceDestroy = cublasLtMatmulDescDestroy
+
+    def cublasLtMatmulPreferenceCreate(self, place):
+        return self._make(place, {})
+
+    def cublasLtMatmulPreferenceSetAttribute(self, thing, attribute, value, size):
+        assert {1: 8, 5: 4, 6: 4, 7: 4, 8: 4}[attribute] == size
+        self.things[thing.value][attribute] = value._obj.value
+        return 0
+
+    def cublasLtMatmulAlgoGetHeuristic(self, handle, operation, a, b, c, d, wishes, most, results, count):
+        assert self.things[handle.value] == "handle" and most == 1
+        wanted = self.things[wishes.value]
+        assert set(wanted) == {1, 5, 6, 7, 8} and all(
+            wanted[one] in (2, 4, 8, 16, 32, 64, 128, 256) for one in (5, 6, 7, 8)
+        )
+        # an algorithm is what it was asked for: for other matrices, or worse alignments, it is none
+        asked = [dict(self.things[one.value]) for one in (operation, a, b, d)]
+        self.algorithms.append((asked, wanted))
+        ctypes.memmove(results, len(self.algorithms).to_bytes(8, "little"), 8)
+        count._obj.value = 1
+        return 0
 
     def cublasLtMatmul(
         self, handle, operation, alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d, algo, space, size, stream
     ):
-        assert self.things[handle.value] == "handle" and algo is None and space and size
+        assert self.things[handle.value] == "handle" and space and size
+        asked, wanted = self.algorithms[ctypes.c_uint64.from_address(algo).value - 1]
+        assert asked == [self.things[one.value] for one in (operation, of_a, of_b, of_d)]
+        assert all(place % wanted[number] == 0 for number, place in zip((5, 6, 7, 8), (a, b, c, d), strict=True))
         how = dict(self.things[operation.value])
         factor = SCALES[how["scale"]]
         assert (factor.from_address(alpha).value, factor.from_address(beta).value) == (1, 0)

@@ -48,6 +48,10 @@ CUBLASLT = {
     "MatrixLayoutCreate": [_P, _INT, _U64, _U64, _I64],
     "MatrixLayoutSetAttribute": [_P, _INT, _P, _SIZE],
     "MatrixLayoutDestroy": [_P],
+    "MatmulPreferenceCreate": [_P],
+    "MatmulPreferenceSetAttribute": [_P, _INT, _P, _SIZE],
+    "MatmulPreferenceDestroy": [_P],
+    "MatmulAlgoGetHeuristic": [_P, _P, _P, _P, _P, _P, _P, _INT, _P, _P],
     "Matmul": [_P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _P, _SIZE, _P],
 }
 """The types of the arguments of cuBLASLt's functions, which all return a status."""

@@ -29,6 +29,12 @@ TYPES = {
 TRANSPOSED_A, TRANSPOSED_B = 3, 4
 BATCH_COUNT, BATCH_STRIDE = 5, 6
 """Attributes: `..._DESC_TRANSA` and `..._TRANSB`; `..._LAYOUT_BATCH_COUNT` and `..._STRIDED_BATCH_OFFSET`."""
+MOST_WORKSPACE, ALIGNMENTS = 1, (5, 6, 7, 8)
+"""Attributes of a preference: `..._PREF_MAX_WORKSPACE_BYTES`, and `..._PREF_MIN_ALIGNMENT_A_BYTES` to `..._D_BYTES`."""
+RESULT_BYTES = 96
+"""The size of `cublasLtMatmulHeuristicResult_t`, which begins with the algorithm."""
+ALIGNED = 256
+"""The largest alignment that matters."""
 WORKSPACE = 32 << 20
 """Bytes that a product may use besides; what NVIDIA recommends for Hopper."""
 
@@ -48,6 +54,11 @@ class Matrix:
     flipped: bool
     count: int
     step: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """All but where it lies."""
+        return self.rows, self.columns, self.ahead, self.flipped, self.count, self.step
 
     @classmethod
     def of(cls, array: Array, count: int) -> Matrix | None:
@@ -77,6 +88,7 @@ class Products:
         self._cupy, self._library = cupy, library
         self._handle = ctypes.c_void_p()
         self._workspace: Array = None
+        self._algorithms: dict[tuple[Any, ...], ctypes.Array[ctypes.c_char]] = {}
 
     def matmul(self, a: Array, b: Array, out: Array = None) -> Array:
         """Return the product of two arrays, as NumPy's `matmul`."""
@@ -143,19 +155,42 @@ class Products:
                 self._set("MatmulDesc", operation, attribute, ctypes.c_int32(matrix.flipped))
             # what lies in memory row by row, cuBLASLt calls the columns
             layouts = [self._layout(made, kind, one) for one in (first, second, result)]
-            places = [one.address for one in (first, second, result)]
+            layouts.append(layouts[2])  # what is added to, nothing here, lies where the result does
+            places = [one.address for one in (first, second, result, result)]
             if self._workspace is None:
                 self._workspace = self._cupy.empty((WORKSPACE,), "uint8")
+            key = dtype, *(one.shape for one in (first, second, result)), *map(_alignment, places)
+            if key not in self._algorithms:
+                self._algorithms[key] = self._chosen(made, operation, layouts, places)
             self._check(
                 "Matmul",
                 *(self._opened(), operation, ctypes.addressof(one_and_zero)),
                 *(places[0], layouts[0], places[1], layouts[1], beta),
-                *(places[2], layouts[2], places[2], layouts[2], None),
+                *(places[2], layouts[2], places[3], layouts[3], ctypes.addressof(self._algorithms[key])),
                 *(self._workspace.data.ptr, WORKSPACE, self._cupy.cuda.get_current_stream().ptr),
             )
         finally:
             for what, thing in made:
                 self._check(f"{what}Destroy", thing)
+
+    def _chosen(
+        self,
+        made: list[tuple[str, ctypes.c_void_p]],
+        operation: ctypes.c_void_p,
+        layouts: Sequence[ctypes.c_void_p],
+        places: Sequence[int],
+    ) -> ctypes.Array[ctypes.c_char]:
+        """Return the algorithm that cuBLASLt's rules choose for arrays at such addresses; nothing is timed."""
+        wishes = self._new(made, "MatmulPreference")
+        self._set("MatmulPreference", wishes, MOST_WORKSPACE, ctypes.c_uint64(WORKSPACE))
+        for attribute, place in zip(ALIGNMENTS, places, strict=True):
+            self._set("MatmulPreference", wishes, attribute, ctypes.c_uint32(_alignment(place)))
+        result, count = (ctypes.c_char * RESULT_BYTES)(), ctypes.c_int()
+        asked = self._opened(), operation, *layouts, wishes, 1, ctypes.byref(result), ctypes.byref(count)
+        self._check("MatmulAlgoGetHeuristic", *asked)
+        if not count.value:
+            raise NacreError("cuBLASLt knows no way to multiply these matrices")
+        return result
 
     def _layout(self, made: list[tuple[str, ctypes.c_void_p]], kind: int, matrix: Matrix) -> ctypes.c_void_p:
         layout = self._new(made, "MatrixLayout", kind, matrix.columns, matrix.rows, matrix.ahead)
@@ -181,6 +216,11 @@ class Products:
     def _check(self, function: str, *arguments: Any) -> None:
         if status := getattr(self._library, f"cublasLt{function}")(*arguments):
             raise NacreError(f"cublasLt{function} failed with status {status}", "see cublasStatus_t in CUDA's manual")
+
+
+def _alignment(address: int) -> int:
+    """Return the largest power of two, up to `ALIGNED`, of which an address is a multiple."""
+    return min(address & -address or ALIGNED, ALIGNED)
 
 
 def _flat(array: Array, batch: Sequence[int]) -> Array | None:
