@@ -1,0 +1,58 @@
+"""Dropout with the bits of the layer's own mask: see dropout.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nacre import Own
+from nacre.random import name_key
+from nacre_layers.elementwise.dropout import DropoutState
+
+from .launch import TYPES, CudaKernel, scalars
+
+
+def signed(word: int) -> int:
+    """Return 64 bits as the signed number that has them."""
+    return word - 2**64 if word >= 2**63 else word
+
+
+class DropoutKernel(CudaKernel, reads="", on_plain=True):
+    """Dropout, and RandomMask; an intermediate has a bit for each number. C order fixes which is whose."""
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        own = DropoutState(layer, backend, inputs, diffs)
+        self.blobs, self.scale, self.acts = own.blobs, own.scale, own.acts
+        self.on_plain = self.acts  # where it does nothing, it needs no copies
+        self.intermediates = [backend.blob((-(-one.size // 8),), "uint8") for one in inputs if self.acts]
+        self.keys = signed(backend.seed & (2**64 - 1)), signed(name_key(backend.full_name(layer.name)))
+
+    def forward(self, inputs: list[Own]) -> None:
+        if not self.acts:
+            return
+        known = scalars(self.backend)
+        for draw, (x, y, kept) in enumerate(zip(inputs, self.blobs, self.intermediates, strict=True)):
+            if self.phase != "train":  # of an algorithm
+                self.backend.xp.copyto(y.memory, x.memory)
+                continue
+            numbers = (
+                x.size,
+                known,
+                self.backend.scalars.place("step"),
+                draw,
+                *self.keys,
+                self.layer.ratio,
+                self.scale,
+            )
+            name, items = f"dropout_forward<{TYPES[x.dtype]}>", -(-x.size // 8)
+            self.launch("dropout", name, items, x.memory, y.memory, kept, *numbers)
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        if not self.acts:
+            return
+        for kept, dy, dx in zip(self.intermediates, self.blobs_diff, diffs, strict=True):
+            if dx is not None and self.phase != "train":
+                self.backend.xp.copyto(dx.memory, dy.memory)
+            elif dx is not None:
+                name, items = f"dropout_backward<{TYPES[dx.dtype]}>", -(-dx.size // 8)
+                self.launch("dropout", name, items, kept, dy.memory, dx.memory, dx.size, self.scale)

@@ -1,0 +1,93 @@
+"""Kernels in CUDA C++: the text of a .cu file, compiled for the types that are asked for, and launched.
+
+The texts are templates. A kernel is an expression such as `mean_forward<float>` of the file `pooling`; NVRTC compiles
+what is asked for, once, and CuPy keeps that on disk. All arguments have 8 bytes: arrays, ints and floats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from nacre import Array, LayerState, Own
+
+FOLDER = Path(__file__).parent
+OPTIONS = ("-std=c++17",)
+THREADS = 256
+"""Threads of a block, for every kernel."""
+MOST_BLOCKS = 4096
+"""Blocks of a grid; each thread goes on in steps of the grid. About 30 for each multiprocessor."""
+MOST = 2**31
+"""Kernels that divide indices count with 32 bits, so an array must have fewer numbers."""
+
+TYPES = {"float32": "float", "float64": "double", "bf16": "bf16"}
+"""Types of blobs, and what C++ calls them."""
+LANES = {"float": 4, "double": 2, "bf16": 8}
+"""How many numbers a thread works on at a time where the arrays allow it: 16 bytes."""
+
+_functions: WeakKeyDictionary[Any, dict[tuple[str, str], Callable[..., None]]] = WeakKeyDictionary()
+
+
+@cache
+def source(file: str) -> str:
+    """Return the text of a .cu file, with those that it includes."""
+    text = (FOLDER / f"{file}.cu").read_text("utf-8")
+    return re.sub(r'#include "(\w+\.cuh)"', lambda found: (FOLDER / found[1]).read_text("utf-8"), text)
+
+
+def function(view: Any, file: str, expression: str) -> Callable[..., None]:
+    """Return a kernel of a file, which is called as `kernel((blocks,), (threads,), arguments)`."""
+    known = _functions.setdefault(view.backend, {})
+    if (file, expression) not in known:
+        module = view.xp.RawModule(code=source(file), options=OPTIONS, name_expressions=(expression,))
+        known[file, expression] = module.get_function(expression)
+    return known[file, expression]
+
+
+def launch(view: Any, file: str, expression: str, items: int, *arguments: Any) -> None:
+    """Enqueue a kernel with a thread for each of so many items, up to what a grid may have; nothing if there are none.
+
+    Arguments are arrays, ints and floats; None is a null pointer.
+    """
+    if items:
+        blocks = min(-(-items // THREADS), MOST_BLOCKS)
+        given = tuple(0 if one is None else one for one in arguments)
+        function(view, file, expression)((blocks,), (THREADS,), given)
+
+
+def scalars(view: Any) -> Array:
+    """Return the net's scalars in the device's memory, as float64: the backend writes them before each pass."""
+    return view.backend.scalars(view)
+
+
+def memory(blob: Own | None) -> Array | None:
+    """Return the array of a blob, or None."""
+    return None if blob is None else blob.memory
+
+
+def too_large(shapes: Sequence[Sequence[int]]) -> str | None:
+    """Return why no kernel serves blobs of these shapes, or None."""
+    return f"serves blobs of fewer than {MOST} numbers" if any(prod(shape) >= MOST for shape in shapes) else None
+
+
+class CudaKernel(LayerState, capturable=True, dtypes=("float32", "float64")):
+    """A kernel that only enqueues, on the arrays that it has from `ready` on."""
+
+    def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        self.inputs, self.diffs = inputs, diffs
+
+    @classmethod
+    def supports(cls, layer: Any, inputs: list[Any]) -> str | None:
+        if any("float" not in one.dtype for one in inputs):
+            return f"serves bottoms of a floating type, not {', '.join(one.dtype for one in inputs)}"
+        return too_large([one.shape for one in inputs])
+
+    def launch(self, file: str, expression: str, items: int, *arguments: Any) -> None:
+        """Enqueue a kernel: see `launch`."""
+        launch(self.backend, file, expression, items, *arguments)

@@ -1,0 +1,90 @@
+"""SoftmaxLoss: see loss.cu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nacre import Array, DataError, Own, number_text
+from nacre_layers.losses.softmax_loss import SoftmaxLossLayer, SoftmaxLossState
+
+from .launch import LANES, THREADS, TYPES, CudaKernel, function, scalars
+
+NUMBERS = ("float32", "float64", "bf16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+"""Types of labels and of records' weights, as loss.cu counts them."""
+DIVISORS = ("valid", "full", "batch", "none")
+REMEDY = "check the label file, and the number of outputs of the layer before"
+
+
+class SoftmaxLossKernel(CudaKernel, reads="inputs", on_plain=True):
+    """Loss and gradient over scores of any number of axes, with all that the layer has but smoothed labels."""
+
+    @classmethod
+    def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
+        if reason := super().supports(layer, inputs[:1]):
+            return reason
+        if layer.label_smoothing:
+            return "serves no label_smoothing"
+        unknown = [one.dtype for one in inputs[1:] if one.dtype not in NUMBERS]
+        return f"serves labels of {', '.join(NUMBERS)}, not {unknown[0]}" if unknown else None
+
+    def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
+        super().__init__(layer, backend, inputs, diffs)
+        own = SoftmaxLossState(layer, backend, inputs, diffs)
+        self.shape, self.images, self.weights = own.shape, own.classes.images, own.weights
+        self.labels = self.shape[0] * self.shape[2]
+        self.wide = "float64" if inputs[0].dtype == "float64" else "float32"
+        each = 8 + 3 * np.dtype(self.wide).itemsize + 4  # of a label, as `Known` in loss.cu
+        self.intermediates = [backend.blob((-(-self.labels * each // 8),), "float64")]
+        self.loss: Any = 0.0
+
+    def ready(self) -> None:
+        constant, empty = self.backend.constant, self.backend.empty
+        self.weight_of = None if self.weights is None else constant(self.weights, self.wide)
+        self.result, self.right = empty((2,), "float64"), empty((1,), "bool")
+
+    def forward(self, inputs: list[Own]) -> None:
+        x, labels, *weights = inputs
+        kind, known = TYPES[x.dtype], self.intermediates[0]
+        alone = self.shape[2] > 1  # neighbours are other labels' scores
+        team, ignored = 1 if alone else 32, self.layer.ignore_label
+        of_records = (weights[0].memory, NUMBERS.index(weights[0].dtype)) if weights else (None, 0)
+        given = (x.memory, labels.memory, NUMBERS.index(labels.dtype), self.weight_of, *of_records, known)
+        ignores = (int(ignored is not None), float(ignored or 0))
+        rows = f"softmax_loss_rows<{kind}, {'true' if alone else 'false'}>"
+        self.launch("loss", rows, self.labels * team, *given, *self.shape, self.images, *ignores)
+        numbers = (*self._rows(), float(self.layer.weight), DIVISORS.index(self.layer.normalize))
+        total = f"softmax_loss_total<{'double' if self.wide == 'float64' else 'float'}>"
+        arguments = (known, self.labels, self.images, *numbers, self.result, self.right)
+        function(self.backend, "loss", total)((1,), (THREADS,), arguments)
+        self.loss = self.result[0]
+        self.backend.require(self.layer.name, self.right, lambda: self._wrong(labels.memory))
+
+    def _rows(self) -> tuple[Array, int]:
+        """Return the scalars, and which of them is the number of rows that count."""
+        return scalars(self.backend), self.backend.scalars.place("rows")
+
+    def _wrong(self, labels: Array) -> DataError:
+        """Return the error of the first label that is none."""
+        classes, of_record = self.shape[1], self.labels // self.images
+        count = of_record * min(self.backend.rows, self.images)
+        given = self.backend.to_host(labels).reshape(-1)[:count]
+        with np.errstate(invalid="ignore"):
+            right = (given >= 0) & (given < classes) & (np.floor(given) == given)
+        right |= False if self.layer.ignore_label is None else given == self.layer.ignore_label
+        index = int(right.argmin())
+        where = f"{number_text(given[index])} of record {index // of_record} of the batch"
+        return DataError(f"{self.layer.name}: label {where} is not a whole number from 0 to {classes - 1}", REMEDY)
+
+    def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
+        x, (dx, *others) = inputs[0], diffs
+        if dx is not None:
+            kind, lanes = TYPES[x.dtype], LANES[TYPES[x.dtype]]
+            items = x.size // lanes if self.shape[2] == 1 and self.shape[1] % lanes == 0 else x.size
+            ends = (x.memory, self.intermediates[0], dx.memory)
+            given = (*self.shape, self.images, *self._rows(), self.result)
+            self.launch("loss", f"softmax_loss_gradient<{kind}>", items, *ends, *given)
+        for other in others:
+            if other is not None:
+                other.memory[...] = 0

@@ -1,0 +1,151 @@
+"""Updates of all parameters of a net in one launch, for every method of nacre_solvers: see update.cu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nacre import Array, MethodState, Span
+
+from .launch import THREADS, function, scalars
+
+CHUNK = 1 << 13
+"""Numbers that a block changes: some 32 for each of its threads."""
+KINDS = {"float32": "float", "float64": "double"}
+
+
+class UpdateKernel(MethodState):
+    """A method of nacre's; histories, counts and what is saved are those of its own state."""
+
+    dtypes = tuple(KINDS)
+    capturable = True
+    name: str
+    """That of the method in update.cu."""
+    first: ClassVar[str] = ""
+    """The scalar that multiplies the rate, if the method has one."""
+    second: ClassVar[str] = ""
+    """Another scalar of the method's."""
+
+    def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
+        super().__init__(method, backend, spans)
+        self.plain = method.setup(backend, spans)
+        self.histories, self.advance = self.plain.histories, self.plain.advance
+        rows = [row for number in range(len(self.spans)) for row in self._chunks(number)]
+        rates = np.array([rate for rate, *_ in rows])
+        table = np.array([row for _, *row in rows], np.int64).reshape(-1, 7)
+        self.count = len(rows)
+        self.rates, self.table = backend.constant(rates, "float64"), backend.constant(table, "int64")
+        self.products = backend.empty((max(1, self.count),), "float64")
+
+    def fields(self) -> tuple[float, ...]:
+        """Return up to three fields of the method, as update.cu has them."""
+        return ()
+
+    def _chunks(self, number: int) -> Iterator[tuple[float, int, int, int, int, int, int, int]]:
+        """Yield the rows of a span in the table, each after the span's rate; a copy of a parameter has its own rows."""
+        span = self.spans[number]
+        histories = [arrays[number] for arrays in self.histories.values()]
+        starts = [array.data.ptr for array in (span.value, span.gradient, *histories)]
+        starts += [0] * (5 - len(starts))
+        size, item = span.value.shape[0], span.value.dtype.itemsize
+        copies = sorted(self.copies(span))
+        ends = [0, *(edge for start, end, _ in copies for edge in (start, end)), size]
+        for index, (begin, end) in enumerate(pairwise(ends)):
+            copy = copies[index // 2][2].data.ptr if index % 2 else 0
+            for start in range(begin, end, CHUNK):
+                places = [one + item * start if one else 0 for one in starts]
+                narrow = copy + 2 * (start - begin) if copy else 0
+                yield span.rate, *places, narrow, min(CHUNK, end - start)
+
+    def copies(self, span: Span) -> list[tuple[int, int, Array]]:
+        """Return (start, end, array) for the numbers of a span that have a copy in bf16, which is kept up to date."""
+        found = ((piece.offset, piece.end, self._copy(piece.storage)) for piece in span.pieces)
+        return [one for one in found if one[2] is not None]
+
+    def _copy(self, storage: Any) -> Array | None:
+        find = getattr(self.backend.backend, "narrow_of", None)
+        return None if find is None else find(storage)
+
+    def update(self) -> None:
+        if not self.count:
+            return
+        known = self.backend.scalars
+        places = [known.place(name) if name else -1 for name in ("rate", "momentum", self.first, self.second)]
+        a, b, c, *_ = (*map(float, self.fields()), 0.0, 0.0, 0.0)
+        inside = int(getattr(self.method, "epsilon_place", "") == "inside")
+        kind = KINDS[str(self.spans[0].value.dtype)]
+        arguments = (self.table, self.rates, self.count, self.products, scalars(self.backend), *places, a, b, c, inside)
+        function(self.backend, "update", f"update<{kind}, {self.name}>")((self.count,), (THREADS,), arguments)
+
+    def product(self) -> float:
+        return float(self.backend.xp.sum(self.products))
+
+    def memory(self) -> Mapping[str, Any]:
+        return self.plain.memory()
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        self.plain.remember(memory)
+
+
+class SGDKernel(UpdateKernel):
+    """SGD with momentum."""
+
+    name = "SGD"
+
+
+class NesterovKernel(UpdateKernel):
+    """SGD that looks ahead."""
+
+    name = "Nesterov"
+
+
+class AdaGradKernel(UpdateKernel):
+    """AdaGrad."""
+
+    name = "AdaGrad"
+
+    def fields(self) -> tuple[float, ...]:
+        return (self.method.epsilon,)
+
+
+class RMSPropKernel(UpdateKernel):
+    """RMSProp, centered or not."""
+
+    def __init__(self, method: Any, backend: Any, spans: Sequence[Span]) -> None:
+        super().__init__(method, backend, spans)
+        self.name = "CenteredRMSProp" if method.centered else "RMSProp"
+
+    def fields(self) -> tuple[float, ...]:
+        return self.method.rho, self.method.epsilon
+
+
+class AdaDeltaKernel(UpdateKernel):
+    """AdaDelta."""
+
+    name = "AdaDelta"
+
+    def fields(self) -> tuple[float, ...]:
+        return self.method.rho, self.method.epsilon
+
+
+class AdamKernel(UpdateKernel):
+    """Adam and AdamW."""
+
+    name = "Adam"
+    first, second = "adam_factor", "adam_epsilon"
+
+    def fields(self) -> tuple[float, ...]:
+        return self.method.beta1, self.method.beta2
+
+
+class AdaMaxKernel(UpdateKernel):
+    """AdaMax."""
+
+    name = "AdaMax"
+    first = "adamax_factor"
+
+    def fields(self) -> tuple[float, ...]:
+        return self.method.beta1, self.method.beta2, self.method.epsilon

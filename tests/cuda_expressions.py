@@ -1,0 +1,47 @@
+"""Every kernel of the cupy backend that its states launch, by file: what is compiled without a GPU, and run here."""
+
+from __future__ import annotations
+
+from itertools import product
+
+KINDS = ("float", "double", "bf16")
+NEURONS = [
+    *("ELU", "Exponential", "GELU", "TanhGELU", "Hardswish", "LReLU", "Mish", "ReLU", "SELU", "STanh", "Sigmoid"),
+    *("SiLU", "Softplus", "Tanh"),
+]
+METHODS = ["SGD", "Nesterov", "AdaGrad", "RMSProp", "CenteredRMSProp", "AdaDelta", "Adam", "AdaMax"]
+COMBINED = [
+    *product(("Add", "Mean", "Multiply"), ("Identity", "ReLU")),
+    ("Maximum", "Identity"),
+    ("Divide", "Identity"),
+]
+EXPRESSIONS: dict[str, list[str]] = {
+    "pooling": [
+        *(f"max_{way}<{kind}, {index}>" for way, kind, index in product(("forward", "backward"), KINDS, ("u8", "int"))),
+        *(f"mean_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)),
+    ],
+    "lrn": [f"lrn_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)],
+    "elementwise": [
+        *(
+            f"{kernel}<{kind}, {one}>"
+            for kernel in ("activate", "activate_backward")
+            for kind in KINDS
+            for one in NEURONS
+        ),
+        *(f"penalise<{kind}, {penalty}>" for kind in KINDS[:2] for penalty in ("L1", "L2")),
+        *(
+            f"{kernel}<{kind}, {operation}, {neuron}>"
+            for kernel in ("combine", "combine_backward")
+            for kind in KINDS
+            for operation, neuron in COMBINED
+        ),
+    ],
+    "update": [f"update<{kind}, {method}>" for kind in KINDS[:2] for method in METHODS],
+    "loss": [
+        *(f"softmax_loss_rows<{kind}, {alone}>" for kind in KINDS for alone in ("true", "false")),
+        *(f"softmax_loss_total<{wide}>" for wide in KINDS[:2]),
+        *(f"softmax_loss_gradient<{kind}>" for kind in KINDS),
+    ],
+    "convert": [f"convert<{kind}, {stored}>" for kind in KINDS for stored in ("u8", "float")],
+    "dropout": [f"dropout_{way}<{kind}>" for way, kind in product(("forward", "backward"), KINDS)],
+}
