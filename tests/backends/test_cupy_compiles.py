@@ -1,0 +1,33 @@
+"""Every kernel of the cupy backend compiles for a GPU that is not there, and its registers do."""
+
+from __future__ import annotations
+
+import pytest
+
+import nvrtc
+from cuda_expressions import EXPRESSIONS
+from nacre_cupy.kernels.launch import FOLDER, OPTIONS, source
+
+if reason := nvrtc.missing():
+    pytest.skip(reason, allow_module_level=True)
+
+
+def test_every_file_is_compiled() -> None:
+    assert {path.stem for path in FOLDER.glob("*.cu")} == set(EXPRESSIONS)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("file", EXPRESSIONS)
+def test_it_compiles_without_spills(file: str, arch: str) -> None:
+    needs = nvrtc.compiled(source(file), EXPRESSIONS[file], arch, OPTIONS)
+    spilled = {name: one for name, one in needs.items() if one.stack}
+    assert not spilled
+    assert all(0 < one.registers <= 128 for one in needs.values()), needs
+
+
+def test_a_spill_is_seen() -> None:
+    code = "__global__ void far(float *x, int i) { float held[512]; for (int n = 0; n < 512; n++) held[n] = x[n] * 2; "
+    needs = nvrtc.compiled(code + "x[0] = held[i]; }", ["far"], "sm_90")
+    assert needs["far"].stack >= 512
+    with pytest.raises(ValueError, match="identifier"):
+        nvrtc.compiled("__global__ void wrong() { nothing(); }", ["wrong"], "sm_90")
