@@ -44,7 +44,8 @@ def test_loss(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     for normalize in ("valid", "full", "batch", "none"):
         for fields in ({}, {"ignore_label": 0, "weight": 0.5}, {"ignore_label": -7}):
             for rows in (None, 1):
-                check(loss(axis=axis, normalize=normalize, **fields), SoftmaxLossKernel, [x, labels], dtype, rows=rows)
+                layer = loss(axis=axis, normalize=normalize, **fields)
+                check(layer, SoftmaxLossKernel, [x, labels], dtype, rows=rows, last=normalize == "full")
 
 
 @pytest.mark.parametrize("dtype", KINDS)
@@ -56,6 +57,7 @@ def test_weights(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     for weights in (random.uniform(0.5, 2, shape[axis]), random.uniform(0.5, 2, shape[1:])):
         layer = loss(3, axis=axis, weights=weights.tolist(), ignore_label=1)
         check(layer, SoftmaxLossKernel, [x, labels, of_records], dtype, rows=shape[0] - 1 or 1, wanted=(0,))
+        check(layer, SoftmaxLossKernel, [x, labels, of_records], dtype, last=True)
     check(loss(3, axis=axis), SoftmaxLossKernel, [x, labels, of_records], dtype)
 
 
@@ -101,3 +103,4 @@ def test_declines() -> None:
     assert SoftmaxLossKernel.supports(loss(), blobs) is None
     assert SoftmaxLossKernel.supports(loss(label_smoothing=0.1), blobs)
     assert SoftmaxLossKernel.supports(loss(), [blobs[0], Own((3,), "bool")])
+    assert SoftmaxLossKernel.supports(loss(axis=2), [Own((3, 4, 5, 6), "float32"), Own((3, 4, 1, 6), "int64")])

@@ -16,14 +16,14 @@ def signed(word: int) -> int:
     return word - 2**64 if word >= 2**63 else word
 
 
-class DropoutKernel(CudaKernel, reads="", on_plain=True):
-    """Dropout, and RandomMask; an intermediate has a bit for each number. C order fixes which is whose."""
+class DropoutKernel(CudaKernel, reads=""):
+    """Dropout, and RandomMask; an intermediate has a bit for each number. C order says which is whose."""
 
     def __init__(self, layer: Any, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         own = DropoutState(layer, backend, inputs, diffs)
         self.blobs, self.scale, self.acts = own.blobs, own.scale, own.acts
-        self.on_plain = self.acts  # where it does nothing, it needs no copies
+        self.on_plain = self.acts and any(len(one.shape) == 4 for one in inputs)  # which may lie in another order
         self.intermediates = [backend.blob((-(-one.size // 8),), "uint8") for one in inputs if self.acts]
         self.keys = signed(backend.seed & (2**64 - 1)), signed(name_key(backend.full_name(layer.name)))
 

@@ -17,7 +17,7 @@ DIVISORS = ("valid", "full", "batch", "none")
 REMEDY = "check the label file, and the number of outputs of the layer before"
 
 
-class SoftmaxLossKernel(CudaKernel, reads="inputs", on_plain=True):
+class SoftmaxLossKernel(CudaKernel, reads="inputs"):
     """Loss and gradient over scores of any number of axes, with all that the layer has but smoothed labels."""
 
     @classmethod
@@ -26,14 +26,16 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs", on_plain=True):
             return reason
         if layer.label_smoothing:
             return "serves no label_smoothing"
+        if len(inputs[0].shape) == 4 and layer.axis not in (1, -3):  # of images, which may have them last in memory
+            return "serves classes along the channels of images"
         unknown = [one.dtype for one in inputs[1:] if one.dtype not in NUMBERS]
         return f"serves labels of {', '.join(NUMBERS)}, not {unknown[0]}" if unknown else None
 
     def __init__(self, layer: SoftmaxLossLayer, backend: Any, inputs: list[Any], diffs: list[Any]) -> None:
         super().__init__(layer, backend, inputs, diffs)
         own = SoftmaxLossState(layer, backend, inputs, diffs)
-        self.shape, self.images, self.weights = own.shape, own.classes.images, own.weights
-        self.labels = self.shape[0] * self.shape[2]
+        self.own_shape, self.images, self.weights = own.shape, own.classes.images, own.weights
+        self.labels = own.shape[0] * own.shape[2]
         self.wide = "float64" if inputs[0].dtype == "float64" else "float32"
         each = 8 + 3 * np.dtype(self.wide).itemsize + 4  # of a label, as `Known` in loss.cu
         self.intermediates = [backend.blob((-(-self.labels * each // 8),), "float64")]
@@ -41,7 +43,11 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs", on_plain=True):
 
     def ready(self) -> None:
         constant, empty = self.backend.constant, self.backend.empty
-        self.weight_of = None if self.weights is None else constant(self.weights, self.wide)
+        self.shape, weights = self.own_shape, self.weights
+        if self.inputs[0].layout != "plain":  # the labels of images have the same order as their pixels
+            self.shape = (self.labels, self.shape[1], 1)
+            weights = None if weights is None else np.moveaxis(weights, 1, -1)
+        self.weight_of = None if weights is None else constant(np.ascontiguousarray(weights), self.wide)
         self.result, self.right = empty((2,), "float64"), empty((1,), "bool")
 
     def forward(self, inputs: list[Own]) -> None:
@@ -67,7 +73,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs", on_plain=True):
 
     def _wrong(self, labels: Array) -> DataError:
         """Return the error of the first label that is none."""
-        classes, of_record = self.shape[1], self.labels // self.images
+        classes, of_record = self.own_shape[1], self.labels // self.images
         count = of_record * min(self.backend.rows, self.images)
         given = self.backend.to_host(labels).reshape(-1)[:count]
         with np.errstate(invalid="ignore"):
