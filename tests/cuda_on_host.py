@@ -28,6 +28,7 @@ HEADER = Path(__file__).with_name("cuda_on_host.h")
 GUARD = 64
 """Bytes before and behind each array, which nothing may change."""
 FILL = 0xA5
+WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas")
 
 
 @cache
@@ -47,31 +48,38 @@ def _compiler() -> str:
 
 
 @cache
-def library(file: str) -> Any:
-    """Return all kernels of a .cu file, compiled once in a process; function `launch_<n>` launches expression n."""
+def compiled(code: str, expressions: tuple[str, ...]) -> list[Callable[..., None]]:
+    """Return kernels of a text: each is called with a grid, a block, arguments and no shared memory.
+
+    Arguments are arrays of NumPy's, ints and floats. What a GPU would stop at is an AssertionError.
+    """
     launchers = [
         f'extern "C" const char *launch_{number}(int64_t blocks, int64_t threads, int64_t count, void **arguments) '
         f"{{ return host::launch(&{expression}, blocks, threads, count, arguments); }}"
-        for number, expression in enumerate(EXPRESSIONS[file])
+        for number, expression in enumerate(expressions)
     ]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "kernels.cpp"
-        place.write_text("\n".join([HEADER.read_text(), source(file), *launchers]))
-        command = [
-            _compiler(),
-            *OPTIONS,
-            "-O1",
-            "-fPIC",
-            "-shared",
-            "-ffp-contract=off",
-            "-Wall",
-            "-Wextra",
-            "-Wno-unknown-pragmas",
-        ]
+        place.write_text("\n".join([HEADER.read_text(), code, *launchers]))
+        command = [_compiler(), *OPTIONS, "-O1", "-fPIC", "-shared", "-ffp-contract=off", *WARNINGS]
         done = subprocess.run([*command, str(place), "-o", f"{folder}/kernels.so"], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert not done.stderr, done.stderr
-        return ctypes.CDLL(f"{folder}/kernels.so")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        library = ctypes.CDLL(f"{folder}/kernels.so")
+    return [_kernel(getattr(library, f"launch_{number}"), expression) for number, expression in enumerate(expressions)]
+
+
+def _kernel(launch: Any, expression: str) -> Callable[..., None]:
+    launch.restype = ctypes.c_char_p
+
+    def kernel(grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any], shared_memory: int = 0) -> None:
+        held = [_argument(one) for one in arguments]
+        pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(one) for one in held))
+        (blocks,), (threads,), count = grid, block, len(held)
+        assert shared_memory == 0
+        fault = launch(ctypes.c_int64(blocks), ctypes.c_int64(threads), ctypes.c_int64(count), pointers)
+        assert fault is None, f"{expression}: {fault.decode()}"
+
+    return kernel
 
 
 def _argument(given: Any) -> Any:
@@ -81,29 +89,16 @@ def _argument(given: Any) -> Any:
 
 
 class Kernels:
-    """The kernels of a text, by their expressions: called with a grid, a block, arguments and no shared memory.
-
-    Arguments are arrays of NumPy's, ints and floats. The stand-in for CuPy calls these too.
-    """
+    """The kernels of a .cu file, by their expressions. The stand-in for CuPy has its texts compiled so."""
 
     def __init__(self, code: str, options: Sequence[str]) -> None:
         assert tuple(options) == OPTIONS
         self.file = next(file for file in EXPRESSIONS if source(file) == code)
 
     def __getitem__(self, name: str) -> Callable[..., None]:
-        assert name in EXPRESSIONS[self.file], f"'{name}' of {self.file} must stand in cuda_expressions.py"
-        launch = getattr(library(self.file), f"launch_{EXPRESSIONS[self.file].index(name)}")
-        launch.restype = ctypes.c_char_p
-
-        def kernel(grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any], shared_memory: int = 0) -> None:
-            held = [_argument(one) for one in arguments]
-            pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(one) for one in held))
-            (blocks,), (threads,), count = grid, block, len(held)
-            assert shared_memory == 0
-            fault = launch(ctypes.c_int64(blocks), ctypes.c_int64(threads), ctypes.c_int64(count), pointers)
-            assert fault is None, f"{name}: {fault.decode()}"
-
-        return kernel
+        every = EXPRESSIONS[self.file]
+        assert name in every, f"'{name}' of {self.file} must stand in cuda_expressions.py"
+        return compiled(source(self.file), tuple(every))[every.index(name)]
 
 
 class HostModule:

@@ -16,13 +16,29 @@ def test_every_file_is_compiled() -> None:
     assert {path.stem for path in FOLDER.glob("*.cu")} == set(EXPRESSIONS)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("file", EXPRESSIONS)
-def test_it_compiles_without_spills(file: str, arch: str) -> None:
-    needs = nvrtc.compiled(source(file), EXPRESSIONS[file], arch, OPTIONS)
+def check(file: str, expressions: list[str], arch: str) -> None:
+    needs = nvrtc.compiled(source(file), expressions, arch, OPTIONS)
     spilled = {name: one for name, one in needs.items() if one.stack}
     assert not spilled
     assert all(0 < one.registers <= 128 for one in needs.values()), needs
+
+
+@pytest.mark.parametrize("file", EXPRESSIONS)
+def test_it_compiles_for_hopper_without_spills(file: str) -> None:
+    check(file, EXPRESSIONS[file], "sm_90")
+
+
+@pytest.mark.parametrize("file", EXPRESSIONS)
+def test_it_compiles_for_ampere_without_spills(file: str) -> None:
+    narrow = [one for one in EXPRESSIONS[file] if "bf16" in one]
+    check(file, narrow or EXPRESSIONS[file][:2], "sm_80")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100", "sm_120"])
+@pytest.mark.parametrize("file", EXPRESSIONS)
+def test_it_compiles_for_others_without_spills(file: str, arch: str) -> None:
+    check(file, EXPRESSIONS[file], arch)
 
 
 def test_a_spill_is_seen() -> None:

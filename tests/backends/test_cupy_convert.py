@@ -91,6 +91,21 @@ def test_conversion(case: int, dtype: str, last: int) -> None:
         near(found, expected, dtype, "picture", 0, 1e-7)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bf16"])
+def test_numbers_that_are_not_ordinary(dtype: str) -> None:
+    every = np.array([np.nan, np.inf, -np.inf, np.finfo("float32").max, -0.0, 1e-30, 2.0], np.float32)
+    pictures, backend = np.resize(every, (2, *SHAPE)), ShimBackend()
+    plain = "float64" if dtype == "float64" else "float32"
+    view = View(backend, phase="test", dtype=plain, seed=0, scalars=Scalars())
+    conversion = Conversion(view, SHAPE, [convert.Arithmetic(np.array(0.5), True)])
+    places, batch = backend.empty((1, 2, 3), "int32"), backend.empty(pictures.shape, "float32")
+    places[...], batch[...] = conversion.places([], 2, "test"), pictures
+    to = backend.empty(pictures.shape, "uint16" if dtype == "bf16" else dtype)
+    conversion.enqueue(batch, places, to, dtype)
+    found = from_bits(to) if dtype == "bf16" else np.asarray(to)
+    near(found, pictures.astype(plain) * 0.5, dtype, "picture", 0, each=True)
+
+
 def test_what_does_not_fit() -> None:
     view = View(ShimBackend(), phase="train", dtype="float32", seed=0, scalars=Scalars())
     with pytest.raises(ValueError, match="fit no picture of shape"):

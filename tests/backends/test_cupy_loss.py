@@ -42,10 +42,18 @@ def scores(shape: tuple[int, ...], axis: int) -> tuple[np.ndarray, np.ndarray]:
 def test_loss(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     x, labels = scores(shape, axis)
     for normalize in ("valid", "full", "batch", "none"):
-        for fields in ({}, {"ignore_label": 0, "weight": 0.5}, {"ignore_label": -7}):
+        for fields in ({}, {"ignore_label": 0, "weight": 0.5}, {"ignore_label": -7}, {"label_smoothing": 0.1}):
             for rows in (None, 1):
                 layer = loss(axis=axis, normalize=normalize, **fields)
                 check(layer, SoftmaxLossKernel, [x, labels], dtype, rows=rows, last=normalize == "full")
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_no_row_that_counts(dtype: str) -> None:
+    x, labels = scores((7, 12), 1)
+    for normalize in ("valid", "none"):
+        fast, _ = check(loss(normalize=normalize), SoftmaxLossKernel, [x, labels], dtype, rows=0)
+        assert float(fast.state.loss) == 0 and not fast.diffs[0].any()
 
 
 @pytest.mark.parametrize("dtype", KINDS)
@@ -58,6 +66,8 @@ def test_weights(shape: tuple[int, ...], axis: int, dtype: str) -> None:
         layer = loss(3, axis=axis, weights=weights.tolist(), ignore_label=1)
         check(layer, SoftmaxLossKernel, [x, labels, of_records], dtype, rows=shape[0] - 1 or 1, wanted=(0,))
         check(layer, SoftmaxLossKernel, [x, labels, of_records], dtype, last=True)
+        layer = loss(3, axis=axis, weights=weights.tolist(), ignore_label=1, label_smoothing=0.2)
+        check(layer, SoftmaxLossKernel, [x, labels, of_records], dtype, last=True, wanted=(0,))
     check(loss(3, axis=axis), SoftmaxLossKernel, [x, labels, of_records], dtype)
 
 
@@ -101,6 +111,5 @@ def test_labels_that_are_none_are_told(bad: int) -> None:
 def test_declines() -> None:
     blobs = [Own((3, 4), "float32"), Own((3,), "int64")]
     assert SoftmaxLossKernel.supports(loss(), blobs) is None
-    assert SoftmaxLossKernel.supports(loss(label_smoothing=0.1), blobs)
     assert SoftmaxLossKernel.supports(loss(), [blobs[0], Own((3,), "bool")])
     assert SoftmaxLossKernel.supports(loss(axis=2), [Own((3, 4, 5, 6), "float32"), Own((3, 4, 1, 6), "int64")])

@@ -82,6 +82,26 @@ def test_method(method: Method, kernel: type, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("method", "kernel"), METHODS, ids=repr)
+def test_numbers_that_are_not_ordinary(method: Method, kernel: type, dtype: str) -> None:
+    largest = float(np.finfo(dtype).max)
+    every = np.array([0.0, 1.0, largest, -largest, np.inf, np.nan, 1e-30, -2.0])
+    values, gradients = np.repeat(every, 8), np.tile(every, 8)
+    states = []
+    for made, where in ((kernel, ShimBackend()), (None, HostMemory.shared())):
+        spans = make_spans(where, dtype, [values])
+        state, scalars = at_work(made, method, where, dtype, spans)
+        scalars["rate"], scalars["momentum"] = 0.1, 0.5
+        spans[0].gradient[...] = gradients
+        with np.errstate(all="ignore"):
+            for _ in range(2):
+                state.advance()
+                state.update()
+        states.append(spans[0].value)
+    near(*states, dtype, "value", each=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_product_tells_what_is_not_finite(dtype: str) -> None:
     for place, bad in ((0, np.nan), (19_999, np.inf), (9_000, -np.inf)):
         for where in ("value", "gradient"):

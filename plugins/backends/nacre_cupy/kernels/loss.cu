@@ -1,6 +1,8 @@
 // SoftmaxLoss over scores (before, classes, behind), with a label for each (before, behind). `rows` finds for each label
 // the maximum and the logarithm of the sum of exponentials, `total` adds the losses up and divides, `gradient` writes the
 // gradient. No number is added by two threads, and sums have one order.
+//
+// With `smoothing` e a label is a distribution, 1 - e + e / classes for its class and e / classes for the other ones.
 
 #include "common.cuh"
 
@@ -23,15 +25,17 @@ __device__ inline double number_at(const void *array, i64 type, i64 index) {
 
 // What is known of each label, one after the other in memory.
 template <class W> struct Known {
-    W *most, *log_sum, *share; // of the scores: maximum, and logarithm of the sum of exp(x - maximum); weight of the label
-    int *chosen;               // its class; below 0 if it is none
-    double *term;              // share log p
+    W *most, *log_sum; // of the scores: maximum, and logarithm of the sum of exp(x - maximum)
+    W *share, *total;  // weight of the label; with smoothing of its record, and the sum of its distribution
+    int *chosen;       // its class; below 0 if it is none
+    double *term;      // share log p
     __device__ Known(void *memory, i64 labels) {
         term = (double *)memory;
         most = (W *)(term + labels);
         log_sum = most + labels;
         share = log_sum + labels;
-        chosen = (int *)(share + labels);
+        total = share + labels;
+        chosen = (int *)(total + labels);
     }
 };
 
@@ -49,11 +53,11 @@ template <class T> struct Scores {
     i64 behind;
     int first, step;
 
-    // Calls work for all numbers of this thread, in packs of N.
+    // Calls work for all numbers of this thread and their classes, in packs of N.
     template <int N, class Work> __device__ void each(Work work) const {
         for (int at = first * N; at < classes; at += step * N) {
             const Pack<T, N> pack = load<N>(x + (i64)at * behind);
-            for (int n = 0; n < N; n++) work(widen(pack.at[n]));
+            for (int n = 0; n < N; n++) work(widen(pack.at[n]), at + n);
         }
     }
     template <class Work> __device__ void each(Work work) const {
@@ -67,7 +71,8 @@ template <class T> struct Scores {
 template <class T, bool Alone>
 __global__ void softmax_loss_rows(const T *x, const void *labels, i64 label_type, const Wide<T> *weight_of,
                                   const void *record_weights, i64 record_type, void *known_memory, i64 before,
-                                  i64 classes, i64 behind, i64 images, i64 ignores, double ignored) {
+                                  i64 classes, i64 behind, i64 images, i64 ignores, double ignored,
+                                  double smoothing) {
     typedef Wide<T> W;
     const i64 count = before * behind;
     const Known<W> known(known_memory, count);
@@ -77,11 +82,24 @@ __global__ void softmax_loss_rows(const T *x, const void *labels, i64 label_type
         const i64 start = label / behind * classes * behind + label % behind;
         const Scores<T> scores = {x + start, (int)classes, behind, me, team};
         W most = minus_infinity<W>();
-        scores.each([&](W value) { most = larger(most, value); });
+        scores.each([&](W value, int) { most = larger(most, value); });
         if (!Alone) most = warp_max(most);
         W sum = 0;
-        scores.each([&](W value) { sum += exp(value - most); });
+        scores.each([&](W value, int) { sum += exp(value - most); });
         if (!Alone) sum = warp_sum(sum);
+        const W log_sum = log(sum), even = (W)(smoothing / (double)classes);
+        W all = 0, all_logs = 0; // of the weights of all classes, and of them times log p
+        if (smoothing > 0) {
+            scores.each([&](W value, int at) {
+                const W weight = weight_of == nullptr ? W(1) : weight_of[start + at * behind];
+                all += weight;
+                all_logs += weight == 0 ? W(0) : weight * ((value - most) - log_sum);
+            });
+            if (!Alone) {
+                all = warp_sum(all);
+                all_logs = warp_sum(all_logs);
+            }
+        }
         if (me != 0) continue;
         const double given = number_at(labels, label_type, label);
         int chosen = NO_LABEL;
@@ -90,14 +108,22 @@ __global__ void softmax_loss_rows(const T *x, const void *labels, i64 label_type
         else if (given >= 0 && given < (double)classes && given == floor(given))
             chosen = (int)given;
         const i64 picked = start + (chosen < 0 ? 0 : chosen) * behind;
-        W share = chosen == IGNORED ? W(0) : weight_of == nullptr ? W(1) : weight_of[picked];
+        W share = chosen == IGNORED ? W(0) : W(1);
         if (record_weights != nullptr) share *= (W)number_at(record_weights, record_type, label / (count / images));
-        const W log_sum = log(sum);
+        W weight = weight_of == nullptr ? W(1) : weight_of[picked];
+        if (smoothing > 0) {
+            weight *= (W)(1 - smoothing);
+            known.total[label] = share * (even * all + weight);
+        } else {
+            share *= weight;
+            weight = 1;
+        }
         known.most[label] = most;
         known.log_sum[label] = log_sum;
         known.share[label] = share;
         known.chosen[label] = chosen;
-        known.term[label] = share == 0 ? 0.0 : (double)(((widen(x[picked]) - most) - log_sum) * share);
+        const W log_p = weight == 0 ? W(0) : ((widen(x[picked]) - most) - log_sum) * weight;
+        known.term[label] = share == 0 ? 0.0 : (double)((log_p + even * all_logs) * share);
     }
 }
 
@@ -128,7 +154,7 @@ __global__ void softmax_loss_total(void *known_memory, i64 count, i64 images, co
 
 template <int N, class T>
 __device__ void write_gradient(const T *x, const Known<Wide<T>> &known, T *dx, u32 size, int classes, u32 behind,
-                               i64 real, Wide<T> factor) {
+                               i64 real, Wide<T> factor, const Wide<T> *weight_of, double smoothing) {
     typedef Wide<T> W;
     const u32 items = size / N;
     for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
@@ -139,10 +165,17 @@ __device__ void write_gradient(const T *x, const Known<Wide<T>> &known, T *dx, u
         const W share = label < real ? known.share[label] : W(0);
         const W most = known.most[label], log_sum = known.log_sum[label];
         const int chosen = known.chosen[label];
+        const W even = (W)(smoothing / classes), own = (W)(1 - smoothing + smoothing / classes);
         for (int n = 0; n < N; n++) {
             const W log_p = (widen(pack.at[n]) - most) - log_sum;
-            const W slope = (first + n == chosen ? expm1(log_p) : exp(log_p)) * share * factor;
-            pack.at[n] = narrow<T>(share == 0 ? W(0) : slope);
+            W slope;
+            if (smoothing > 0) {
+                const W weight = weight_of == nullptr ? W(1) : weight_of[at + n];
+                slope = exp(log_p) * known.total[label] - share * weight * (first + n == chosen ? own : even);
+            } else {
+                slope = (first + n == chosen ? expm1(log_p) : exp(log_p)) * share;
+            }
+            pack.at[n] = narrow<T>(share == 0 ? W(0) : slope * factor);
         }
         store<N>(dx + at, pack);
     }
@@ -150,13 +183,14 @@ __device__ void write_gradient(const T *x, const Known<Wide<T>> &known, T *dx, u
 
 template <class T>
 __global__ void softmax_loss_gradient(const T *x, void *known_memory, T *dx, i64 before, i64 classes, i64 behind,
-                                      i64 images, const double *scalars, i64 rows, const double *result) {
+                                      i64 images, const double *scalars, i64 rows, const double *result,
+                                      const Wide<T> *weight_of, double smoothing) {
     typedef Wide<T> W;
     const i64 count = before * behind, real = counted(scalars, rows, images, count);
     const Known<W> known(known_memory, count);
     const u32 size = (u32)(count * classes);
     if (behind == 1 && classes % Lanes<T>::most == 0 && aligned(x, dx))
-        write_gradient<Lanes<T>::most>(x, known, dx, size, (int)classes, 1, real, (W)result[1]);
+        write_gradient<Lanes<T>::most>(x, known, dx, size, (int)classes, 1, real, (W)result[1], weight_of, smoothing);
     else
-        write_gradient<1>(x, known, dx, size, (int)classes, (u32)behind, real, (W)result[1]);
+        write_gradient<1>(x, known, dx, size, (int)classes, (u32)behind, real, (W)result[1], weight_of, smoothing);
 }

@@ -18,14 +18,12 @@ REMEDY = "check the label file, and the number of outputs of the layer before"
 
 
 class SoftmaxLossKernel(CudaKernel, reads="inputs"):
-    """Loss and gradient over scores of any number of axes, with all that the layer has but smoothed labels."""
+    """Loss and gradient over scores of any number of axes, with all that the layer has."""
 
     @classmethod
     def supports(cls, layer: SoftmaxLossLayer, inputs: list[Any]) -> str | None:
         if reason := super().supports(layer, inputs[:1]):
             return reason
-        if layer.label_smoothing:
-            return "serves no label_smoothing"
         if len(inputs[0].shape) == 4 and layer.axis not in (1, -3):  # of images, which may have them last in memory
             return "serves classes along the channels of images"
         unknown = [one.dtype for one in inputs[1:] if one.dtype not in NUMBERS]
@@ -37,7 +35,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
         self.own_shape, self.images, self.weights = own.shape, own.classes.images, own.weights
         self.labels = own.shape[0] * own.shape[2]
         self.wide = "float64" if inputs[0].dtype == "float64" else "float32"
-        each = 8 + 3 * np.dtype(self.wide).itemsize + 4  # of a label, as `Known` in loss.cu
+        each = 8 + 4 * np.dtype(self.wide).itemsize + 4  # of a label, as `Known` in loss.cu
         self.intermediates = [backend.blob((-(-self.labels * each // 8),), "float64")]
         self.loss: Any = 0.0
 
@@ -57,7 +55,7 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
         team, ignored = 1 if alone else 32, self.layer.ignore_label
         of_records = (weights[0].memory, NUMBERS.index(weights[0].dtype)) if weights else (None, 0)
         given = (x.memory, labels.memory, NUMBERS.index(labels.dtype), self.weight_of, *of_records, known)
-        ignores = (int(ignored is not None), float(ignored or 0))
+        ignores = (int(ignored is not None), float(ignored or 0), float(self.layer.label_smoothing))
         rows = f"softmax_loss_rows<{kind}, {'true' if alone else 'false'}>"
         self.launch("loss", rows, self.labels * team, *given, *self.shape, self.images, *ignores)
         numbers = (*self._rows(), float(self.layer.weight), DIVISORS.index(self.layer.normalize))
@@ -89,7 +87,8 @@ class SoftmaxLossKernel(CudaKernel, reads="inputs"):
             kind, lanes = TYPES[x.dtype], LANES[TYPES[x.dtype]]
             items = x.size // lanes if self.shape[2] == 1 and self.shape[1] % lanes == 0 else x.size
             ends = (x.memory, self.intermediates[0], dx.memory)
-            given = (*self.shape, self.images, *self._rows(), self.result)
+            smoothing = float(self.layer.label_smoothing)
+            given = (*self.shape, self.images, *self._rows(), self.result, self.weight_of, smoothing)
             self.launch("loss", f"softmax_loss_gradient<{kind}>", items, *ends, *given)
         for other in others:
             if other is not None:
