@@ -20,6 +20,8 @@ KINDS = ["float32", "float64", "bf16"]
 CASES: list[tuple[dict[str, Any], tuple[int, ...]]] = [
     ({"kernel": 5, "scale": 0.5}, (2, 16, 11, 12)),
     ({"kernel": 4, "scale": 2.0, "power": 0.6, "shift": 2.0}, (3, 7, 5, 3)),
+    ({"kernel": 4, "scale": 2.0}, (2, 32, 9, 5)),  # channels that are last in memory are read in vectors
+    ({"kernel": 16, "scale": 0.5}, (2, 32, 3, 2)),  # and some windows reach further
     ({"kernel": 9}, (1, 3, 2, 4)),  # a window longer than the axis
     ({"kernel": 3, "mode": "within"}, (2, 8, 9, 10)),
     ({"kernel": 4, "mode": "within", "scale": 0.1}, (2, 3, 7, 5)),
@@ -46,7 +48,8 @@ def test_numbers_that_are_not_ordinary(dtype: str) -> None:
     x = np.random.default_rng(1).choice([-largest, 1.0, 1e-30, 0.0, 2.0, 3.0, 4.0, np.inf, np.nan], (2, 8, 9, 9))
     for mode in ("across", "within"):
         layer = LRNLayer(name="lrn", bottoms="x", tops="y", kernel=3, mode=mode)
-        check(layer, LRNKernel, [x], dtype, wanted=(), each=True)
+        for last in (False, True):
+            check(layer, LRNKernel, [x], dtype, last=last, wanted=(), each=True)
 
 
 def test_declines() -> None:

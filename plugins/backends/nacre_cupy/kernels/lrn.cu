@@ -2,6 +2,9 @@
 // Arrays are (outer, rows, columns, inner), the windows along rows and columns: along the channels there is one column,
 // and within a channel they are those of the image. Positions outside count as 0. The gradient gathers from the windows
 // that have a number, and reads their norm, which forward leaves.
+//
+// Where windows lie along neighbours in memory, as along channels that lie last, a thread works on N of them, and reads
+// the N before and behind: as far as its windows reach.
 
 #include "common.cuh"
 
@@ -60,12 +63,60 @@ __device__ void normalise(const T *x, T *y, Wide<T> *norms, Wide<T> factor, Wide
     }
 }
 
+// Whether a thread can work on N neighbours along the rows.
+template <int N> __device__ inline bool in_line(Extent e) {
+    return e.inner == 1 && e.columns.length == 1 && e.rows.length % N == 0 && e.rows.down <= N && e.rows.up <= N;
+}
+
+// The sum of what a window of number n has, from `down` before it to `up` behind; `all` begins N numbers before number 0.
+template <int N, class W> __device__ inline W window_sum(const W *all, int n, int down, int up) {
+    W sum = 0;
+#pragma unroll
+    for (int step = -N; step <= N; step++)
+        if (step >= -down && step <= up) sum += all[N + n + step];
+    return sum;
+}
+
+template <int N, class T>
+__device__ void normalise_line(const T *x, T *y, Wide<T> *norms, Wide<T> factor, Wide<T> shift, Wide<T> power, Extent e) {
+    typedef Wide<T> W;
+    const u32 items = (u32)e.outer * e.rows.length / N;
+    for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
+        const int row = (int)(item * N % e.rows.length);
+        const i64 at = (i64)item * N;
+        W squares[3 * N], own[N];
+#pragma unroll
+        for (int third = 0; third < 3; third++) {
+            const int there = row + (third - 1) * N;
+            const bool inside = there >= 0 && there < e.rows.length;
+            const Pack<T, N> given = load<N>(x + (inside ? at + (third - 1) * N : at));
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                const W value = widen(given.at[n]);
+                squares[third * N + n] = inside ? value * value * factor : W(0);
+                if (third == 1) own[n] = value;
+            }
+        }
+        Pack<T, N> top;
+        Pack<W, N> kept;
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            kept.at[n] = window_sum<N>(squares, n, e.rows.down, e.rows.up) + shift;
+            top.at[n] = narrow<T>(own[n] / raised(kept.at[n], power));
+        }
+        store<N>(y + at, top);
+        if (norms != nullptr) store<N>(norms + at, kept);
+    }
+}
+
 template <class T>
 __global__ void lrn_forward(const T *x, T *y, Wide<T> *norms, double factor, double shift, double power,
                             EXTENT_ARGUMENTS) {
     typedef Wide<T> W;
     const Extent e = EXTENT;
-    if (inner % Lanes<T>::most == 0 && aligned(x, y, norms))
+    if (in_line<Lanes<T>::most>(e) && aligned(x, y, norms))
+        normalise_line<Lanes<T>::most>(x, y, norms, (W)factor, (W)shift, (W)power, e);
+    else if (inner % Lanes<T>::most == 0 && aligned(x, y, norms))
         normalise<Lanes<T>::most>(x, y, norms, (W)factor, (W)shift, (W)power, e);
     else
         normalise<1>(x, y, norms, (W)factor, (W)shift, (W)power, e);
@@ -100,12 +151,48 @@ __device__ void differentiate(const T *x, const Wide<T> *norms, const T *dy, T *
     }
 }
 
+template <int N, class T>
+__device__ void differentiate_line(const T *x, const Wide<T> *norms, const T *dy, T *dx, Wide<T> twice, Wide<T> power,
+                                   Extent e) {
+    typedef Wide<T> W;
+    const u32 items = (u32)e.outer * e.rows.length / N;
+    for (u32 item = blockIdx.x * blockDim.x + threadIdx.x; item < items; item += gridDim.x * blockDim.x) {
+        const int row = (int)(item * N % e.rows.length);
+        const i64 at = (i64)item * N;
+        W parts[3 * N], direct[N], own[N];
+#pragma unroll
+        for (int third = 0; third < 3; third++) {
+            const int there = row + (third - 1) * N;
+            const bool inside = there >= 0 && there < e.rows.length;
+            const i64 from = inside ? at + (third - 1) * N : at;
+            const Pack<T, N> given = load<N>(x + from), gradient = load<N>(dy + from);
+            const Pack<W, N> norm = load<N>(norms + from);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                const W part = widen(gradient.at[n]) / raised(norm.at[n], power);
+                parts[third * N + n] = inside ? part * widen(given.at[n]) / norm.at[n] : W(0);
+                if (third == 1) {
+                    direct[n] = part;
+                    own[n] = widen(given.at[n]);
+                }
+            }
+        }
+        Pack<T, N> result;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            result.at[n] = narrow<T>(direct[n] - window_sum<N>(parts, n, e.rows.up, e.rows.down) * own[n] * twice);
+        store<N>(dx + at, result);
+    }
+}
+
 template <class T>
 __global__ void lrn_backward(const T *x, const Wide<T> *norms, const T *dy, T *dx, double twice, double power,
                              EXTENT_ARGUMENTS) {
     typedef Wide<T> W;
     const Extent e = EXTENT;
-    if (inner % Lanes<T>::most == 0 && aligned(x, norms, dy, dx))
+    if (in_line<Lanes<T>::most>(e) && aligned(x, norms, dy, dx))
+        differentiate_line<Lanes<T>::most>(x, norms, dy, dx, (W)twice, (W)power, e);
+    else if (inner % Lanes<T>::most == 0 && aligned(x, norms, dy, dx))
         differentiate<Lanes<T>::most>(x, norms, dy, dx, (W)twice, (W)power, e);
     else
         differentiate<1>(x, norms, dy, dx, (W)twice, (W)power, e);

@@ -53,7 +53,7 @@ class LRNKernel(CudaKernel, reads="inputs"):
         ):
             kind, factor = TYPES[x.dtype], layer.scale / layer.kernel ** len(axes)
             ends = (x.memory, y.memory, None if norm is None else self.intermediates[norm])
-            items = extent.pixels(LANES[kind])
+            items = self._items(extent, kind)
             self.launch("lrn", f"lrn_forward<{kind}>", items, *ends, factor, layer.shift, layer.power, *numbers)
 
     def backward(self, inputs: list[Own], diffs: list[Own | None]) -> None:
@@ -65,5 +65,10 @@ class LRNKernel(CudaKernel, reads="inputs"):
                 continue
             kind, twice = TYPES[x.dtype], 2 * layer.power * layer.scale / layer.kernel ** len(self.axes[index])
             ends = (x.memory, self.intermediates[norm], self.blobs_diff[index].memory, dx.memory)
-            items = extent.pixels(LANES[kind])
+            items = self._items(extent, kind)
             self.launch("lrn", f"lrn_backward<{kind}>", items, *ends, twice, layer.power, *numbers)
+
+    def _items(self, extent: Extent, kind: str) -> int:
+        """Return how many threads there is work for; where windows lie along neighbours, each does several numbers."""
+        lanes = LANES[kind]
+        return -(-extent.pixels(1) // lanes) if extent.inner == 1 else extent.pixels(lanes)
