@@ -7,6 +7,7 @@ import pytest
 
 from cuda_bench import check
 from cuda_on_host import missing
+from nacre.random import Random
 from nacre_cupy.kernels.dropout import DropoutKernel
 from nacre_layers.elementwise.dropout import DropoutLayer
 from nacre_layers.elementwise.random_mask import RandomMaskLayer
@@ -42,3 +43,11 @@ def test_what_is_dropped_stays_what_is_no_number(dtype: str) -> None:
     x = np.tile([largest, -largest, np.inf, np.nan], (3, 50))
     layer = DropoutLayer(name="drop", bottoms="x", ratio=0.5, auto_scale=False)
     check(layer, DropoutKernel, [x], dtype, steps=0, close=1e-30, each=True)
+
+
+def test_a_number_that_is_the_ratio_stays() -> None:
+    uniform = np.empty((4, 25), np.float32)
+    Random(7, "drop", lambda: 3).uniform(uniform)
+    layer = DropoutLayer(name="drop", bottoms="x", ratio=float(uniform[2, 3]))
+    fast, _ = check(layer, DropoutKernel, [np.ones((4, 25))], "float32", steps=0, close=1e-30)
+    assert fast.tops[0][2, 3] > 0

@@ -48,7 +48,7 @@ def make_spans(backend: Any, dtype: str, values: Sequence[Any], pieces: Sequence
         made[...] = array
         return made
 
-    return [Span(on(one), on(0 * one), 0.5 + number, pieces) for number, one in enumerate(values)]
+    return [Span(on(one), on(np.zeros_like(one)), 0.5 + number, pieces) for number, one in enumerate(values)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
