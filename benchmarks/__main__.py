@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true", help="compute in bf16, PyTorch by autocast")
     parser.add_argument("--predict", action="store_true", help="inference instead of training; onnxruntime too")
     parser.add_argument("--load", action="store_true", help="also with a Python thread that computes beside")
+    parser.add_argument("--batch", type=int, default=0, help="records in a batch, instead of each net's own number")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
@@ -156,7 +157,7 @@ class Table:
 
     def __init__(self, name: str, folder: Path, arguments: argparse.Namespace) -> None:
         self.name, self.folder, self.arguments = name, folder, arguments
-        self.batch = describe(name, folder)
+        self.batch = describe(name, folder, arguments.batch)
         self.ours = ours(name, arguments)
         self.peers = peers(folder, arguments)
         self.loads = [False, True] if arguments.load else [False]
@@ -180,7 +181,7 @@ class Table:
         yield from self._table(peaks)
 
     def _worker(self, side: Side, *flags: str) -> Worker:
-        which = [side.name, self.name, str(self.folder), *flags]
+        which = [side.name, self.name, str(self.folder), "--batch", str(self.arguments.batch), *flags]
         which += [f"--{flag}" for flag in ("bf16", "predict") if getattr(self.arguments, flag)]
         return Worker(side, self.folder, self.arguments.threads, "benchmarks.worker", *which)
 

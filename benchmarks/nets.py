@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+ROOT = Path(__file__).parents[1]
+FILES = "benchmarks/files"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A net file under examples/, and what is changed in it."""
+    """A net file of this repository, and what is changed in it."""
 
     file: str
     overrides: Sequence[str] = ()
@@ -26,44 +27,64 @@ class Benchmark:
 
 
 NETS = {
-    "LeNet-64": Benchmark("lenet/lenet.toml"),
-    "LeNet-128": Benchmark("lenet/lenet.toml", ["layer.data.batch_size=128", "layer.label.batch_size=128"], False),
-    "MLP-128": Benchmark("mlp/mlp.toml"),
-    "CIFAR quick-100": Benchmark("cifar/quick.toml"),
-    "CIFAR full-100": Benchmark("cifar/full.toml", small=False),
-    "ResNet-20-128": Benchmark("cifar/resnet20.toml", small=False, apart=3e-2),
-    "AlexNet-16": Benchmark("imagenet/alexnet.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
-    "VGG-A-8": Benchmark("imagenet/vgg_a.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "LeNet-64": Benchmark("examples/lenet/lenet.toml"),
+    "LeNet-128": Benchmark(
+        "examples/lenet/lenet.toml", ["layer.data.batch_size=128", "layer.label.batch_size=128"], False
+    ),
+    "MLP-128": Benchmark("examples/mlp/mlp.toml"),
+    "CIFAR quick-100": Benchmark("examples/cifar/quick.toml"),
+    "CIFAR full-100": Benchmark("examples/cifar/full.toml", small=False),
+    "ResNet-20-128": Benchmark("examples/cifar/resnet20.toml", small=False, apart=3e-2),
+    "AlexNet-16": Benchmark("examples/imagenet/alexnet.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "VGG-A-8": Benchmark("examples/imagenet/vgg_a.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "Embedding-64": Benchmark(f"{FILES}/embedding.toml", small=False),
+    "MLP-mixer-64": Benchmark(f"{FILES}/mixer.toml", small=False),
+    "ResNet-18-32": Benchmark(f"{FILES}/resnet18.toml", small=False, apart=3e-2, apart_in_bf16=0.6),
+    "MobileNetV2-32": Benchmark(f"{FILES}/mobilenet_v2.toml", small=False, apart=3e-2, apart_in_bf16=0.6),
+    "U-Net-8": Benchmark(f"{FILES}/unet.toml", small=False, apart=3e-2, apart_in_bf16=0.6),
+    "M5-32": Benchmark(f"{FILES}/m5.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "DCGAN generator-32": Benchmark(f"{FILES}/dcgan_generator.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "DCGAN discriminator-32": Benchmark(
+        f"{FILES}/dcgan_discriminator.toml", small=False, apart=1e-2, apart_in_bf16=0.6
+    ),
+    "Conv3d-8": Benchmark(f"{FILES}/conv3d.toml", small=False, apart=1e-2, apart_in_bf16=0.6),
+    "Deep-1000": Benchmark(f"{FILES}/deep.toml", small=False),
 }
 
 
-def load(name: str, *, dropout: bool = True) -> Any:
+def load(name: str, *, dropout: bool = True, batch: int = 0) -> Any:
     """Load a net file; its biases learn as fast as its weights, which a plain optimiser of PyTorch would do too.
 
-    Without `dropout`, no element is dropped: two frameworks draw different masks, and could not be compared.
+    Without `dropout`, no element is dropped: two frameworks draw different masks, and could not be compared. `batch` is
+    the size of a batch, that of the file if it is 0.
     """
     from nacre.config import netfile as config
 
-    file = config.load(EXAMPLES / NETS[name].file, NETS[name].overrides)
+    file = config.load(ROOT / NETS[name].file, NETS[name].overrides)
     biased = [f"layer.{layer.name}.bias_lr=1.0" for layer in file.layers if hasattr(layer, "bias_lr")]
     masked = [f"layer.{layer.name}.ratio=0.0" for layer in file.layers if hasattr(layer, "ratio")]
-    return config.load(file.path, [*NETS[name].overrides, *biased, *([] if dropout else masked)])
+    sized = [f"layer.{blob}.batch_size={batch}" for blob in ("data", "label") if batch]
+    return config.load(file.path, [*NETS[name].overrides, *biased, *([] if dropout else masked), *sized])
 
 
-def describe(name: str, folder: Path) -> int:
+def describe(name: str, folder: Path, batch: int = 0) -> int:
     """Write what a twin in another framework needs into a folder; give the size of a batch.
 
     net.json has the layers of phase train in order, with all their fields, and the shapes of blobs and parameters;
-    every parameter lies in a file by its name, and `data` and `label` are one random batch.
+    every parameter lies in a file by its name, and `data` and `label` are one random batch: pictures and the like, or
+    numbers of words below `words`; labels below `classes`, or numbers where the loss is a distance.
     """
     import numpy as np
 
     from nacre.fields.tables import plain, type_name
 
-    net = load(name).net("train", backend="numpy")
+    net = load(name, batch=batch).net("train", backend="numpy")
     nodes = net.wiring.nodes
     shapes = {blob: value.shape for blob, value in net.memory.final.items()}
-    scores = next(node.bottoms[0] for node in nodes if node.layer.has_loss)
+    loss = next(node for node in nodes if node.layer.has_loss)
+    scores, kind = loss.bottoms[0], type_name(type(loss.layer))
+    classes = shapes[scores][1] if kind == "SoftmaxLoss" else None
+    words = next((node.layer.input_dim for node in nodes if type_name(type(node.layer)) == "Embedding"), None)
     told = {
         "name": name,
         "layers": [
@@ -72,13 +93,16 @@ def describe(name: str, folder: Path) -> int:
         "blobs": shapes,
         "parameters": {name: parameter.shape for name, parameter in net.parameters.items()},
         "scores": scores,
+        "classes": classes,
+        "words": words,
     }
     (folder / "net.json").write_text(json.dumps(told), encoding="utf-8")
     for parameter in net.parameters.values():
         save(folder, parameter.name, parameter.value)
     random = np.random.default_rng(0)
-    save(folder, "data", random.normal(size=shapes["data"]).astype(np.float32))
-    save(folder, "label", random.integers(0, shapes[scores][1], shapes["label"]))
+    for blob, below in (("data", words), ("label", classes)):
+        numbers = random.integers(0, below, shapes[blob]) if below else random.normal(size=shapes[blob])
+        save(folder, blob, numbers if below else numbers.astype(np.float32))
     net.shutdown()
     return int(shapes["data"][0])
 

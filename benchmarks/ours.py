@@ -14,17 +14,17 @@ from . import nets
 class _Side:
     """A net on a backend; to be `compared`, it takes the batch that the others take."""
 
-    def __init__(self, folder: Path, name: str, backend: str, *, compared: bool, bf16: bool) -> None:
-        self.folder, self.name, self.compared = folder, name, compared
+    def __init__(self, folder: Path, name: str, backend: str, *, compared: bool, bf16: bool, batch: int = 0) -> None:
+        self.folder, self.name, self.compared, self.batch = folder, name, compared, batch
         self.options: dict[str, Any] = {"backend": backend, **({"compute": "bf16"} if bf16 else {})}
 
     def _net(self, phase: str, *, dropout: bool = True) -> Any:
         import numpy as np
 
-        net = nets.load(self.name, dropout=dropout).net(phase, **self.options)
+        net = nets.load(self.name, dropout=dropout, batch=self.batch).net(phase, **self.options)
         for blob in net.unwritten():
-            shape = net.memory.final[blob].shape
-            net.write(blob, nets.read(self.folder, blob) if self.compared else np.zeros(shape, np.float32))
+            value = net.memory.final[blob]
+            net.write(blob, nets.read(self.folder, blob) if self.compared else np.zeros(value.shape, value.dtype))
         return net
 
 
@@ -61,17 +61,18 @@ class Training(_Side):
 
 
 class Predicting(_Side):
-    """Gives the probabilities of the batch again and again, in phase predict."""
+    """Gives the probabilities of the batch, or what else the net makes, again and again, in phase predict."""
 
     def __init__(self, folder: Path, name: str, backend: str, **how: Any) -> None:
         super().__init__(folder, name, backend, **how)
         self.net = self._net("predict")
+        self.made = "prob" if "prob" in self.net.memory.final else "scores"
 
     def output(self) -> Any:
-        """Return the probabilities (images, classes)."""
+        """Return the probabilities (images, classes, ...), or the scores."""
         self.net.forward()
-        return self.net.blob("prob")
+        return self.net.blob(self.made)
 
     def step(self) -> float:
         """Predict one batch; give a number of it."""
-        return float(self.output()[0, 0])
+        return float(self.output().flat[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,13 @@ import torch
 from torch import nn
 
 from .nets import read
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+DECONVOLUTIONS = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+LARGEST = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+MEANS = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+"""Modules by the number of axes after the channels, less one."""
 
 MODES = {
     "eager": {},
@@ -28,28 +35,29 @@ class Twin(nn.Module):
     def __init__(self, told: dict[str, Any]) -> None:
         super().__init__()
         self.scores: str = told["scores"]
-        self.steps: list[tuple[nn.Module, list[str], str]] = []
+        self.steps: list[tuple[nn.Module, list[str], list[str]]] = []
         self.named: dict[str, nn.Module] = {}
         for layer in told["layers"]:
             modules = _modules(layer, told)
             self.named[layer["name"]] = modules[-1]  # behind a Flatten
             if layer.get("neuron", "Identity") != "Identity":
-                modules.append({"ReLU": nn.ReLU(inplace=True)}[layer["neuron"]])
+                modules.append(_neuron(layer["neuron"]))
             whole = modules[0] if len(modules) == 1 else Chain(*modules)
-            self.steps.append((whole, layer["bottoms"], (layer.get("tops") or layer["bottoms"])[0]))
+            self.steps.append((whole, layer["bottoms"], layer.get("tops") or layer["bottoms"]))
         self.all = nn.ModuleList(module for module, _, _ in self.steps)
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
         blobs = {"data": data}
-        for module, bottoms, top in self.steps:
-            blobs[top] = module(*[blobs[name] for name in bottoms])
+        for module, bottoms, tops in self.steps:
+            y = module(*[blobs[name] for name in bottoms])
+            blobs |= dict.fromkeys(tops, y)
         return blobs[self.scores]
 
     def learned(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the parameters by the names that nacre has for them."""
         for name, module in self.named.items():
             own = dict(module.named_parameters())
-            first = "scale" if isinstance(module, nn.BatchNorm2d) else "weight"
+            first = "scale" if isinstance(module, (*NORMS, nn.LayerNorm)) else "weight"
             for nacre_name, parameter in ((first, own.get("weight")), ("bias", own.get("bias"))):
                 if parameter is not None:
                     yield f"{name}/{nacre_name}", parameter
@@ -61,6 +69,14 @@ class Twin(nn.Module):
                 parameter.copy_(torch.from_numpy(read(folder, name)))
 
 
+def _neuron(told: Any) -> nn.Module:
+    """Return the module of a neuron, told by its name or with its fields."""
+    fields = {"type": told} if isinstance(told, str) else told
+    if fields["type"] == "LReLU":
+        return nn.LeakyReLU(fields["slope"], inplace=True)
+    return {"ReLU": nn.ReLU(inplace=True), "GELU": nn.GELU(), "Tanh": nn.Tanh()}[fields["type"]]
+
+
 def _modules(layer: dict[str, Any], told: dict[str, Any]) -> list[nn.Module]:
     """Return the modules of a layer, the last of them the one with its parameters.
 
@@ -68,35 +84,75 @@ def _modules(layer: dict[str, Any], told: dict[str, Any]) -> list[nn.Module]:
         NotImplementedError: there is no twin of it here.
     """
     kind, shape = layer["type"], told["blobs"][layer["bottoms"][0]]
-    if kind == "Convolution":
-        sizes = {"kernel_size": "kernel", "stride": "stride", "padding": "pad"}
-        fields = {theirs: tuple(layer[ours] * (2 // len(layer[ours]))) for theirs, ours in sizes.items()}
-        return [nn.Conv2d(shape[1], layer["n_filter"], groups=layer["n_group"], bias=layer["bias"], **fields)]
+    axes = len(shape) - 2
+    if kind in ("Convolution", "Deconvolution"):
+        sizes = {"kernel_size": "kernel", "stride": "stride", "padding": "pad", "dilation": "dilation"}
+        if kind == "Deconvolution":
+            sizes["output_padding"] = "extra"
+        fields = {theirs: _along(layer[ours], axes) for theirs, ours in sizes.items()}
+        module = (CONVOLUTIONS if kind == "Convolution" else DECONVOLUTIONS)[axes - 1]
+        return [module(shape[1], layer["n_filter"], groups=layer["n_group"], bias=layer["bias"], **fields)]
     if kind == "InnerProduct":
         features = told["parameters"][f"{layer['name']}/weight"][1]
         linear = nn.Linear(features, layer["output_dim"], bias=layer["bias"])
-        return [nn.Flatten(), linear] if len(shape) > 2 else [linear]
+        return [linear] if layer["axis"] in (-1, len(shape) - 1) else [nn.Flatten(), linear]
     if kind == "Pooling":
-        mean = layer["pooling"] != "Max"
-        if layer["whole"]:
-            return [(nn.AdaptiveAvgPool2d if mean else nn.AdaptiveMaxPool2d)(1)]
-        sizes, ceil = [layer[name][0] for name in ("kernel", "stride", "pad")], layer["rounding"] == "ceil"
-        if not mean:
-            return [nn.MaxPool2d(*sizes, ceil_mode=ceil)]
-        # Without padding it is the same either way, but PyTorch 2.13 compiles count_include_pad=True with ceil_mode to
-        # wrong gradients: windows that reach over the edge are divided by their whole size.
-        return [nn.AvgPool2d(*sizes, ceil_mode=ceil, count_include_pad=layer["pad"][0] > 0)]
+        return [_pooling(layer, axes)]
     if kind == "LRN" and layer["mode"] == "across":
         return [nn.LocalResponseNorm(layer["kernel"], layer["scale"], layer["power"], layer["shift"])]
     if kind == "LRN":
         return [LocalNormWithin(layer)]
     if kind == "BatchNorm":
-        return [nn.BatchNorm2d(shape[1], layer["epsilon"], 1 - layer["decay"])]
+        return [NORMS[max(axes, 1) - 1](shape[1], layer["epsilon"], 1 - layer["decay"])]
+    if kind == "LayerNorm":
+        return [nn.LayerNorm(shape[layer["axis"] :], layer["epsilon"])]
     if kind == "Dropout":
         return [nn.Dropout(layer["ratio"])]
+    if kind == "Embedding" and not layer["bias"]:
+        return [nn.Embedding(layer["input_dim"], layer["output_dim"])]
     if kind == "ElementWise" and layer["operation"] == "Add":
         return [Sum()]
+    if kind == "Split":
+        return [nn.Identity()]
+    if kind == "Concat":
+        return [Function(lambda *inputs: torch.cat(inputs, layer["axis"]))]
+    if kind == "Transpose":
+        return [Function(lambda x: x.permute(0, *layer["axes"]))]
+    if kind == "Reshape":
+        return [Function(lambda x: x.reshape(len(x), *told["blobs"][layer["tops"][0]][1:]))]
     raise NotImplementedError(f"layer '{layer['name']}' of type {kind} has no twin")
+
+
+def _along(numbers: list[int], axes: int) -> tuple[int, ...]:
+    """Return one number for each axis, of a list of one or of as many."""
+    return tuple(numbers * (axes // len(numbers)))
+
+
+def _pooling(layer: dict[str, Any], axes: int) -> nn.Module:
+    mean = layer["pooling"] != "Max"
+    if layer["axes"] and layer["whole"] and mean:
+        return Function(lambda x: x.mean(layer["axes"], keepdim=True))
+    if layer["whole"] and mean:
+        return MEANS[axes - 1](1)
+    sizes, ceil = [_along(layer[name], axes) for name in ("kernel", "stride", "pad")], layer["rounding"] == "ceil"
+    if not mean and not layer["axes"] and not layer["whole"]:
+        return LARGEST[axes - 1](*sizes, ceil_mode=ceil)
+    if mean and not layer["axes"] and axes == 2:
+        # Without padding it is the same either way, but PyTorch 2.13 compiles count_include_pad=True with ceil_mode to
+        # wrong gradients: windows that reach over the edge are divided by their whole size.
+        return nn.AvgPool2d(*sizes, ceil_mode=ceil, count_include_pad=any(sizes[2]))
+    raise NotImplementedError(f"layer '{layer['name']}' pools in a way that has no twin")
+
+
+class Function(nn.Module):
+    """A function without parameters."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*inputs)
 
 
 class LocalNormWithin(nn.Module):
@@ -131,6 +187,10 @@ class Chain(nn.Sequential):
         return x
 
 
+ENDS = (("words", "data"), ("classes", "label"))
+"""What whole numbers are counted by, where there are any, in the blobs of a batch."""
+
+
 class _Peer:
     """A twin at work in one mode, in float32 or with bf16 autocast.
 
@@ -148,11 +208,15 @@ class _Peer:
             self._drop(False)
             self.data, self.label = (torch.from_numpy(read(folder, name)) for name in ("data", "label"))
         else:
-            shape, classes = told["blobs"]["data"], told["blobs"][told["scores"]][1]
-            self.data, self.label = torch.randn(shape), torch.randint(0, classes, shape[:1])
-        if channels_last and self.data.ndim == 4:
-            self.model = self.model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-            self.data = self.data.contiguous(memory_format=torch.channels_last)
+            self.data, self.label = (
+                torch.randint(0, below, shape) if below else torch.randn(shape)
+                for below, shape in ((told[end], told["blobs"][blob]) for end, blob in ENDS)
+            )
+        self.classes: bool = told["classes"] is not None
+        layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(self.data.ndim)
+        if channels_last and layout is not None:
+            self.model = self.model.to(memory_format=layout)  # pyright: ignore[reportCallIssue]
+            self.data = self.data.contiguous(memory_format=layout)
         self.call: Any = torch.compile(self.model) if compiled else self.model
 
     def _drop(self, wanted: bool) -> None:
@@ -171,7 +235,7 @@ class Training(_Peer):
 
     def __init__(self, folder: Path, rate: float, momentum: float, **mode: Any) -> None:
         super().__init__(folder, **mode)
-        self.criterion = nn.CrossEntropyLoss()
+        self.criterion = nn.CrossEntropyLoss() if self.classes else nn.MSELoss(reduction="sum")
         self.settings = {"lr": rate, "momentum": momentum}
         self.optimizer = torch.optim.SGD(self.model.parameters(), fused=True, **self.settings)
 
@@ -202,7 +266,10 @@ class Training(_Peer):
         self._drop(True)
 
     def _loss(self) -> torch.Tensor:
-        return self.criterion(self.scores(), self.label)
+        scores = self.scores()
+        if not self.classes:
+            return self.criterion(scores, self.label) / (2 * len(scores))
+        return self.criterion(scores, self.label.squeeze(1) if self.label.ndim == scores.ndim else self.label)
 
     def step(self) -> float:
         """Train one batch; give its loss, as a nacre step does."""
@@ -214,7 +281,7 @@ class Training(_Peer):
 
 
 class Predicting(_Peer):
-    """Gives the probabilities of the batch again and again, in inference mode."""
+    """Gives the probabilities of the batch, or what else the net makes, again and again, in inference mode."""
 
     def __init__(self, folder: Path, *, frozen: bool = False, **mode: Any) -> None:
         super().__init__(folder, **mode)
@@ -225,13 +292,14 @@ class Predicting(_Peer):
             inductor.freezing = True  # the compiler may lay out the weights anew
 
     def output(self) -> Any:
-        """Return the probabilities (images, classes)."""
+        """Return the probabilities (images, classes, ...), or the scores."""
         with torch.inference_mode():
-            return torch.softmax(self.scores(), 1).numpy()
+            scores = self.scores()
+            return (torch.softmax(scores, 1) if self.classes else scores).numpy()
 
     def step(self) -> float:
         """Predict one batch; give a number of it."""
-        return float(self.output()[0, 0])
+        return float(self.output().flat[0])
 
 
 class OnnxRuntime:
@@ -242,7 +310,8 @@ class OnnxRuntime:
 
         twin = Predicting(folder, compared=True, bf16=False)
         path = folder / "twin.onnx"
-        model = nn.Sequential(copy.deepcopy(twin.model), nn.Softmax(1)).eval()
+        ends = [nn.Softmax(1)] if twin.classes else []
+        model = nn.Sequential(copy.deepcopy(twin.model), *ends).eval()
         torch.onnx.export(model, (twin.data,), path, input_names=["data"], dynamo=True, verbose=False)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -250,9 +319,9 @@ class OnnxRuntime:
         self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def output(self) -> Any:
-        """Return the probabilities (images, classes)."""
+        """Return the probabilities (images, classes, ...), or the scores."""
         return self.session.run(None, self.data)[0]
 
     def step(self) -> float:
         """Predict one batch; give a number of it."""
-        return float(self.output()[0, 0])
+        return float(self.output().flat[0])

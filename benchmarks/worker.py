@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--peak", action="store_true")
+    parser.add_argument("--batch", type=int, default=0, help="of nacre's net; the others find theirs in the folder")
     arguments = parser.parse_args()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # compilers write where they like
@@ -52,11 +53,13 @@ def main() -> None:
 def maker(arguments: argparse.Namespace) -> Callable[[], Any]:
     """Import what makes a side of this name: "nacre numpy", "PyTorch channels last", "JAX", "onnxruntime"."""
     who, _, rest = arguments.side.partition(" ")
-    folder, how = arguments.folder, {"compared": not arguments.peak, "bf16": arguments.bf16}
+    folder = arguments.folder
+    how: dict[str, Any] = {"compared": not arguments.peak, "bf16": arguments.bf16}
     pace = (RATE, MOMENTUM)
     if who == "nacre":
         from . import ours
 
+        how["batch"] = arguments.batch
         if arguments.predict:
             return partial(ours.Predicting, folder, arguments.net, rest, **how)
         return partial(ours.Training, folder, arguments.net, rest, *pace, **how)

@@ -33,6 +33,16 @@ def twins(monkeypatch: pytest.MonkeyPatch) -> Any:
         "CIFAR quick-100",
         "CIFAR full-100",
         "ResNet-20-128",
+        "Embedding-64",
+        "MLP-mixer-64",
+        "U-Net-8",
+        "M5-32",
+        "Conv3d-8",
+        "DCGAN generator-32",
+        "DCGAN discriminator-32",
+        pytest.param("Deep-1000", marks=LARGE),
+        pytest.param("ResNet-18-32", marks=LARGE),
+        pytest.param("MobileNetV2-32", marks=LARGE),
         pytest.param("AlexNet-16", marks=LARGE),
         pytest.param("VGG-A-8", marks=LARGE),
     ],
@@ -47,7 +57,7 @@ def test_a_twin_computes_the_same_in_float64(
     assert nets.describe(name, tmp_path) == 2
     peer = twins.Training(tmp_path, 0.01, 0.9, compared=True, bf16=False)
     peer.model.double()
-    peer.data = peer.data.double()
+    peer.data, peer.label = (one.double() if one.is_floating_point() else one for one in (peer.data, peer.label))
     theirs = dict(peer.gradients())
 
     net = nets.load(name, dropout=False).net("train", backend="numpy", dtype="float64")
